@@ -1,0 +1,126 @@
+"""Tools and objects: a model folder each, found by family and name, or by path.
+
+A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypoints.yaml`:
+
+    family: hammer
+    kind: tool                  # or object
+    keypoints:                  # metres, in the named link's frame
+      head: {link: hammer, position: [0.18, 0.0, 0.045]}
+    grasp:                      # optional, tools only: X_TG, where the end effector holds the tool
+      translation_m: [0.0, 0.0, 0.0]
+      rpy_deg: [0.0, 0.0, 0.0]
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pydantic
+
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.poses import Pose
+from fleet_tools.resources import assets_root
+from fleet_tools.values import Value, Vector3, load_yaml
+
+Kind = Literal["tool", "object"]
+
+
+class Keypoint(Value):
+    """A labelled point: `position` in metres, in the frame of the model's link `link`."""
+
+    link: str
+    position: Vector3
+
+
+class Keypoints(Value):
+    """What `keypoints.yaml` may say."""
+
+    family: str
+    kind: Kind
+    keypoints: Annotated[dict[str, Keypoint], pydantic.Field(min_length=1)]
+    grasp: Pose = Pose()
+
+
+class Model(Value):
+    """A tool or an object: where its model file is, and its labels."""
+
+    name: str
+    file: Path
+    labels: Keypoints
+
+    def keypoint(self, name: str) -> Keypoint:
+        """Returns a labelled point.
+
+        Raises:
+            UnknownNameError: The model has no such keypoint.
+        """
+        known = self.labels.keypoints
+        if name not in known:
+            raise UnknownNameError(f"keypoint of {self.labels.kind} {self.name!r}", name, known)
+        return known[name]
+
+
+@lru_cache(maxsize=1024)
+def load_model(folder: Path, kind: Kind) -> Model:
+    """Reads a model folder.
+
+    Raises:
+        ConfigError: A file is missing or ambiguous, the labels do not fit, or it is another kind.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; a model is one (see fleet_tools.catalog).")
+    files = [folder / "model.sdf"] if (folder / "model.sdf").is_file() else []
+    files = files or sorted([*folder.glob("*.sdf"), *folder.glob("*.urdf")])
+    if len(files) != 1:
+        raise ConfigError(
+            f"{folder} must hold one SDFormat or URDF file, such as model.sdf; it holds "
+            f"{[file.name for file in files] or 'none'}."
+        )
+    if not (folder / "keypoints.yaml").is_file():
+        raise ConfigError(
+            f"{folder} lacks keypoints.yaml, which names its family and its labelled points, "
+            "for instance `keypoints: {head: {link: hammer, position: [0.18, 0, 0.045]}}`."
+        )
+    labels = load_yaml(Keypoints, folder / "keypoints.yaml")
+    if labels.kind != kind:
+        raise ConfigError(f"{folder} is labelled as kind: {labels.kind}; a {kind} was asked for.")
+    return Model(name=folder.name, file=files[0], labels=labels)
+
+
+def model_names(kind: Kind, family: str, extra_root: str | None = None) -> list[str]:
+    """The models of a family, sorted: the package's own, and those below `extra_root`.
+
+    Raises:
+        UnknownNameError: There is no such family.
+    """
+    return sorted(_family(kind, family, extra_root))
+
+
+def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None) -> Model:
+    """Finds a model by its name in a family, or by the path of its folder.
+
+    Raises:
+        UnknownNameError: There is no such family, or no such name in it and no such folder.
+        ConfigError: The folder is not a model of that kind.
+    """
+    known = _family(kind, family, extra_root)
+    if name in known:
+        return load_model(known[name], kind)
+    if Path(name).expanduser().is_dir():
+        return load_model(Path(name).expanduser().resolve(), kind)
+    remedy = f"A {kind} of your own is given by the path of its folder."
+    raise UnknownNameError(f"{kind} of the family {family!r}", name, known, remedy)
+
+
+def _family(kind: Kind, family: str, extra_root: str | None) -> dict[str, Path]:
+    roots = [assets_root(), *([Path(extra_root)] if extra_root else [])]
+    folders = [root / f"{kind}s" / family for root in roots]
+    if not any(folder.is_dir() for folder in folders):
+        labels = [path for root in roots for path in root.glob(f"{kind}s/*/*/keypoints.yaml")]
+        families = {path.parents[1].name for path in labels}
+        raise UnknownNameError(f"family of {kind}s", family, families)
+    return {
+        path.parent.name: path.parent
+        for folder in folders
+        for path in folder.glob("*/keypoints.yaml")
+    }

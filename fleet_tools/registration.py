@@ -1,0 +1,56 @@
+"""The environments' names, and the one function that makes them."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import yaml
+
+from fleet_tools.errors import MissingLibraryError
+from fleet_tools.resources import task_configs_root
+
+
+def register_environments() -> None:
+    """Registers `FleetTools/<Task>-v0` for every task file of the package."""
+    for path in sorted(task_configs_root().glob("*.yaml")):
+        environment_id = f"FleetTools/{path.stem.title()}-v0"
+        if environment_id not in gymnasium.registry:
+            gymnasium.register(
+                id=environment_id,
+                entry_point="fleet_tools.registration:make_environment",
+                kwargs={"task": path.stem},
+                max_episode_steps=_max_episode_steps(path),
+            )
+
+
+def make_environment(**kwargs: Any) -> gymnasium.Env:
+    """Makes a `fleet_tools.env.ToolUseEnv`; it has the keywords.
+
+    Raises:
+        MissingLibraryError: Drake cannot be imported; the message says what to install.
+    """
+    require_drake()
+    from fleet_tools.env import ToolUseEnv
+
+    return ToolUseEnv(**kwargs)
+
+
+def require_drake() -> None:
+    """Imports Drake, or says what its import needs.
+
+    Raises:
+        MissingLibraryError: Drake cannot be imported.
+    """
+    try:
+        import pydrake.common  # noqa: F401
+    except ImportError as error:
+        raise MissingLibraryError(
+            f"Drake cannot be imported: {error}. On Debian and Ubuntu its import needs GLib: "
+            "apt-get install -y libglib2.0-0"
+        ) from error
+
+
+def _max_episode_steps(path: Path) -> int:
+    # Only this one number, without the validation that loads the rest of the package.
+    top_level = yaml.compose(path.read_text()).value
+    return next(int(value.value) for key, value in top_level if key.value == "max_episode_steps")

@@ -1,0 +1,128 @@
+"""Scene: everything that makes one episode what it is, in plain numbers and names."""
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from fleet_tools import distributions
+from fleet_tools.catalog import model_names
+from fleet_tools.distributions import Distribution
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.poses import Pose
+from fleet_tools.tasks import Randomization, RandomPose, TaskConfig
+from fleet_tools.values import NonNegative, Positive, Value, Vector7
+
+RandomizationSwitch = str | Mapping[str, bool]
+
+
+class Scene(Value):
+    """What was drawn for one episode; with the task file it determines the episode's start.
+
+    Scales multiply what the model files say.
+    """
+
+    task: str
+    seed: int
+    tool: str
+    object: str
+    initial_joints_rad: Vector7
+    tool_in_hand: Pose
+    """X_EG, pose of the tool's grasp frame in the end effector."""
+    object_pose: Pose
+    """X_WO, pose of the object's model frame in the world."""
+    tool_mass_scale: Positive
+    object_mass_scale: Positive
+    tool_friction_scale: NonNegative
+    object_friction_scale: NonNegative
+    joint_resistance: dict[str, Positive]
+    """Coulomb resistance of the object's named joints, N or N m."""
+
+
+def sample_scene(
+    task: TaskConfig,
+    seed: int,
+    *,
+    tool: str | None = None,
+    object: str | None = None,
+    randomization: RandomizationSwitch = "on",
+) -> Scene:
+    """Draws a scene; a pure function of its arguments.
+
+    Every group has a generator of its own, so that switching one off, or fixing the tool, leaves
+    what is drawn for the others as it is.
+
+    Args:
+        task: The task.
+        seed: Non-negative.
+        tool, object: A name in the task's family, or the path of a model folder; drawn if None.
+        randomization: "on", "off", or a mapping from names of groups (the fields of
+            `fleet_tools.tasks.Randomization`) to whether they are randomized (the others are).
+
+    Raises:
+        ConfigError, UnknownNameError: The arguments name something that does not exist.
+    """
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"A scene's seed is a non-negative integer; given: {seed!r}.")
+    enabled = _enabled_groups(randomization)
+
+    def generator(group: str) -> np.random.Generator:
+        return np.random.default_rng([int(seed), zlib.crc32(group.encode())])
+
+    def choose(kind: str, family: str, given: str | None) -> str:
+        if given is not None:
+            return given
+        names = model_names(kind, family, task.assets)
+        return names[int(generator(kind).integers(len(names)))]
+
+    def draw(group: str):
+        stream = generator(group)
+
+        def number(distribution: Distribution) -> float:
+            if enabled[group]:
+                return distributions.sample(distribution, stream)
+            return distributions.nominal(distribution)
+
+        match getattr(task.randomization, group):
+            case RandomPose() as pose:
+                return Pose(
+                    translation_m=tuple(map(number, pose.translation_m)),
+                    rpy_deg=tuple(map(number, pose.rpy_deg)),
+                )
+            case dict() as named:
+                return {name: number(distribution) for name, distribution in named.items()}
+            case tuple() as vector:
+                return tuple(map(number, vector))
+            case distribution:
+                return number(distribution)
+
+    drawn = {group: draw(group) for group in Randomization.model_fields}
+    return Scene(
+        task=task.name,
+        seed=int(seed),
+        tool=choose("tool", task.tool_family, tool),
+        object=choose("object", task.object_family, object),
+        **drawn,
+    )
+
+
+def check_randomization(randomization: RandomizationSwitch) -> None:
+    """Raises what `sample_scene` would raise for this switch."""
+    _enabled_groups(randomization)
+
+
+def _enabled_groups(randomization: RandomizationSwitch) -> dict[str, bool]:
+    groups = list(Randomization.model_fields)
+    if randomization in ("on", "off"):
+        return dict.fromkeys(groups, randomization == "on")
+    if not isinstance(randomization, Mapping):
+        raise ConfigError(
+            f"randomization is 'on', 'off' or a mapping such as {{'object_pose': False}}; "
+            f"given: {randomization!r}."
+        )
+    for group, switch in randomization.items():
+        if group not in groups:
+            raise UnknownNameError("group of randomization", group, groups)
+        if not isinstance(switch, bool):
+            raise ConfigError(f"randomization of {group!r} is True or False; given: {switch!r}.")
+    return {group: randomization.get(group, True) for group in groups}

@@ -1,0 +1,111 @@
+"""Values: frozen, typed, and the same after a trip through JSON or YAML."""
+
+import hashlib
+import json
+import typing
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import pydantic
+import yaml
+
+from fleet_tools.errors import ConfigError, UnknownNameError
+
+Vector3 = tuple[float, float, float]
+Vector7 = tuple[float, float, float, float, float, float, float]
+Positive = Annotated[float, pydantic.Field(gt=0)]
+NonNegative = Annotated[float, pydantic.Field(ge=0)]
+
+V = TypeVar("V", bound="Value")
+
+
+class Value(pydantic.BaseModel):
+    """A frozen record of plain numbers, names and other values; unknown keys are errors."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def to_json(self) -> str:
+        """Returns the value as one line of JSON, from which `parse` makes an equal value."""
+        return self.model_dump_json(by_alias=True)
+
+    def digest(self) -> str:
+        """Returns a short hash of the content, the same on every machine."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def parse(cls: type[V], data: Any, source: str) -> V:
+    """Makes a value from plain data (dicts, lists, numbers, strings).
+
+    Args:
+        cls: The value's class.
+        data: As `json.loads` or `yaml.safe_load` return it.
+        source: Where the data comes from, for the message.
+
+    Raises:
+        ConfigError: The data does not fit; the message lists every place and what is expected.
+    """
+    try:
+        return cls.model_validate(data)
+    except pydantic.ValidationError as error:
+        details = error.errors(include_url=False)
+        lines = [f"  {_place(detail['loc'])}: {_explain(cls, detail)}" for detail in details]
+        raise ConfigError(f"{source} is not a valid {cls.__name__}:\n" + "\n".join(lines)) from None
+
+
+def load_yaml(cls: type[V], path: Path) -> V:
+    """Reads a value from a YAML file.
+
+    Raises:
+        ConfigError: The file is missing, is not YAML, or does not fit.
+    """
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    return parse(cls, data, str(path))
+
+
+def _place(location: tuple) -> str:
+    return ".".join(str(part) for part in location) or "(top)"
+
+
+def _explain(cls: type, detail: dict) -> str:
+    message = detail["msg"]
+    if detail["type"] == "extra_forbidden":
+        *parents, key = detail["loc"]
+        siblings = _fields_at(cls, parents)
+        return str(UnknownNameError("key", key, siblings)) if siblings else "unknown key"
+    if detail["type"] != "missing":
+        message += f" (given: {detail['input']!r})"
+    return message
+
+
+def _fields_at(annotation: Any, location: list) -> list[str]:
+    """The keys that are allowed at a place of a nested value; empty where that is not known."""
+    options = [annotation]
+    for part in location:
+        options = [inner for option in options for inner in _inside(option, part)]
+    fields = [option.model_fields for option in options if _is_value(option)]
+    return sorted({name for names in fields for name in names})
+
+
+def _inside(annotation: Any, part: Any) -> list:
+    arguments = typing.get_args(annotation)
+    if _is_value(annotation):
+        fields = annotation.model_fields
+        return [fields[part].annotation] if part in fields else []
+    values = [a for argument in arguments for a in (argument, *typing.get_args(argument))]
+    tagged = [v for v in values if _is_value(v) and part in _tags(v)]
+    return tagged or [a for a in arguments if a is not type(None)]
+
+
+def _tags(cls: type[Value]) -> tuple:
+    field = cls.model_fields.get("type")
+    return (cls.__name__, *typing.get_args(field.annotation)) if field else (cls.__name__,)
+
+
+def _is_value(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Value)
