@@ -184,6 +184,13 @@ class JointDisplacement(Value):
 Predicate = Annotated[JointDisplacement, pydantic.Field(discriminator="type")]
 
 
+class ObservedKeypoints(Value):
+    """The keypoints that every tool and object of the task must have; policies observe them."""
+
+    tool: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+    object: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+
+
 class Reach(Value):
     """What the dense reward adds to the progress towards success: nearness of two keypoints."""
 
@@ -207,6 +214,7 @@ class TaskConfig(Value):
     """A folder of further models, laid out as the package's own, relative to the task file."""
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
+    keypoints: ObservedKeypoints
     max_episode_steps: Annotated[int, pydantic.Field(ge=1)]
     action: ActionBounds
     controller: ControllerGains

@@ -1,0 +1,300 @@
+"""The Gymnasium environment of every task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from fleet_tools.catalog import Model, find_model
+from fleet_tools.errors import (
+    ConfigError,
+    EpisodeOverError,
+    InvalidActionError,
+    SimulationError,
+    UnknownNameError,
+)
+from fleet_tools.observation import OBS_MODES, observation_space, observe
+from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
+from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
+from fleet_tools.state import WorldState
+from fleet_tools.success import Verdict, judge_all
+from fleet_tools.tasks import load_task
+from fleet_tools.values import parse
+from fleet_tools.viewing import Viewer
+from fleet_tools.world import build_world
+
+REWARDS = ("sparse", "dense")
+
+RUNNING = "running"
+SUCCESS = "success"
+TIME_LIMIT = "time_limit"
+SIMULATION_ERROR = "simulation_error"
+
+
+@dataclass(frozen=True)
+class EnvState:
+    """An environment in the middle of an episode; `set_state` goes on from it bit for bit."""
+
+    scene: Scene
+    snapshot: Snapshot
+    outcome: str
+    success_once: bool
+
+
+class ToolUseEnv(gymnasium.Env):
+    """A Panda arm with a tool in its hand, and an object that the tool is for.
+
+    Actions: `Box(-1, 1, (6,), float32)`, the end effector's motion in this control step (1/6 s)
+    relative to its present pose, in its own frame: translation, then rotation vector, in units
+    of the task's action bounds. Finite actions out of range are clipped, and `info` says so.
+
+    Observations: see `fleet_tools.observation.observe`.
+
+    Rewards: "sparse" is 1 on success, else 0. "dense" lies in [0, 1]: a third for nearness of
+    tool and object, two thirds for progress towards success, and 1 on success.
+
+    `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` and
+    `is_success` (now), `success_once` (so far), `progress` in [0, 1], `action_clipped`, and
+    `error` after a simulation error. Success terminates; the other two truncate.
+
+    Args:
+        task: Name of a task of the package, or path of a task file.
+        obs_mode: "state".
+        tool, object: Name in the task's family, or path of a model folder; drawn if None.
+        randomization: "on", "off", or a mapping from groups to bool (`fleet_tools.scene`).
+        reward: "sparse" or "dense".
+        render_mode: None, "rgb_array", or "human" (Meshcat, in the browser).
+        robot_visuals: "light", or "franka" for the manufacturer's meshes (`fleet_tools.robot`).
+
+    Raises:
+        ConfigError, UnknownNameError: An argument names something that does not exist.
+        MissingLibraryError: Images are wanted where OpenGL is missing.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": CONTROL_RATE}
+
+    def __init__(
+        self,
+        task: str,
+        obs_mode: str = "state",
+        tool: str | None = None,
+        object: str | None = None,
+        randomization: RandomizationSwitch = "on",
+        reward: str = "sparse",
+        render_mode: str | None = None,
+        robot_visuals: str = "light",
+    ) -> None:
+        self.task = load_task(task)
+        _require("obs_mode", obs_mode, OBS_MODES)
+        _require("reward", reward, REWARDS)
+        _require("render_mode", render_mode, (None, *self.metadata["render_modes"]))
+        _require("robot_visuals", robot_visuals, ("light", "franka"))
+        check_randomization(randomization)
+        self.obs_mode, self.reward, self.render_mode = obs_mode, reward, render_mode
+        self._fixed = {"tool": tool, "object": object}
+        self._find_models(*self._fixed.values())
+        self._randomization = randomization
+        self._robot_visuals = robot_visuals
+        viewers = {None: None, "rgb_array": "image", "human": "meshcat"}
+        self._viewer = Viewer(viewers[render_mode]) if render_mode else None
+
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
+        self.observation_space = observation_space(self.task.keypoints)
+        bounds = self.task.action
+        self._action_scale = np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
+
+        self.scene: Scene | None = None
+        self._simulation: Simulation | None = None
+        self._initial: WorldState | None = None
+        self._state: WorldState | None = None
+        self._outcome = SIMULATION_ERROR  # there is no episode yet
+        self._success_once = False
+
+    # --- Gymnasium ---------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Begins an episode in the scene that `seed` draws, or in `options["scene"]`.
+
+        Args:
+            seed: Draws the scene; the next one follows from the generator that it also seeds.
+            options: {"scene": a Scene, or its JSON as a dict}.
+
+        Raises:
+            ConfigError, UnknownNameError: The options or the scene do not fit this environment.
+        """
+        options = dict(options or {})
+        given = options.pop("scene", None)
+        if options:
+            raise UnknownNameError("option of reset", next(iter(options)), ["scene"])
+        scene = self._check_scene(given) if given is not None else None
+        super().reset(seed=seed)
+        if scene is None:
+            drawn = seed if seed is not None else int(self.np_random.integers(2**32))
+            scene = sample_scene(self.task, drawn, **self._fixed, randomization=self._randomization)
+        self._begin(scene)
+        self._outcome, self._success_once = RUNNING, False
+        return self._observe(), self._info(self._verdict(), clipped=False)
+
+    def step(
+        self, action: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        """Runs one control step.
+
+        Raises:
+            InvalidActionError: The action has the wrong shape or kind, or is not finite.
+            EpisodeOverError: No episode is in progress.
+        """
+        motion, clipped = self._check_action(action)
+        if self._outcome != RUNNING:
+            last = "has not begun" if self.scene is None else f"ended as {self._outcome!r}"
+            raise EpisodeOverError(f"The episode {last}; call reset().")
+        try:
+            self._simulation.step(motion)
+            self._state = self._simulation.measure()
+        except SimulationError as error:
+            self._outcome = SIMULATION_ERROR
+            info = self._info(Verdict(False, 0.0), clipped) | {"error": str(error)}
+            return self._observe(), 0.0, False, True, info
+        verdict = self._verdict()
+        self._success_once |= verdict.holds
+        if verdict.holds:
+            self._outcome = SUCCESS
+        elif self._simulation.snapshot().step == self._horizon():
+            self._outcome = TIME_LIMIT
+        if self.render_mode == "human":
+            self.render()
+        return (
+            self._observe(),
+            self._reward(verdict),
+            self._outcome == SUCCESS,
+            self._outcome == TIME_LIMIT,
+            self._info(verdict, clipped),
+        )
+
+    def render(self) -> np.ndarray | None:
+        """Returns the picture of a third view, (480, 640, 3) uint8; with "human", shows Meshcat.
+
+        Raises:
+            EpisodeOverError: There is nothing to show before the first reset.
+        """
+        if self._simulation is None:
+            raise EpisodeOverError("There is nothing to render before reset().")
+        return self._simulation.show(self._viewer) if self._viewer is not None else None
+
+    # --- Beyond Gymnasium --------------------------------------------------------------------
+
+    def world_state(self) -> WorldState:
+        """Returns the privileged state, from which experts plan and success is judged."""
+        return self._state
+
+    def get_state(self) -> EnvState:
+        """Returns a value from which `set_state` continues this episode bit for bit."""
+        return EnvState(self.scene, self._simulation.snapshot(), self._outcome, self._success_once)
+
+    def set_state(self, state: EnvState) -> dict[str, np.ndarray]:
+        """Goes back to a state of `get_state`, of this or another environment of the task.
+
+        Gymnasium's TimeLimit wrapper counts on; branch with `gym.make(..., max_episode_steps=-1)`
+        or on `env.unwrapped`, which counts for itself.
+
+        Returns:
+            The observation there.
+        """
+        self._check_scene(state.scene)
+        self._begin(state.scene)
+        self._simulation.restore(state.snapshot)
+        self._state = self._simulation.measure()
+        self._outcome, self._success_once = state.outcome, state.success_once
+        return self._observe()
+
+    def state_digest(self) -> int:
+        """Returns a 64-bit hash of the simulation's exact state."""
+        return self._simulation.snapshot().digest()
+
+    # --- Parts -------------------------------------------------------------------------------
+
+    def _begin(self, scene: Scene) -> None:
+        current = self.scene
+        if current is None or (scene.tool, scene.object) != (current.tool, current.object):
+            tool, object = self._find_models(scene.tool, scene.object)
+            world = build_world(self.task, tool, object, self._viewer, self._robot_visuals)
+            self._simulation = Simulation(world, tool, object)
+        self.scene = scene
+        self._simulation.reset(scene)
+        self._initial = self._state = self._simulation.measure()
+
+    def _find_models(self, tool: str | None, object: str | None) -> list[Model | None]:
+        task = self.task
+        wanted = [
+            ("tool", task.tool_family, tool, task.keypoints.tool),
+            ("object", task.object_family, object, task.keypoints.object),
+        ]
+        models = [
+            find_model(kind, family, name, task.assets) if name is not None else None
+            for kind, family, name, _ in wanted
+        ]
+        for model, (*_, keypoints) in zip(models, wanted, strict=True):
+            for keypoint in keypoints if model is not None else ():
+                model.keypoint(keypoint)
+        return models
+
+    def _check_scene(self, given: Scene | Mapping[str, Any]) -> Scene:
+        scene = given if isinstance(given, Scene) else parse(Scene, given, "options['scene']")
+        if scene.task != self.task.name:
+            raise ConfigError(
+                f"The scene is one of the task {scene.task!r}; this environment's task is "
+                f"{self.task.name!r}."
+            )
+        self._find_models(scene.tool, scene.object)
+        return scene
+
+    def _check_action(self, action: np.ndarray) -> tuple[np.ndarray, bool]:
+        array = np.asarray(action)
+        if array.shape != (6,) or array.dtype.kind != "f":
+            raise InvalidActionError(
+                f"An action has shape (6,) and a floating-point dtype; given: shape "
+                f"{array.shape}, dtype {array.dtype}."
+            )
+        if not np.isfinite(array).all():
+            raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
+        clipped = np.clip(array, -1.0, 1.0)
+        # What counts is the float32 action, so that stored actions replay bit for bit.
+        motion = clipped.astype(np.float32).astype(np.float64) * self._action_scale
+        return motion, bool((clipped != array).any())
+
+    def _horizon(self) -> int | None:
+        return self.task.max_episode_steps if self.spec is None else self.spec.max_episode_steps
+
+    def _verdict(self) -> Verdict:
+        return judge_all(self.task.success, self._initial, self._state)
+
+    def _reward(self, verdict: Verdict) -> float:
+        if verdict.holds or self.reward == "sparse":
+            return float(verdict.holds)
+        reach = self.task.reach
+        p_W_tool = self._state.p_W_tool[reach.tool]
+        distance = np.linalg.norm(p_W_tool - self._state.p_W_object[reach.object])
+        nearness = 1.0 / (1.0 + (distance / reach.length_m) ** 2)
+        return float(nearness + 2.0 * verdict.progress) / 3.0
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        return observe(self._state, self.task.keypoints)
+
+    def _info(self, verdict: Verdict, clipped: bool) -> dict[str, Any]:
+        return {
+            "outcome": self._outcome,
+            "success": verdict.holds,
+            "is_success": verdict.holds,
+            "success_once": self._success_once,
+            "progress": verdict.progress,
+            "action_clipped": clipped,
+        }
+
+
+def _require(what: str, given: object, known: tuple) -> None:
+    if given not in known:
+        raise UnknownNameError(what, given, [str(name) for name in known])

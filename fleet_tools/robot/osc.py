@@ -1,0 +1,85 @@
+"""Operational-space control, as mathematics.
+
+O. Khatib, "A unified approach for motion and force control of robot manipulators: the operational
+space formulation", IEEE Journal of Robotics and Automation, 1987. Twists and wrenches are stacked
+rotation first, as in Drake. Frames: W world, E end effector; all quantities are expressed in W.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """M vdot + bias = tau + J^T F, at one state.
+
+    Attributes:
+        M: (n, n), joint-space mass matrix, kg m^2.
+        bias: (n,), Coriolis, centrifugal and gravity terms: what tau must be for vdot = 0, N m.
+        J: (6, n), Jacobian of the end effector's spatial velocity.
+        Jdot_v: (6,), its bias acceleration.
+    """
+
+    M: np.ndarray
+    bias: np.ndarray
+    J: np.ndarray
+    Jdot_v: np.ndarray
+
+
+def task_inertia(M: np.ndarray, J: np.ndarray) -> np.ndarray:
+    """Returns Lambda = (J M^-1 J^T)^-1, (6, 6), the inertia that the end effector shows."""
+    return np.linalg.inv(J @ np.linalg.solve(M, J.T))
+
+
+def operational_space_torque(
+    dynamics: Dynamics,
+    A_WE_desired: np.ndarray,
+    vdot_posture: np.ndarray,
+    effort_limit: np.ndarray,
+) -> np.ndarray:
+    """Returns torques that give the end effector an acceleration, and the null space another.
+
+    tau = J^T Lambda (A - Jdot v) + (I - J^T Jbar^T) M vdot_posture + bias, clipped at the limits,
+    with Jbar^T = Lambda J M^-1. The posture's torque is dynamically consistent: it accelerates
+    nothing at the end effector.
+
+    Args:
+        dynamics: At the present state.
+        A_WE_desired: (6,), spatial acceleration, rad/s^2 and m/s^2.
+        vdot_posture: (n,), joint acceleration wanted in the null space, rad/s^2.
+        effort_limit: (n,), N m.
+    """
+    M, J = dynamics.M, dynamics.J
+    # Jbar^T M vdot = Lambda J vdot: what the posture would do at the end effector is taken away
+    # in one go with the drift Jdot v.
+    A_missing = A_WE_desired - dynamics.Jdot_v - J @ vdot_posture  # (6,)
+    F = task_inertia(M, J) @ A_missing  # (6,)
+    tau = J.T @ F + M @ vdot_posture + dynamics.bias
+    return np.minimum(np.maximum(tau, -effort_limit), effort_limit)
+
+
+def critically_damped(
+    error: np.ndarray, error_rate: np.ndarray, frequency: np.ndarray | float
+) -> np.ndarray:
+    """Returns the acceleration w^2 e + 2 w edot that drives an error to zero without overshoot.
+
+    Args:
+        error: Desired minus actual.
+        error_rate: Its derivative.
+        frequency: Natural frequency w, rad/s.
+    """
+    return frequency * (frequency * error + 2 * error_rate)
+
+
+def external_wrench(J: np.ndarray, tau_external: np.ndarray) -> np.ndarray:
+    """Returns the wrench at the end effector that explains external joint torques, (6,), N m and N.
+
+    The least-squares solution of J^T F = tau, as arms with joint torque sensors estimate it. It is
+    exact while whatever touches the robot touches the end effector or the tool.
+
+    Args:
+        J: (6, n), in the frame in which the wrench is wanted.
+        tau_external: (n,), torque that the surroundings exert on the joints, N m.
+    """
+    return np.linalg.lstsq(J.T, tau_external, rcond=None)[0]

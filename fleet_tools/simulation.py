@@ -1,0 +1,249 @@
+"""The simulation of one episode after another: a scene in, control steps, measurements out."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from pydrake.common.value import AbstractValue
+from pydrake.geometry import GeometryId, ProximityProperties, RoleAssign
+from pydrake.math import RigidTransform
+from pydrake.multibody.plant import CoulombFriction, MultibodyPlant
+from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody, SpatialInertia
+from pydrake.systems.analysis import Simulator
+from pydrake.systems.framework import Context
+
+from fleet_tools.catalog import Model
+from fleet_tools.errors import SimulationError
+from fleet_tools.robot.controller import Reference
+from fleet_tools.robot.osc import external_wrench
+from fleet_tools.robot.panda import END_EFFECTOR
+from fleet_tools.scene import Scene
+from fleet_tools.state import WorldState
+from fleet_tools.viewing import Viewer
+from fleet_tools.world import World
+
+CONTROL_RATE = 6
+"""Actions per second."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The simulation at one moment; restored into the same scene, it goes on bit for bit.
+
+    Attributes:
+        step: Control steps since the episode's start.
+        x: The plant's positions and velocities.
+        reference: What the controller follows.
+    """
+
+    step: int
+    x: np.ndarray
+    reference: Reference
+
+    def digest(self) -> int:
+        """Returns 64 bits of hash over the exact bits of the state."""
+        content = self.step.to_bytes(8, "little") + self.x.tobytes()
+        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+class Simulation:
+    """Runs scenes in one world, one control step at a time."""
+
+    def __init__(self, world: World, tool: Model, object: Model) -> None:
+        self.world, self.tool, self.object = world, tool, object
+        self._simulator = Simulator(world.diagram)
+        self._root = self._simulator.get_mutable_context()
+        self._context = world.plant.GetMyMutableContextFromRoot(self._root)
+        self._step = 0
+        self._reference: Reference | None = None
+        plant = world.plant
+        self._hand = plant.GetFrameByName(END_EFFECTOR)
+        self._tool_points = _attached_points(plant, world.tool, tool)
+        self._object_points = _attached_points(plant, world.object, object)
+        self._object_joints = [
+            joint
+            for joint in map(plant.get_joint, plant.GetJointIndices(world.object))
+            if joint.num_positions() == 1
+        ]
+        self._as_filed = _as_filed(world, self._context)
+
+    def reset(self, scene: Scene) -> None:
+        """Puts the world into the state in which a scene begins; nothing of the past remains."""
+        world, context = self.world, self._context
+        world.diagram.SetDefaultContext(self._root)
+        self._root.SetTime(0.0)
+        world.plant.SetPositions(context, world.arm, scene.initial_joints_rad)
+        world.grasp_frame.SetPoseInParentFrame(context, scene.tool_in_hand.to_transform())
+        self._place_object(scene.object_pose.to_transform())
+        self._scale_masses(world.tool, scene.tool_mass_scale)
+        self._scale_masses(world.object, scene.object_mass_scale)
+        self._scale_friction(world.tool, scene.tool_friction_scale)
+        self._scale_friction(world.object, scene.object_friction_scale)
+        for name, brake in world.brakes.items():
+            brake.set_effort_limit(scene.joint_resistance.get(name, self._as_filed.effort[name]))
+        payload = [body.index() for body in world.bodies(world.tool)]
+        world.arm_model.hold(world.plant.CalcSpatialInertia(context, self._hand, payload))
+        posture = np.array(scene.initial_joints_rad)
+        world.diagram.GetInputPort("posture").FixValue(self._root, posture)
+        self._step = 0
+        self._follow(Reference(self._pose(), np.zeros(6), 0.0, 1.0 / CONTROL_RATE))
+        self._simulator.Initialize()
+
+    def step(self, motion: np.ndarray) -> None:
+        """Runs one control step: the end effector is to move by `motion` from where it is.
+
+        Args:
+            motion: (6,), translation (m), then rotation vector (rad), in the end effector's frame.
+
+        Raises:
+            SimulationError: The solver failed or the state is not finite; `reset` mends it.
+        """
+        start = self._root.get_time()
+        self._follow(Reference(self._pose(), np.array(motion), start, 1.0 / CONTROL_RATE))
+        self._step += 1
+        try:
+            self._simulator.AdvanceTo(self._step / CONTROL_RATE)
+        except RuntimeError as error:
+            raise SimulationError(f"Drake could not finish step {self._step}: {error}") from error
+        x = self.world.plant.GetPositionsAndVelocities(self._context)
+        if not np.isfinite(x).all():
+            raise SimulationError(f"After step {self._step} the state is not finite: {x}")
+
+    def measure(self) -> WorldState:
+        """Returns what is so now."""
+        world, plant, context = self.world, self.world.plant, self._context
+        q = plant.GetPositions(context, world.arm)
+        v = plant.GetVelocities(context, world.arm)
+        tau = plant.get_generalized_contact_forces_output_port(world.arm).Eval(context)
+        X_WE = self._pose()
+        world.arm_model.set_state(q, v)
+        F_W = external_wrench(world.arm_model.jacobian(), tau)
+        R_EW = X_WE.rotation().inverse()
+        return WorldState(
+            time=self._root.get_time(),
+            q=q,
+            v=v,
+            tau_external=tau,
+            X_WE=X_WE,
+            F_E=np.concatenate([R_EW @ F_W[:3], R_EW @ F_W[3:]]),
+            p_W_tool=self._locate(self._tool_points),
+            X_WO=plant.GetFrameByName("__model__", world.object).CalcPoseInWorld(context),
+            p_W_object=self._locate(self._object_points),
+            object_joints={j.name(): j.GetOnePosition(context) for j in self._object_joints},
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Returns the state, from which the same scene can go on."""
+        x = self.world.plant.GetPositionsAndVelocities(self._context)
+        return Snapshot(self._step, x, self._reference)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Goes back to a snapshot of the scene that was reset last."""
+        self._step = snapshot.step
+        self._root.SetTime(snapshot.step / CONTROL_RATE)
+        self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
+        self._follow(snapshot.reference)
+        self._simulator.Initialize()
+
+    def show(self, viewer: Viewer) -> np.ndarray | None:
+        """Returns the viewer's picture of what is so now, or None where it shows it elsewhere."""
+        return viewer.show(self.world.diagram, self.world.scene_graph, self._root)
+
+    def _pose(self) -> RigidTransform:
+        return self._hand.CalcPoseInWorld(self._context)
+
+    def _follow(self, reference: Reference) -> None:
+        self._reference = reference
+        port = self.world.diagram.GetInputPort("reference")
+        port.FixValue(self._root, AbstractValue.Make(reference))
+
+    def _locate(self, points: dict[str, tuple[Frame, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {
+            name: frame.CalcPoseInWorld(self._context) @ position
+            for name, (frame, position) in points.items()
+        }
+
+    def _place_object(self, X_WO: RigidTransform) -> None:
+        world = self.world
+        if world.mount_frame is not None:
+            world.mount_frame.SetPoseInParentFrame(self._context, X_WO)
+        for body, X_OB in self._as_filed.free_bodies:
+            world.plant.SetFreeBodyPose(self._context, body, X_WO @ X_OB)
+
+    def _scale_masses(self, instance: ModelInstanceIndex, scale: float) -> None:
+        for body, M_B in self._as_filed.inertias[instance]:
+            scaled = SpatialInertia(scale * M_B.get_mass(), M_B.get_com(), M_B.get_unit_inertia())
+            body.SetSpatialInertiaInBodyFrame(self._context, scaled)
+
+    def _scale_friction(self, instance: ModelInstanceIndex, scale: float) -> None:
+        if scale == 1.0:
+            return
+        scene_graph = self.world.scene_graph
+        scene_graph_context = scene_graph.GetMyMutableContextFromRoot(self._root)
+        for geometry, properties in self._as_filed.contact[instance]:
+            friction = properties.GetProperty("material", "coulomb_friction")
+            scaled = ProximityProperties(properties)
+            scaled.UpdateProperty(
+                "material",
+                "coulomb_friction",
+                CoulombFriction(
+                    scale * friction.static_friction(), scale * friction.dynamic_friction()
+                ),
+            )
+            scene_graph.AssignRole(
+                scene_graph_context,
+                self.world.plant.get_source_id(),
+                geometry,
+                scaled,
+                RoleAssign.kReplace,
+            )
+
+
+@dataclass(frozen=True)
+class _AsFiled:
+    """What the model files say, before a scene scales or moves it."""
+
+    inertias: dict[ModelInstanceIndex, list[tuple[RigidBody, SpatialInertia]]]
+    contact: dict[ModelInstanceIndex, list[tuple[GeometryId, ProximityProperties]]]
+    free_bodies: list[tuple[RigidBody, RigidTransform]]
+    effort: dict[str, float]
+
+
+def _as_filed(world: World, context: Context) -> _AsFiled:
+    plant, inspector = world.plant, world.scene_graph.model_inspector()
+    instances = (world.tool, world.object)
+    return _AsFiled(
+        inertias={
+            instance: [
+                (body, body.CalcSpatialInertiaInBodyFrame(context))
+                for body in world.bodies(instance)
+            ]
+            for instance in instances
+        },
+        contact={
+            instance: [
+                (geometry, inspector.GetProximityProperties(geometry))
+                for body in world.bodies(instance)
+                for geometry in plant.GetCollisionGeometriesForBody(body)
+            ]
+            for instance in instances
+        },
+        free_bodies=[
+            (body, body.EvalPoseInWorld(context))
+            for body in world.bodies(world.object)
+            if body.is_floating_base_body()
+        ],
+        effort={name: brake.effort_limit() for name, brake in world.brakes.items()},
+    )
+
+
+def _attached_points(
+    plant: MultibodyPlant, instance: ModelInstanceIndex, model: Model
+) -> dict[str, tuple[Frame, np.ndarray]]:
+    return {
+        name: (
+            plant.GetBodyByName(keypoint.link, instance).body_frame(),
+            np.array(keypoint.position),
+        )
+        for name, keypoint in model.labels.keypoints.items()
+    }

@@ -1,0 +1,41 @@
+"""What is so at one moment: values that predicates, rewards, observations and experts read."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydrake.math import RigidTransform
+
+
+@dataclass(frozen=True)
+class WorldState:
+    """The world at one moment, as nobody in it could know it exactly: the privileged state.
+
+    Attributes:
+        time: Since the episode's start, s.
+        q: (7,), the arm's joint positions, rad.
+        v: (7,), their velocities, rad/s.
+        tau_external: (7,), torque that contact exerts on the arm's joints, N m.
+        X_WE: Pose of the end effector in the world.
+        F_E: (6,), moment (N m), then force (N), that contact exerts on the end effector at its
+            origin, expressed in E.
+        p_W_tool: The tool's keypoints in the world, m.
+        X_WO: Pose of the object's model frame in the world.
+        p_W_object: The object's keypoints in the world, m.
+        object_joints: Positions of the object's joints by name, m or rad.
+    """
+
+    time: float
+    q: np.ndarray
+    v: np.ndarray
+    tau_external: np.ndarray
+    X_WE: RigidTransform
+    F_E: np.ndarray
+    p_W_tool: dict[str, np.ndarray]
+    X_WO: RigidTransform
+    p_W_object: dict[str, np.ndarray]
+    object_joints: dict[str, float]
+
+    def in_end_effector(self, p_W: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns points of the world as seen from the end effector, m."""
+        X_EW = self.X_WE.inverse()
+        return {name: X_EW @ p for name, p in p_W.items()}

@@ -1,0 +1,90 @@
+"""Pictures of a diagram for people: images from a third view, and Meshcat in the browser."""
+
+import ctypes.util
+from typing import Literal
+
+import numpy as np
+from pydrake.geometry import (
+    ClippingRange,
+    ColorRenderCamera,
+    LightParameter,
+    MakeRenderEngineVtk,
+    Meshcat,
+    MeshcatVisualizer,
+    RenderCameraCore,
+    RenderEngineVtkParams,
+    SceneGraph,
+)
+from pydrake.math import RigidTransform, RotationMatrix
+from pydrake.systems.framework import Context, Diagram, DiagramBuilder
+from pydrake.systems.sensors import CameraInfo
+
+from fleet_tools.errors import MissingLibraryError
+
+RENDERER = "vtk"
+WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
+EYE, TARGET = (1.45, -0.85, 0.75), (0.38, 0.0, 0.22)
+
+
+class Viewer:
+    """Shows people one diagram after another.
+
+    Args:
+        kind: "image" for pictures of a third view, "meshcat" for a live view in the browser.
+
+    Raises:
+        MissingLibraryError: Images are wanted where OpenGL is missing.
+    """
+
+    def __init__(self, kind: Literal["image", "meshcat"]) -> None:
+        if kind == "image":
+            require_gl()
+        self.meshcat = Meshcat() if kind == "meshcat" else None
+
+    def attach(self, builder: DiagramBuilder, scene_graph: SceneGraph) -> None:
+        """Adds what showing needs to a diagram that is being built."""
+        if self.meshcat is not None:
+            MeshcatVisualizer.AddToBuilder(builder, scene_graph, self.meshcat)
+            return
+        lights = [
+            LightParameter(type="directional", direction=d, frame="world", intensity=i)
+            for d, i in [((-0.5, 0.6, -1.0), 0.75), ((-0.4, -0.9, -0.5), 0.4)]
+        ]
+        parameters = RenderEngineVtkParams(default_clear_color=[0.93, 0.94, 0.96], lights=lights)
+        scene_graph.AddRenderer(RENDERER, MakeRenderEngineVtk(parameters))
+
+    def show(self, diagram: Diagram, scene_graph: SceneGraph, root: Context) -> np.ndarray | None:
+        """Returns the third view, (height, width, 3) uint8, or None after updating Meshcat."""
+        if self.meshcat is not None:
+            diagram.ForcedPublish(root)
+            return None
+        query = scene_graph.get_query_output_port().Eval(scene_graph.GetMyContextFromRoot(root))
+        intrinsics = CameraInfo(WIDTH, HEIGHT, np.deg2rad(FIELD_OF_VIEW_DEG))
+        core = RenderCameraCore(RENDERER, intrinsics, ClippingRange(0.05, 10.0), RigidTransform())
+        camera = ColorRenderCamera(core)
+        image = query.RenderColorImage(camera, scene_graph.world_frame_id(), look_at(EYE, TARGET))
+        return image.data[:, :, :3].copy()
+
+
+def look_at(eye: tuple[float, ...], target: tuple[float, ...]) -> RigidTransform:
+    """Returns X_WC of a camera (x right, y down, z forward) at `eye` that sees `target` upright."""
+    forward = np.subtract(target, eye)
+    forward /= np.linalg.norm(forward)
+    right = np.cross(forward, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    columns = np.column_stack([right, np.cross(forward, right), forward])
+    return RigidTransform(RotationMatrix(columns), eye)
+
+
+def require_gl() -> None:
+    """Says what rendering needs where it is missing.
+
+    Raises:
+        MissingLibraryError: The system has no OpenGL to render with.
+    """
+    missing = [name for name in ("EGL", "GL") if ctypes.util.find_library(name) is None]
+    if missing:
+        raise MissingLibraryError(
+            f"Rendering needs the system libraries {', '.join('lib' + m for m in missing)}. "
+            "On Debian and Ubuntu: apt-get install -y libegl1 libgl1"
+        )
