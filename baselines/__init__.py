@@ -1,0 +1,1 @@
+"""Baselines: policies, and the methods that merge them."""

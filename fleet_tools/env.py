@@ -103,7 +103,7 @@ class ToolUseEnv(gymnasium.Env):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
         self.observation_space = observation_space(self.task.keypoints)
         bounds = self.task.action
-        self._action_scale = np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
+        self.action_scale = np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
 
         self.scene: Scene | None = None
         self._simulation: Simulation | None = None
@@ -263,7 +263,7 @@ class ToolUseEnv(gymnasium.Env):
             raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
         clipped = np.clip(array, -1.0, 1.0)
         # What counts is the float32 action, so that stored actions replay bit for bit.
-        motion = clipped.astype(np.float32).astype(np.float64) * self._action_scale
+        motion = clipped.astype(np.float32).astype(np.float64) * self.action_scale
         return motion, bool((clipped != array).any())
 
     def _horizon(self) -> int | None:

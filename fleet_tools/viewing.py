@@ -23,7 +23,8 @@ from fleet_tools.errors import MissingLibraryError
 
 RENDERER = "vtk"
 WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
-EYE, TARGET = (1.45, -0.85, 0.75), (0.38, 0.0, 0.22)
+EYE, TARGET = (1.50, -1.00, 0.80), (0.32, 0.0, 0.30)
+_LIGHTS = [((-0.6, 0.5, -1.0), 0.9), ((-0.3, -1.0, -0.6), 0.4), ((1.0, 0.6, -0.3), 0.2)]
 
 
 class Viewer:
@@ -48,9 +49,9 @@ class Viewer:
             return
         lights = [
             LightParameter(type="directional", direction=d, frame="world", intensity=i)
-            for d, i in [((-0.5, 0.6, -1.0), 0.75), ((-0.4, -0.9, -0.5), 0.4)]
+            for d, i in _LIGHTS
         ]
-        parameters = RenderEngineVtkParams(default_clear_color=[0.93, 0.94, 0.96], lights=lights)
+        parameters = RenderEngineVtkParams(default_clear_color=[0.96, 0.97, 0.98], lights=lights)
         scene_graph.AddRenderer(RENDERER, MakeRenderEngineVtk(parameters))
 
     def show(self, diagram: Diagram, scene_graph: SceneGraph, root: Context) -> np.ndarray | None:

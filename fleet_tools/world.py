@@ -1,7 +1,9 @@
 """One Drake diagram of arm, tool, object and table, built once for a pair of models."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -139,7 +141,7 @@ def _add_table(plant: MultibodyPlant, arm: ModelInstanceIndex) -> None:
     AddContactMaterial(friction=friction, properties=properties)
     world = plant.world_body()
     plant.RegisterCollisionGeometry(world, X_WTable, top, "table", properties)
-    plant.RegisterVisualGeometry(world, X_WTable, top, "table_visual", [0.62, 0.58, 0.53, 1.0])
+    plant.RegisterVisualGeometry(world, X_WTable, top, "table_visual", [0.80, 0.78, 0.74, 1.0])
 
 
 def _add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
@@ -168,7 +170,13 @@ def _add_object(
 
 def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
     parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
-    instances = parser.AddModels(str(model.file))
+    try:
+        if model.file.suffix == ".sdf":
+            instances = parser.AddModelsFromString(_with_absolute_uris(model.file), "sdf")
+        else:
+            instances = parser.AddModels(str(model.file))
+    except RuntimeError as error:
+        raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     if len(instances) != 1:
         raise ConfigError(f"{model.file} must hold one model; it holds {len(instances)}.")
     for name, keypoint in model.labels.keypoints.items():
@@ -179,6 +187,18 @@ def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceI
                 f"{keypoint.link!r}, which the model has not got. Its links: {', '.join(links)}."
             )
     return instances[0]
+
+
+def _with_absolute_uris(file: Path) -> str:
+    """Returns the file's text with its relative URIs made absolute.
+
+    Drake reads a model from a string in under a millisecond, from a file in nearly forty.
+    """
+
+    def absolute(match: re.Match) -> str:
+        return f"<uri>{(file.parent / match[1]).as_uri()}</uri>"
+
+    return re.sub(r"<uri>\s*(?!\w+://)([^<]+?)\s*</uri>", absolute, file.read_text())
 
 
 def _ignore_contact_within_robot(

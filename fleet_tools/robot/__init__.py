@@ -1,0 +1,1 @@
+"""The Panda arm and its operational-space control."""

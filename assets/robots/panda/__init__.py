@@ -1,0 +1,1 @@
+"""The Franka Emika Panda with its hand: `panda.urdf`, and the code that writes it."""
