@@ -1,0 +1,224 @@
+"""Nails and pins, half driven into a wooden block; a press on the head drives them further.
+
+The block stands on z = 0 of the model frame. The nail's frame has its origin on the block's top,
+on the nail's axis; the joint `slide` says how deep the nail has been driven from there. The nail
+passes through the solid block: bodies that share a joint do not collide in Drake.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..materials import BEECH, BRASS, PINE, STEEL, Material
+from ..model import Joint, Keypoint, Link, Model, Part
+from ..solids import Section, Station, circle, frusta, stack
+
+NAIL_STEEL, NAIL_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
+CLEARANCE = 0.005
+"""What stays at least between the head and the block, and between the point and the table, m."""
+CARRIED = 0.1
+"""The mass of wood, clamped around the shaft, that moves along with it, kg."""
+ROUND, OCTAGONAL, SQUARE = 8, 2, 1
+
+
+@dataclass(frozen=True)
+class NailParams:
+    """Measures in metres.
+
+    Attributes:
+        block: Half the side of the square block.
+        block_height: Height of the block.
+        protrusion: Height of the top of the head above the block, before any blow.
+        travel: How deep the nail can be driven.
+        resistance: Force at which it gives way, N.
+        shaft: Half width of the shaft.
+        point: Length of the shaft's tapered point.
+        embedded: How much of the nail is in the block before any blow.
+        head: Half width of the head.
+        head_height: Height of the head, dome included.
+        crown: The upper side of the head: `flat`, `dome` (struck at its apex), or `rose`, the
+            four or more facets that a smith leaves about a small flat.
+        head_corners, shaft_corners: `ROUND`, `OCTAGONAL` or `SQUARE`.
+        material: Of the nail.
+    """
+
+    block: float = 0.045
+    block_height: float = 0.06
+    protrusion: float = 0.048
+    travel: float = 0.032
+    resistance: float = 40.0
+    shaft: float = 0.005
+    point: float = 0.008
+    embedded: float = 0.015
+    head: float = 0.015
+    head_height: float = 0.006
+    crown: str = "flat"
+    head_corners: int = ROUND
+    shaft_corners: int = ROUND
+    material: Material = NAIL_STEEL
+
+    def __post_init__(self) -> None:
+        rules = {
+            f"crown one of {', '.join(_CROWNS)}": self.crown in _CROWNS,
+            "head above block at full travel": self.gap >= CLEARANCE - 1e-12,
+            "point above table": self.embedded + self.travel <= self.block_height - CLEARANCE,
+            "point <= embedded": self.point <= self.embedded,
+            "shaft < head < block": self.shaft < self.head < self.block,
+        }
+        broken = [rule for rule, holds in rules.items() if not holds]
+        if broken:
+            raise ValueError(f"not a nail; wanted: {'; '.join(broken)}; given: {self}")
+
+    @property
+    def gap(self) -> float:
+        """Between the head's underside and the block at full travel."""
+        return self.protrusion - self.head_height - self.travel
+
+
+def build(params: NailParams, name: str) -> Model:
+    """The nail as a model of two links, `block` and `nail`, and the joint `slide`."""
+    top = params.block_height
+    nail = Link("nail", (_shaft(params), _head(params)), origin=(0.0, 0.0, top))
+    slide = Joint(
+        name="slide",
+        kind="prismatic",
+        parent="block",
+        child="nail",
+        axis=(0.0, 0.0, -1.0),
+        limits=(0.0, params.travel),
+        resistance=params.resistance,
+        inertia=CARRIED,
+    )
+    return Model(
+        kind="object",
+        family="nail",
+        name=name,
+        links=(Link("block", (_block(params),)), nail),
+        joints=(slide,),
+        keypoints={
+            "head": Keypoint("nail", (0.0, 0.0, params.protrusion)),
+            "base": Keypoint("block", (0.0, 0.0, top)),
+        },
+    )
+
+
+def _block(p: NailParams) -> Part:
+    def section(inset: float) -> Section:
+        return Section(p.block - inset, p.block - inset, 0.003)
+
+    height, bevel = p.block_height, 0.002
+    stations = [(0.0, section(0)), (height - bevel, section(0)), (height, section(bevel))]
+    felt = [(0.0, section(0)), (height, section(0))]
+    return Part("block", stack(stations, 2), PINE, frusta(felt, 1))
+
+
+def _section(half: float, corners: int) -> Section:
+    return circle(half) if corners > SQUARE else Section(half, half, 0.0)
+
+
+def _shaft(p: NailParams) -> Part:
+    """From the point in the wood to the head's underside."""
+    full, blunt = _section(p.shaft, p.shaft_corners), _section(0.35 * p.shaft, p.shaft_corners)
+    tip, under = -p.embedded, p.protrusion - p.head_height
+    seen = [(tip, blunt), (tip + p.point, full), (under, full)]
+    felt = frusta([(tip, full), (under, full)], min(p.shaft_corners, OCTAGONAL))
+    return Part("shaft", stack(seen, p.shaft_corners), p.material, felt)
+
+
+def _head(p: NailParams) -> Part:
+    under = p.protrusion - p.head_height
+    seen, felt = ([(under + z, s) for z, s in side] for side in _CROWNS[p.crown](p))
+    pieces = frusta(felt, min(p.head_corners, OCTAGONAL))
+    return Part("head", stack(seen, p.head_corners), p.material, pieces)
+
+
+# Each crown: the head's stations above its underside, as seen and as felt; the tops coincide.
+_Crown = tuple[list[Station], list[Station]]
+
+
+def _flat(p: NailParams) -> _Crown:
+    bevel = min(0.0015, p.head_height / 3)
+    full, rim = (_section(p.head - inset, p.head_corners) for inset in (0.0, bevel))
+    h = p.head_height
+    return [(0, rim), (bevel, full), (h - bevel, full), (h, rim)], [(0, rim), (h, rim)]
+
+
+def _rose(p: NailParams) -> _Crown:
+    full, flat = _section(p.head, p.head_corners), _section(0.45 * p.head, p.head_corners)
+    stations = [(0, full), (0.35 * p.head_height, full), (p.head_height, flat)]
+    return stations, stations
+
+
+def _dome(p: NailParams) -> _Crown:
+    rim = 0.2 * p.head_height
+    rise = p.head_height - rim
+
+    def cap(steps: int) -> list[Station]:
+        angles = [k / steps * math.pi / 2 for k in range(steps)]
+        arc = [(rim + rise * math.sin(a), circle(p.head * math.cos(a))) for a in angles]
+        return [*arc, (p.head_height, None)]
+
+    # Felt, the dome ends in a small flat at the height of its apex; see `frusta`.
+    felt = [*cap(2)[:-1], (p.head_height, circle(0.3 * p.head))]
+    return [(0, circle(0.92 * p.head)), *cap(8)], felt
+
+
+_CROWNS = {"flat": _flat, "rose": _rose, "dome": _dome}
+
+
+CATALOGUE = {
+    "round_nail": NailParams(),
+    "square_spike": NailParams(
+        block=0.042, block_height=0.065, protrusion=0.052, travel=0.035, resistance=45.0,
+        shaft=0.0055, point=0.016, embedded=0.018, head=0.014, head_height=0.010,
+        crown="rose", head_corners=SQUARE, shaft_corners=SQUARE,
+        material=NAIL_STEEL.coloured(0.24, 0.23, 0.23),
+    ),
+    "dowel_pin": NailParams(
+        block=0.050, block_height=0.055, protrusion=0.055, travel=0.033, resistance=30.0,
+        shaft=0.008, point=0.004, embedded=0.012, head=0.0125, head_height=0.014,
+        material=BEECH,
+    ),
+    "mushroom_pin": NailParams(
+        block=0.046, block_height=0.070, protrusion=0.051, travel=0.033, resistance=40.0,
+        shaft=0.006, embedded=0.015, head=0.019, head_height=0.012,
+        crown="dome", material=NAIL_BRASS,
+    ),
+    "clout_nail": NailParams(
+        block=0.048, block_height=0.058, protrusion=0.042, travel=0.031, resistance=35.0,
+        shaft=0.004, embedded=0.014, head=0.020, head_height=0.0035,
+        material=NAIL_STEEL.coloured(0.50, 0.53, 0.56),
+    ),
+    "drift_pin": NailParams(
+        block=0.044, block_height=0.068, protrusion=0.050, travel=0.034, resistance=50.0,
+        shaft=0.007, point=0.018, embedded=0.020, head=0.013, head_height=0.010,
+        crown="rose", head_corners=OCTAGONAL, shaft_corners=OCTAGONAL,
+        material=NAIL_STEEL.coloured(0.30, 0.36, 0.48),
+    ),
+}  # fmt: skip
+
+
+def sample(rng: np.random.Generator) -> NailParams:
+    """A random believable nail or pin."""
+    crown = sorted(_CROWNS)[rng.integers(len(_CROWNS))]
+    corners = ROUND if crown == "dome" else (ROUND, OCTAGONAL, SQUARE)[rng.integers(3)]
+    head_height = rng.uniform(0.005, 0.009)
+    travel = rng.uniform(0.030, 0.033)
+    return NailParams(
+        block=rng.uniform(0.040, 0.050),
+        block_height=rng.uniform(0.055, 0.070),
+        protrusion=head_height + travel + rng.uniform(0.006, 0.009),
+        travel=travel,
+        resistance=rng.uniform(30.0, 50.0),
+        shaft=rng.uniform(0.004, 0.008),
+        embedded=rng.uniform(0.012, 0.016),
+        head=rng.uniform(0.012, 0.020),
+        head_height=head_height,
+        crown=crown,
+        head_corners=corners,
+        shaft_corners=(ROUND, SQUARE)[rng.integers(2)],
+        material=(NAIL_STEEL, NAIL_BRASS, BEECH)[rng.integers(3)],
+    )

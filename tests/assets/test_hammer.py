@@ -1,0 +1,71 @@
+"""Hammers: they fit the hand, and strike where they say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fleet_tools.assets.families import hammer
+from fleet_tools.assets.families.hammer_parts import GRIP
+from fleet_tools.assets.model import Model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SHIPPED = [hammer.build(params, name) for name, params in hammer.CATALOGUE.items()]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def points(solid, per_edge: int = 8) -> np.ndarray:
+    """(n, 3) points all over the surface."""
+    weights = np.array([(i, j, per_edge - i - j) for i in range(per_edge + 1)
+                        for j in range(per_edge + 1 - i)]) / per_edge  # fmt: skip
+    return np.einsum("wc,tci->twi", weights, solid.vertices[solid.triangles]).reshape(-1, 3)
+
+
+def check(model: Model) -> None:
+    (link,) = model.links
+    assert hammer.MASSES[0] <= model.mass <= hammer.MASSES[1]
+    for part in link.parts:
+        for solid in (part.solid, *part.collision):
+            x, _, z = surface = points(solid).T
+            assert not np.any((np.abs(x) < 0.035) & (z < -0.02)), part.name
+            held = surface[1:, np.abs(x) < 0.035]
+            assert np.all(np.abs(held) <= GRIP + 1e-9), part.name
+            if part.name == "handle" and solid is part.solid:
+                assert np.abs(held[0]).max() == pytest.approx(GRIP)
+
+    head, tail, side = (np.array(model.keypoints[k].position) for k in ("head", "tail", "side"))
+    assert np.array_equal((head - side)[:2], [0, 0]) and head[2] > 0 > side[2]
+    assert 0.12 < head[0] < 0.22 and tail[0] < -0.04
+
+    # Seen and felt, the striking face is the highest thing, flat, and centred on the keypoint.
+    (striker,) = [part for part in link.parts if part.name == "striker"]
+    for solid in (striker.solid, *striker.collision):
+        face = solid.vertices[solid.vertices[:, 2] > head[2] - 1e-9]
+        assert len(face) >= 8 and np.ptp(face[:, 2]) < 1e-12
+        np.testing.assert_allclose(face.mean(axis=0), head, atol=1e-12)
+        assert solid.vertices[:, 2].max() == face[0, 2]
+
+
+@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.name)
+def test_shipped(model):
+    check(model)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_random(seed):
+    check(hammer.build(hammer.sample(np.random.default_rng(seed)), "random"))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"peen": "bill"}, "'bill'.*ball"),
+        ({"neck_y": 0.02}, "neck_y < cheek_y"),
+        ({"butt_x": 0.01}, "butt_x"),
+        ({"peen_z": 0.02}, "peen_z behind the cheek"),
+    ],
+)
+def test_impossible_measures_are_refused_by_name(change, named):
+    with pytest.raises(ValueError, match=named):
+        replace(hammer.CATALOGUE["ball_peen"], **change)
