@@ -57,7 +57,8 @@ class ToolUseEnv(gymnasium.Env):
 
     `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` and
     `is_success` (now), `success_once` (so far), `progress` in [0, 1], `action_clipped`, and
-    `error` after a simulation error. Success terminates; the other two truncate.
+    `error` after a simulation error. Success terminates; the other two truncate. The time limit
+    is the task file's; `gym.make(..., max_episode_steps=...)` can only cut an episode shorter.
 
     Args:
         task: Name of a task of the package, or path of a task file.
@@ -163,7 +164,7 @@ class ToolUseEnv(gymnasium.Env):
         self._success_once |= verdict.holds
         if verdict.holds:
             self._outcome = SUCCESS
-        elif self._simulation.snapshot().step == self._horizon():
+        elif self._simulation.snapshot().step == self.task.max_episode_steps:
             self._outcome = TIME_LIMIT
         if self.render_mode == "human":
             self.render()
@@ -265,9 +266,6 @@ class ToolUseEnv(gymnasium.Env):
         # What counts is the float32 action, so that stored actions replay bit for bit.
         motion = clipped.astype(np.float32).astype(np.float64) * self.action_scale
         return motion, bool((clipped != array).any())
-
-    def _horizon(self) -> int | None:
-        return self.task.max_episode_steps if self.spec is None else self.spec.max_episode_steps
 
     def _verdict(self) -> Verdict:
         return judge_all(self.task.success, self._initial, self._state)

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.state import WorldState
-from fleet_tools.tasks import JointDisplacement, Predicate
+from fleet_tools.tasks import JointDisplacement, KeypointsNear, Predicate
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,14 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
     """
     match predicate:
         case JointDisplacement(joint=joint, at_least=threshold):
-            if joint not in now.object_joints:
-                raise UnknownNameError("joint of the object", joint, now.object_joints)
-            moved = now.object_joints[joint] - initial.object_joints[joint]
+            position = _named("joint of the object", joint, now.object_joints)
+            moved = position - initial.object_joints[joint]
             return Verdict(moved >= threshold, min(max(moved / threshold, 0.0), 1.0))
+        case KeypointsNear(tool=tool, object=object, within_m=within):
+            p_W_tool = _named("keypoint of the tool", tool, now.p_W_tool)
+            p_W_object = _named("keypoint of the object", object, now.p_W_object)
+            distance = float(np.linalg.norm(p_W_tool - p_W_object))
+            return Verdict(distance <= within, within / max(distance, within))
     raise TypeError(f"no rule for {type(predicate).__name__}")
 
 
@@ -40,3 +46,9 @@ def judge_all(predicates: tuple[Predicate, ...], initial: WorldState, now: World
     verdicts = [judge(predicate, initial, now) for predicate in predicates]
     progress = sum(verdict.progress for verdict in verdicts) / len(verdicts)
     return Verdict(all(verdict.holds for verdict in verdicts), progress)
+
+
+def _named(what: str, name: str, values: dict):
+    if name not in values:
+        raise UnknownNameError(what, name, values)
+    return values[name]

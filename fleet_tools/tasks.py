@@ -181,7 +181,16 @@ class JointDisplacement(Value):
     at_least: Positive
 
 
-Predicate = Annotated[JointDisplacement, pydantic.Field(discriminator="type")]
+class KeypointsNear(Value):
+    """A tool keypoint is within a distance of an object keypoint."""
+
+    type: Literal["keypoints_near"]
+    tool: str
+    object: str
+    within_m: Positive
+
+
+Predicate = Annotated[JointDisplacement | KeypointsNear, pydantic.Field(discriminator="type")]
 
 
 class ObservedKeypoints(Value):

@@ -1,0 +1,88 @@
+"""What is planned, and the plan, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from pydrake.math import RigidTransform
+
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.tasks import ActionBounds, Expert
+
+
+@dataclass(frozen=True, eq=False)
+class PlanningProblem:
+    """A task, an arm and two sets of keypoints; all that the expert plans from.
+
+    Frames: W world (the arm's base), E end effector, O object model.
+
+    Attributes:
+        expert: What to achieve, and how.
+        action: The motion of E in one control step, at most.
+        q0: (7,), joint positions now, rad.
+        p_E_tool: The tool's keypoints in E, (3,) each, m; they move with the hand.
+        p_W_object: The object's keypoints in W, (3,) each, m; the plan takes them to be at rest.
+        X_WO: Pose of the object.
+    """
+
+    expert: Expert
+    action: ActionBounds
+    q0: np.ndarray
+    p_E_tool: Mapping[str, np.ndarray]
+    p_W_object: Mapping[str, np.ndarray]
+    X_WO: RigidTransform
+
+    def tool_point(self, name: str) -> np.ndarray:
+        """Returns a keypoint of the tool in E, (3,), m.
+
+        Raises:
+            UnknownNameError: The tool has no such keypoint.
+        """
+        return _named("keypoint of the tool", name, self.p_E_tool)
+
+    def object_point(self, name: str) -> np.ndarray:
+        """Returns a keypoint of the object in W, (3,), m.
+
+        Raises:
+            UnknownNameError: The object has no such keypoint.
+        """
+        return _named("keypoint of the object", name, self.p_W_object)
+
+
+@dataclass(frozen=True, eq=False)
+class ActuationPose:
+    """Where the tool acts on the object.
+
+    Attributes:
+        X_WE: Pose of the end effector.
+        q: (7,), joint positions that reach it, rad.
+    """
+
+    X_WE: RigidTransform
+    q: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A joint trajectory with one knot per control step.
+
+    Attributes:
+        q: (T, 7), joint positions at the knots, rad; the first is where the arm is now.
+        X_WE: The end effector's poses there, T of them.
+        actuation: The actuation pose's knot.
+        keyframes: The knots at which the motion to a keyframe (the actuation pose is one of
+            them) has ended, increasing.
+        seconds: How long each stage of planning took.
+    """
+
+    q: np.ndarray
+    X_WE: tuple[RigidTransform, ...]
+    actuation: int
+    keyframes: tuple[int, ...]
+    seconds: Mapping[str, float]
+
+
+def _named(what: str, name: str, points: Mapping[str, np.ndarray]) -> np.ndarray:
+    if name not in points:
+        raise UnknownNameError(what, name, points)
+    return np.asarray(points[name], dtype=float)

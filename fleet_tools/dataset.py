@@ -1,0 +1,188 @@
+"""A data set on disk: a folder with a header, a manifest of every attempt, and episodes.
+
+    dataset.json                        what it is (`fleet_tools.dataset_header.Header`)
+    manifest.jsonl                      a line for every attempt, stored or not (`Record`)
+    episodes/episode_000012.hdf5        attempt 12 (`fleet_tools.episode_file`)
+
+Only what the manifest lists is part of it. `fleet_tools.dataset_writer` writes it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pydantic
+
+from fleet_tools import episode_file
+from fleet_tools.dataset_header import SCHEMA_VERSION, Header
+from fleet_tools.episode import Episode
+from fleet_tools.errors import ConfigError, DatasetError
+from fleet_tools.values import Value, parse
+
+HEADER = "dataset.json"
+MANIFEST = "manifest.jsonl"
+EPISODES = "episodes"
+
+
+class Record(Value):
+    """A line of the manifest: what came of one attempt.
+
+    Attributes:
+        attempt: Counts from 0.
+        seed: `env.reset(seed=seed)` draws the attempt's scene.
+        outcome: See `fleet_tools.episode.Episode`.
+        success: Whether the outcome is a success.
+        steps: Control steps.
+        file: Where the episode is, relative to the data set; None if it was not stored.
+        tool, object: Of the scene; None if it could not even begin.
+        state_digest: Of the last state, hexadecimal.
+        seconds: Wall time.
+        error: What went wrong, where something did.
+        info: See `fleet_tools.episode.Episode`.
+    """
+
+    attempt: int
+    seed: int
+    outcome: str
+    success: bool
+    steps: int
+    file: str | None = None
+    tool: str | None = None
+    object: str | None = None
+    state_digest: str | None = None
+    seconds: float
+    error: str | None = None
+    info: dict[str, pydantic.JsonValue] = {}
+
+
+class Dataset:
+    """Reads a data set.
+
+    Args:
+        folder: Of the data set.
+
+    Attributes:
+        folder, header: Where and what it is.
+
+    Raises:
+        DatasetError: It is not there, of another version, or damaged.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.header = read_header(self.folder)
+        records, _ = read_manifest(self.folder)
+        self._records = {record.attempt: record for record in records}
+
+    def manifest(self) -> list[Record]:
+        """Returns what came of every attempt."""
+        return list(self._records.values())
+
+    def stored(self) -> list[Record]:
+        """Returns the attempts whose episodes are stored."""
+        return [record for record in self._records.values() if record.file is not None]
+
+    def __len__(self) -> int:
+        """Returns the number of stored episodes."""
+        return len(self.stored())
+
+    def __iter__(self) -> Iterator[Episode]:
+        """Yields the stored episodes."""
+        return (self.episode(record.attempt) for record in self.stored())
+
+    def episode(self, attempt: int) -> Episode:
+        """Reads the episode of an attempt.
+
+        Raises:
+            DatasetError: It was not stored, or its file is missing or damaged.
+        """
+        record = self._records.get(attempt)
+        if record is None or record.file is None:
+            raise DatasetError(f"{self.folder} holds no episode of attempt {attempt}.")
+        try:
+            episode = episode_file.read(self.folder / record.file)
+        except DatasetError as error:
+            raise DatasetError(f"{error} {self._remedy(record)}") from error
+        if last_digest(episode) != record.state_digest:
+            raise DatasetError(
+                f"{self.folder / record.file} is not the episode that {MANIFEST} lists. "
+                f"{self._remedy(record)}"
+            )
+        return replace(episode, info=record.info)
+
+    def _remedy(self, record: Record) -> str:
+        header = self.header
+        task = header.environment.kwargs["task"]
+        option = "--tool" if header.environment.id else "--task"
+        before = [r for r in self.manifest() if r.attempt <= record.attempt]
+        episodes = sum(r.success for r in before) + (not record.success)
+        keep = " --keep-failures" if header.keep_failures else ""
+        return (
+            f"Copy it here from `python -m fleet_tools.collect {option} {task} "
+            f"--seed {header.seed} --episodes {episodes}{keep} --output ANOTHER`, which makes it "
+            "again."
+        )
+
+
+def last_digest(episode: Episode) -> str:
+    """Returns the hash of the last state, as the manifest has it."""
+    return f"{int(episode.digests[-1]):016x}"
+
+
+def read_header(folder: Path) -> Header:
+    """Reads `dataset.json`.
+
+    Raises:
+        DatasetError: It is missing, damaged or of another version.
+    """
+    path = folder / HEADER
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{folder} is not a data set: it has no {HEADER}. `python -m fleet_tools.collect` "
+            "makes one."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path} is damaged: {error}. Restore it from a copy.") from error
+    found = data.get("schema_version") if isinstance(data, dict) else None
+    if found != SCHEMA_VERSION:
+        raise DatasetError(
+            f"{path} has schema version {found!r}; this version of Fleet-Tools reads "
+            f"{SCHEMA_VERSION}. Read it with the version that wrote it."
+        )
+    try:
+        return parse(Header, data, str(path))
+    except ConfigError as error:
+        raise DatasetError(f"{error}\nRestore it from a copy.") from error
+
+
+def read_manifest(folder: Path) -> tuple[list[Record], int]:
+    """Reads the whole lines of `manifest.jsonl`; a torn last line never counted.
+
+    Returns:
+        The records, and how many bytes they take.
+
+    Raises:
+        DatasetError: It is missing or damaged.
+    """
+    path = folder / MANIFEST
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DatasetError(
+            f"{path} cannot be read: {error.strerror}. Restore it from a copy; without it nobody "
+            "knows which attempts failed."
+        ) from error
+    whole = content[: content.rfind(b"\n") + 1]
+    return [_record(line, f"{path}:{k}") for k, line in enumerate(whole.splitlines(), 1)], len(
+        whole
+    )
+
+
+def _record(line: bytes, place: str) -> Record:
+    try:
+        return parse(Record, json.loads(line), place)
+    except ValueError as error:  # ConfigError is one, too
+        raise DatasetError(f"{place} is damaged: {error} Restore it from a copy.") from error

@@ -1,0 +1,143 @@
+"""Writes a data set so that what is finished stays, and what is not never counts.
+
+Every file is written aside, flushed to the disk and moved into place; a line of the manifest comes
+last. After a crash at any moment, the next writer finds whole episodes only, and goes on.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from fleet_tools import episode_file
+from fleet_tools.dataset import EPISODES, HEADER, MANIFEST, Record, read_header, read_manifest
+from fleet_tools.dataset_header import Header
+from fleet_tools.episode import Episode
+from fleet_tools.errors import DatasetError
+
+_ASIDE = ".aside"
+
+
+class DatasetWriter:
+    """Adds attempts to a new data set, or to one that was begun in the same way.
+
+    Args:
+        folder: Made if it does not exist; otherwise empty, or a data set.
+        header: What is to be collected.
+
+    Attributes:
+        folder, header: As given.
+        records: Of all attempts so far.
+
+    Raises:
+        DatasetError: The folder holds something else, or another writer is at work.
+    """
+
+    def __init__(self, folder: str | Path, header: Header) -> None:
+        self.folder, self.header = Path(folder), header
+        if (self.folder / HEADER).exists():
+            self._require_same(read_header(self.folder))
+        else:
+            self._create()
+        self._manifest = os.open(self.folder / MANIFEST, os.O_RDWR | os.O_APPEND)
+        try:
+            self._lock()
+            self.records = self._repair()
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self, record: Record, episode: Episode | None = None) -> None:
+        """Stores an episode, if one is given, and then what came of the attempt.
+
+        Raises:
+            OSError: The disk is full or gone; the data set is as it was.
+        """
+        if episode is not None:
+            file = f"{EPISODES}/episode_{record.attempt:06d}.hdf5"
+            _write(self.folder / file, episode_file.to_bytes(episode, record.attempt))
+            record = record.model_copy(update={"file": file})
+        self._append(record.to_json().encode() + b"\n")
+        self.records.append(record)
+
+    def close(self) -> None:
+        """Lets others write."""
+        os.close(self._manifest)
+
+    def __enter__(self) -> "DatasetWriter":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _require_same(self, present: Header) -> None:
+        differences = present.differences(self.header)
+        if differences:
+            raise DatasetError(
+                f"{self.folder} already holds another data set: in it, {'; '.join(differences)}. "
+                "Give another --output, or the same options to go on with it."
+            )
+
+    def _create(self) -> None:
+        if self.folder.exists() and not _is_blank(self.folder):
+            raise DatasetError(
+                f"{self.folder} is neither empty nor a data set. Give another --output."
+            )
+        (self.folder / EPISODES).mkdir(parents=True, exist_ok=True)
+        (self.folder / MANIFEST).touch()
+        # Last, for it makes the folder a data set.
+        _write(self.folder / HEADER, self.header.model_dump_json(indent=2).encode() + b"\n")
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DatasetError(f"Another process is writing to {self.folder}.") from None
+
+    def _repair(self) -> list[Record]:
+        """Removes what a crash may have left."""
+        for leftover in [*self.folder.glob(f"*{_ASIDE}"), *self.folder.glob(f"*/*{_ASIDE}")]:
+            leftover.unlink()
+        records, size = read_manifest(self.folder)
+        os.ftruncate(self._manifest, size)
+        os.fsync(self._manifest)
+        return records
+
+    def _append(self, line: bytes) -> None:
+        size = os.fstat(self._manifest).st_size
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._manifest, rest) :]
+            os.fsync(self._manifest)
+        except OSError:
+            os.ftruncate(self._manifest, size)
+            raise
+
+
+def _is_blank(folder: Path) -> bool:
+    """Whether there is nothing but what an interrupted creation leaves."""
+    return folder.is_dir() and all(
+        path.suffix == _ASIDE
+        or (path.name == MANIFEST and path.stat().st_size == 0)
+        or (path.name == EPISODES and not any(path.iterdir()))
+        for path in folder.iterdir()
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Writes a file that is there as a whole or not at all."""
+    aside = path.with_name(path.name + _ASIDE)
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # so that the name lasts, too
+    finally:
+        os.close(folder)

@@ -1,0 +1,91 @@
+"""One episode as one HDF5 file, in the layout of Minari's episode groups.
+
+    episode_<k>                 attributes: id, seed, total_steps, outcome, error, scene
+        observations/<name>     (T + 1, ...)
+        actions                 (T, 6) float32
+        rewards                 (T,) float64
+        terminations            (T,) bool
+        truncations             (T,) bool
+        infos/success           (T,) bool
+        infos/state_digest      (T + 1,) uint64
+
+`scene` and `error` are JSON. Everything is contiguous and uncompressed, so that it can be mapped,
+and the same episode gives the same bytes.
+"""
+
+import io
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from fleet_tools.episode import Episode
+from fleet_tools.errors import DatasetError
+from fleet_tools.scene import Scene
+from fleet_tools.values import parse
+
+_LAYOUT = {
+    "actions": "actions",
+    "rewards": "rewards",
+    "terminated": "terminations",
+    "truncated": "truncations",
+    "success": "infos/success",
+    "digests": "infos/state_digest",
+}
+
+_FORMAT_VERSION = ("v110", "v110")  # or the bytes would change with the HDF5 library
+_ALIGNMENT = {"alignment_threshold": 1, "alignment_interval": 8}  # of arrays that are mapped
+
+
+def to_bytes(episode: Episode, number: int) -> bytes:
+    """Returns the content of the file; `Episode.info` is not in it, for it may differ each time.
+
+    Args:
+        episode: What to write.
+        number: k in the group's name.
+    """
+    image = io.BytesIO()
+    with h5py.File(image, "w", libver=_FORMAT_VERSION, **_ALIGNMENT) as file:
+        group = file.create_group(f"episode_{number}")
+        group.attrs["id"] = number
+        group.attrs["seed"] = episode.scene.seed
+        group.attrs["total_steps"] = len(episode)
+        group.attrs["outcome"] = episode.outcome
+        group.attrs["error"] = json.dumps(episode.error)
+        group.attrs["scene"] = episode.scene.to_json()
+        for field, name in _LAYOUT.items():
+            _add(group, name, getattr(episode, field))
+        for name, rows in episode.observations.items():
+            _add(group, f"observations/{name}", rows)
+    return image.getvalue()
+
+
+def read(path: Path) -> Episode:
+    """Reads an episode, without its `info`.
+
+    Raises:
+        DatasetError: The file is missing, truncated or not an episode.
+    """
+    if not path.is_file():
+        raise DatasetError(f"{path} is missing.")
+    try:
+        with h5py.File(path, "r") as file:
+            (group,) = file.values()
+            attributes = dict(group.attrs)
+            arrays = {field: group[name][()] for field, name in _LAYOUT.items()}
+            observations = {name: rows[()] for name, rows in group["observations"].items()}
+        return Episode(
+            scene=parse(Scene, json.loads(attributes["scene"]), "its scene"),
+            observations=observations,
+            outcome=attributes["outcome"],
+            error=json.loads(attributes["error"]),
+            **arrays,
+        )
+    except (OSError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        raise DatasetError(f"{path} is damaged or not an episode: {error}") from error
+
+
+def _add(group: h5py.Group, name: str, rows: np.ndarray) -> None:
+    # Times of creation would be different bytes for the same content.
+    group.create_dataset(name, data=rows, track_times=False)

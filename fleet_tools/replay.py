@@ -1,0 +1,215 @@
+"""Checks that a data set is what it says: `python -m fleet_tools.replay DIR`.
+
+The stored actions run again from the stored scenes; everything must come out bit for bit.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+
+from fleet_tools import programs
+from fleet_tools.episode import Difference, first_difference, rollout
+from fleet_tools.errors import DatasetError, FleetToolsError
+
+if TYPE_CHECKING:
+    from fleet_tools.dataset import Dataset, Record
+
+
+class StoredActions:
+    """A policy that does what was done before.
+
+    Args:
+        actions: (T, 6), as `Episode.actions`.
+    """
+
+    def __init__(self, actions: np.ndarray) -> None:
+        self._actions = actions
+        self._remaining = iter(actions)
+
+    def reset(self) -> None:
+        """Begins from the first action."""
+        self._remaining = iter(self._actions)
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns the next action, (6,).
+
+        Raises:
+            FleetToolsError: There are no more.
+        """
+        action = next(self._remaining, None)
+        if action is None:
+            raise FleetToolsError(f"All {len(self._actions)} stored actions are done.")
+        return action
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of replaying one episode.
+
+    Attributes:
+        attempt, file: Which.
+        identical: Whether all came out bit for bit.
+        difference: Where it did not, first.
+        stored_outcome, outcome: Then and now.
+        error: What went wrong now, where something did.
+    """
+
+    attempt: int
+    file: str
+    identical: bool
+    difference: Difference | None
+    stored_outcome: str
+    outcome: str | None
+    error: str | None
+
+
+def replay(dataset: "Dataset", record: "Record", env: gymnasium.Env) -> Replay:
+    """Runs the stored actions of an attempt again.
+
+    Args:
+        dataset: Where it is stored.
+        record: Of an attempt that is stored.
+        env: See `fleet_tools.dataset_header.remake_environment`.
+    """
+    came: dict[str, Any] = {"difference": None, "outcome": None, "error": None}
+    try:
+        stored = dataset.episode(record.attempt)
+        again = rollout(env, StoredActions(stored.actions), scene=stored.scene)
+        difference = first_difference(stored, again)
+        came = {"difference": difference, "outcome": again.outcome, "error": again.error}
+        identical = difference is None
+    except FleetToolsError as error:
+        identical, came["error"] = False, str(error)
+    return Replay(
+        attempt=record.attempt,
+        file=record.file,
+        identical=identical,
+        stored_outcome=record.outcome,
+        **came,
+    )
+
+
+# --- The program ----------------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the program; see `--help`."""
+    return programs.run(_parser(), _replay, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = programs.argument_parser(
+        "fleet_tools.replay",
+        "Runs the stored actions of a data set again, and compares every bit.",
+        "Exits with 0 only when all episodes are identical, 1 when one is not, 2 when it cannot "
+        "begin, 130 after Ctrl-C.",
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="of the data set")
+    parser.add_argument(
+        "--episodes", metavar="N", type=programs.positive_int, help="only so many, drawn by --seed"
+    )
+    parser.add_argument("--seed", type=programs.seed, default=0, help="draws which episodes (0)")
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="a report, one JSON object per line and episode"
+    )
+    return parser
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from fleet_tools.dataset import Dataset
+    from fleet_tools.dataset_header import installed_packages, remake_environment
+
+    begun = time.perf_counter()
+    dataset = Dataset(options.folder)
+    records = _choose(dataset, options)
+    env = remake_environment(dataset.header)
+    replays = []
+    with _lines(options.output) as write_line:
+        for record in tqdm(records, unit="episode", disable=options.quiet):
+            replays.append(replay(dataset, record, env))
+            write_line(json.dumps(asdict(replays[-1])))
+    summary = {
+        **_summarize(replays),
+        "seconds": round(time.perf_counter() - begun, 3),
+        "other_versions": {
+            name: [then, installed_packages().get(name)]
+            for name, then in dataset.header.packages.items()
+            if then != installed_packages().get(name)
+        },
+        "folder": str(options.folder),
+    }
+    if options.json:
+        print(json.dumps(summary))
+    elif not options.quiet:
+        print(_report(summary, replays))
+    return programs.OK if summary["identical"] == summary["episodes"] else programs.NOT_WELL
+
+
+def _choose(dataset: "Dataset", options: argparse.Namespace) -> list["Record"]:
+    records = dataset.stored()
+    if not records:
+        raise DatasetError(f"{dataset.folder} holds no episodes yet.")
+    if options.episodes is None or options.episodes >= len(records):
+        return records
+    generator = np.random.default_rng(options.seed)
+    chosen = generator.choice(len(records), options.episodes, replace=False)
+    return [records[k] for k in sorted(chosen)]
+
+
+@contextlib.contextmanager
+def _lines(path: Path | None) -> Iterator:
+    if path is None:
+        yield lambda line: None
+    else:
+        with path.open("w") as file:
+            yield lambda line: print(line, file=file, flush=True)
+
+
+def _summarize(replays: list[Replay]) -> dict[str, Any]:
+    count = len(replays)
+    identical = sum(replay.identical for replay in replays)
+    stored_successes = sum(replay.stored_outcome == "success" for replay in replays)
+    still = sum(r.stored_outcome == r.outcome == "success" for r in replays)
+    return {
+        "episodes": count,
+        "identical": identical,
+        "identical_share": identical / count,
+        "stored_successes": stored_successes,
+        "still_successes": still,
+        "still_success_share": still / stored_successes if stored_successes else None,
+    }
+
+
+def _report(summary: dict[str, Any], replays: list[Replay]) -> str:
+    lines = [
+        f"{summary['folder']}: {summary['identical']} of {summary['episodes']} episodes identical "
+        f"bit for bit ({summary['identical_share']:.1%}), in {summary['seconds']:.1f} s",
+        f"  {summary['still_successes']} of {summary['stored_successes']} successes still succeed",
+    ]
+    for replay in replays:
+        if replay.difference is not None:
+            lines.append(
+                f"  {replay.file}: from step {replay.difference.step} on, "
+                f"{', '.join(replay.difference.what)}; ended as {replay.outcome}, then as "
+                f"{replay.stored_outcome}"
+            )
+        elif not replay.identical:
+            lines.append(f"  {replay.file}: {replay.error}")
+    for name, (then, now) in summary["other_versions"].items():
+        lines.append(f"  collected with {name} {then}; here is {now}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""What several tests need: environments built once, another process, a hand that presses nails."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import hypothesis
+import numpy as np
+import pytest
+from pydrake.common.eigen_geometry import AngleAxis
+from pydrake.math import RigidTransform, RotationMatrix
+
+import fleet_tools
+from fleet_tools.errors import MissingLibraryError
+from fleet_tools.motions import displacement
+
+hypothesis.settings.register_profile("fleet_tools", deadline=None)
+hypothesis.settings.load_profile("fleet_tools")
+
+ROOT = Path(fleet_tools.__file__).resolve().parents[1]
+
+
+def run_python(code: str, *arguments: str):
+    """Runs code in a process of its own, and returns the JSON that it prints in its last line."""
+    command = [sys.executable, "-c", code, *arguments]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def press(env, goal_m=(0.0, 0.0, -0.01)) -> np.ndarray:
+    """The action that turns the hammer upright and brings its head to the nail's, plus `goal_m`."""
+    state = env.world_state()
+    head, nail = state.p_W_tool["head"], state.p_W_object["head"]
+    axis = head - state.p_W_tool["side"]
+    turn = np.cross(axis, [0.0, 0.0, -1.0])
+    sine = np.linalg.norm(turn)
+    R = RotationMatrix(AngleAxis(np.arctan2(sine, -axis[2]), turn / sine)) if sine else None
+    R_WD = R @ state.X_WE.rotation() if R else state.X_WE.rotation()
+    p_EHead = state.X_WE.inverse() @ head
+    near = np.linalg.norm((head - nail)[:2]) < 0.004
+    target = nail + (goal_m if near else [0.0, 0.0, 0.03])
+    X_WD = RigidTransform(R_WD, target - R_WD @ p_EHead)
+    action = displacement(state.X_WE, X_WD) / env.action_scale
+    return np.float32(action / max(1.0, np.abs(action).max()))
+
+
+def press_until_sliding(env, **reset) -> None:
+    """Begins an episode and stops where the hammer is pushing the nail into its block."""
+    env.reset(**reset)
+    for _ in range(40):
+        env.step(press(env))
+        state = env.world_state()
+        if state.F_E[5] < -5.0 and state.object_joints["slide"] > 0.001:
+            return
+    raise AssertionError("the hammer never reached the nail")
+
+
+def same(first: dict, second: dict) -> bool:
+    """Whether two observations are the same bit for bit."""
+    return first.keys() == second.keys() and all(
+        first[key].tobytes() == second[key].tobytes() for key in first
+    )
+
+
+def has_gl() -> bool:
+    from fleet_tools.viewing import require_gl
+
+    try:
+        require_gl()
+    except MissingLibraryError:
+        return False
+    return True
+
+
+needs_gl = pytest.mark.skipif(not has_gl(), reason="this system has no libEGL or libGL")
+
+
+@pytest.fixture(scope="session", name="make")
+def _make():
+    """Makes environments without wrappers, each configuration once; tests reset them."""
+
+    made = {}
+
+    def make(environment_id="FleetTools/Hammer-v0", **keywords):
+        key = json.dumps([environment_id, keywords], sort_keys=True)
+        if key not in made:
+            made[key] = gymnasium.make(environment_id, **keywords).unwrapped
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session", name="hammer")
+def _hammer(make):
+    """One pair of models, which is quick to go back to."""
+    return make(tool="claw", object="round_nail")

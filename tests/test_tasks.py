@@ -1,0 +1,130 @@
+import copy
+import json
+
+import pytest
+import yaml
+from conftest import run_python
+
+from fleet_tools.catalog import find_model, model_names
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.resources import task_configs_root
+from fleet_tools.tasks import TaskConfig, load_task, task_names, task_path
+from fleet_tools.values import parse
+
+
+@pytest.fixture(name="data")
+def _data():
+    return yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
+
+
+def with_change(data, place, value):
+    """The data with the value at a place, such as `expert.before.0.speed`, replaced."""
+    data = copy.deepcopy(data)
+    *parents, last = (int(part) if part.isdigit() else part for part in place.split("."))
+    inner = data
+    for part in parents:
+        inner = inner[part]
+    inner[last] = value
+    return data
+
+
+def test_there_is_a_hammer_task():
+    assert "hammer" in task_names()
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_every_task_of_the_package_loads(name):
+    task = load_task(name)
+    assert task.name == name
+    assert parse(TaskConfig, json.loads(task.to_json()), "test") == task
+    for kind in ("tool", "object"):
+        family = getattr(task, f"{kind}_family")
+        for model in model_names(kind, family):
+            for keypoint in getattr(task.keypoints, kind):
+                assert find_model(kind, family, model).keypoint(keypoint)
+
+
+def test_a_task_of_a_users_own_is_given_by_path(tmp_path, data):
+    data |= {"name": "mine", "max_episode_steps": 7, "assets": "models"}
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(data))
+    task = load_task(str(file))
+    assert (task.name, task.max_episode_steps) == ("mine", 7)
+    assert task.assets == str((tmp_path / "models").resolve())
+
+
+@pytest.mark.parametrize("given", ["hamer", "hamer.yaml", ""])
+def test_an_unknown_task_is_refused_with_what_there_is(given):
+    with pytest.raises(UnknownNameError, match=r"Known: .*hammer.*given by the path of its YAML"):
+        load_task(given)
+
+
+def test_an_unknown_task_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"There is no task 'hamer'; did you mean 'hammer'"):
+        task_path("hamer")
+
+
+@pytest.mark.parametrize("given", [5, None, ["hammer"]])
+def test_a_task_is_given_as_a_string(given):
+    with pytest.raises(UnknownNameError, match="task"):
+        load_task(given)
+
+
+UNIFORM = {"uniform": [-1, 1]}
+
+
+@pytest.mark.parametrize(
+    "place, value, said",
+    [
+        ("nmae", 1, ["'nmae'", "did you mean 'name'?"]),
+        ("object_mount", "glued", ["object_mount", "'fixed' or 'free'", "'glued'"]),
+        ("max_episode_steps", 0, ["max_episode_steps", "greater than or equal to 1"]),
+        ("max_episode_steps", 2.5, ["max_episode_steps", "2.5"]),
+        ("action.rotation_deg", -1, ["action.rotation_deg", "greater than 0"]),
+        ("controller.posture_rads", 1, ["'posture_rads'", "did you mean 'posture_rad_s'?"]),
+        ("keypoints.tool", [], ["keypoints.tool", "at least 1"]),
+        ("randomization.initial_joints_rad", [0, 0], ["initial_joints_rad", "at least 7"]),
+        ("randomization.tool_mas_scale", 1, ["did you mean 'tool_mass_scale'?"]),
+        ("randomization.object_pose.rpy", [0, 0, 0], ["did you mean 'rpy_deg'?"]),
+        ("randomization.tool_mass_scale", UNIFORM, ["tool_mass_scale"]),
+        ("randomization.joint_resistance.slide", UNIFORM, ["joint_resistance"]),
+        ("success", [], ["success", "at least 1"]),
+        ("success.0.at_lest", 1, ["success.0", "'at_lest'", "did you mean 'at_least'?"]),
+        ("success.0.type", "joint_moved", ["success.0", "'joint_moved'", "'joint_displacement'"]),
+        ("reach.tool", "haed", ["haed", "head"]),
+        ("expert.before.0.speed", 1.5, ["expert.before.0.speed", "less than or equal to 1"]),
+        ("expert.before.0.motion.by", 1, ["expert.before.0", "did you mean 'by_m'?"]),
+        ("expert.before.0.motion", {"type": "fly"}, ["'fly'", "'translate', 'rotate', 'stay'"]),
+        ("expert.actuation.constraints", [], ["constraints", "at least 1"]),
+        ("expert.actuation.constraints.0.tolerance", 1, ["did you mean 'tolerance_m'?"]),
+        ("expert.actuation.constraints.0.type", "p2p", ["'p2p'", "'point_to_point'"]),
+        ("expert.actuation.constraints.1.object", None, ["give either `object`"]),
+    ],
+)
+def test_a_bad_building_block_is_refused_with_its_place(data, place, value, said):
+    with pytest.raises(ConfigError) as error:
+        parse(TaskConfig, with_change(data, place, value), "mine.yaml")
+    for part in ["mine.yaml", *said]:
+        assert part in str(error.value)
+
+
+REQUIRED = [name for name, field in TaskConfig.model_fields.items() if field.is_required()]
+
+
+@pytest.mark.parametrize("key", REQUIRED)
+def test_a_missing_part_is_named(data, key):
+    del data[key]
+    with pytest.raises(ConfigError, match=f"{key}: Field required"):
+        parse(TaskConfig, data, "mine.yaml")
+
+
+def test_tasks_load_without_drake():
+    code = """
+import json, sys
+from fleet_tools.tasks import load_task, task_names
+from fleet_tools.scene import sample_scene
+for name in task_names():
+    sample_scene(load_task(name), 0)
+print(json.dumps("pydrake" in sys.modules))
+"""
+    assert run_python(code) is False

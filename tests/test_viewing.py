@@ -1,0 +1,80 @@
+import ctypes.util
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import needs_gl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_tools.errors import MissingLibraryError
+from fleet_tools.viewing import HEIGHT, WIDTH, look_at, require_gl
+
+
+@pytest.mark.parametrize("missing", [{"EGL"}, {"GL"}, {"EGL", "GL"}])
+def test_missing_libraries_are_named_with_the_line_that_installs_them(monkeypatch, missing):
+    found = lambda name: None if name in missing else f"lib{name}.so"  # noqa: E731
+    monkeypatch.setattr(ctypes.util, "find_library", found)
+    with pytest.raises(MissingLibraryError, match="apt-get install -y libegl1 libgl1") as error:
+        require_gl()
+    assert all(f"lib{name}" in str(error.value) for name in missing)
+
+
+def test_without_gl_pictures_are_refused_at_once_and_states_work(monkeypatch, hammer):
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    with pytest.raises(MissingLibraryError, match="apt-get install -y libegl1 libgl1"):
+        gymnasium.make("FleetTools/Hammer-v0", render_mode="rgb_array")
+    hammer.reset(seed=0)
+    assert hammer.step(np.zeros(6, np.float32))[0]
+
+
+coordinates = st.floats(-2, 2)
+points = st.tuples(coordinates, coordinates, coordinates)
+
+
+@given(points, points)
+def test_a_camera_looks_at_its_target_upright(eye, target):
+    toward = np.subtract(target, eye)
+    if np.linalg.norm(np.cross(toward, [0, 0, 1])) < 1e-2:
+        return  # straight up or down, "upright" means nothing
+    X_WC = look_at(eye, target)
+    p_CTarget = X_WC.inverse() @ np.array(target)
+    np.testing.assert_allclose(p_CTarget[:2], 0.0, atol=1e-9)
+    assert p_CTarget[2] > 0.0
+    x_W, y_W, _ = X_WC.rotation().matrix().T
+    assert abs(x_W[2]) < 1e-9
+    assert y_W[2] < 0.0
+
+
+@needs_gl
+def test_pictures_show_what_happens(make):
+    env = make(render_mode="rgb_array")
+    env.reset(seed=0)
+    first = env.render()
+    assert (first.shape, first.dtype) == ((HEIGHT, WIDTH, 3), np.uint8)
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) > 100
+    np.testing.assert_array_equal(env.render(), first)
+    env.step(np.float32([0, 0, -1, 0, 0, 1]))
+    assert (env.render() != first).any()
+
+
+@needs_gl
+def test_looking_changes_nothing(make):
+    seen, unseen = make(render_mode="rgb_array"), make()
+    for env in (seen, unseen):
+        env.reset(seed=3)
+    for _ in range(3):
+        action = seen.action_space.sample()
+        seen.step(action)
+        seen.render()
+        unseen.step(action)
+        assert seen.state_digest() == unseen.state_digest()
+
+
+def test_the_browser_view_changes_nothing_either(make):
+    seen, unseen = make(render_mode="human"), make()
+    for env in (seen, unseen):
+        env.reset(seed=3)
+        env.step(np.float32([0, 0, -1, 0, 0, 1]))
+    assert seen.render() is None
+    assert seen.state_digest() == unseen.state_digest()
