@@ -52,8 +52,9 @@ def _make_environment(task: str) -> None:
 
 def _episode(name: str, seed: int) -> dict:
     from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
-    from fleet_tools.episode import rollout
     from fleet_tools.experts.policy import ExpertPolicy
+
+    from fleet_tools.episode import rollout
 
     make = {
         "expert": lambda: ExpertPolicy(_env),
@@ -74,7 +75,7 @@ def _episode(name: str, seed: int) -> dict:
 
 
 def _summary(policy: str, rows: list[dict]) -> dict:
-    from fleet_tools.dataset_summary import wilson_interval
+    from fleet_tools.statistics import wilson_interval
 
     successes = sum(row["outcome"] == "success" for row in rows)
     planning = [row["planning_seconds"] for row in rows if row["planning_seconds"] is not None]

@@ -97,7 +97,8 @@ class Leg:
         kind: "followed" along a motion, "held" where the arm does not move, or "free".
         path: X_WE by the fraction of the leg that is done; a free leg only keeps to its end.
         steps: How many control steps it takes.
-        pieces: Into how many a followed path is cut, each of them nearly straight in joint space.
+        pieces: Into how many, at least, the path is cut where there are steps enough, so that each
+            is nearly straight in joint space.
         limit: Of one step.
     """
 
@@ -110,12 +111,9 @@ class Leg:
 
     def poses(self) -> dict[int, RigidTransform]:
         """The poses X_WE to keep to, by the number of steps from the leg's start."""
-        if self.kind == "held":
-            steps = np.arange(self.steps) + 1
-        else:
-            pieces = min(self.pieces, self.steps)
-            steps = np.round(np.linspace(0, self.steps, pieces + 1)[1:]).astype(int)
-        return {step: self.path(step / self.steps) for step in steps.tolist()}
+        stride = max(self.steps // self.pieces, 1)
+        steps = [*range(stride, self.steps, stride), self.steps]
+        return {step: self.path(step / self.steps) for step in steps}
 
     def stretched(self, ratio: float) -> "Leg":
         """Returns a leg whose steps are shorter by a ratio, if that is more than 1."""

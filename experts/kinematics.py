@@ -13,6 +13,7 @@ from pydrake.systems.framework import Context
 
 from fleet_tools.motions import rotation_vector
 from fleet_tools.robot.panda import END_EFFECTOR, add_panda
+from fleet_tools.simulation import CONTROL_RATE
 
 DAMPING = 0.01
 """Of Newton's steps; only directions in which the arm is near-singular feel it."""
@@ -35,6 +36,11 @@ class Kinematics:
     def upper(self) -> np.ndarray:
         """(n,), the greatest positions."""
         return self.plant.GetPositionUpperLimits()
+
+    @property
+    def step_limit(self) -> np.ndarray:
+        """(n,), the farthest that positions go in one control step, at the joints' full speed."""
+        return self.plant.GetVelocityUpperLimits() / CONTROL_RATE
 
     def forward(self, q: np.ndarray) -> RigidTransform:
         """Returns X_WE at positions q, (n,)."""

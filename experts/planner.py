@@ -78,6 +78,7 @@ def _within_limits(
     for leg in outline:
         end = start + leg.steps
         ratios = [leg.limit.ratio(X_WE[k], X_WE[k + 1]) for k in range(start, end)]
+        ratios += [np.max(np.abs(q[k + 1] - q[k]) / robot.step_limit) for k in range(start, end)]
         result.append(leg.stretched(max(ratios)) if leg.kind in kinds else leg)
         start = end
     return result

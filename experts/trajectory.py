@@ -13,7 +13,7 @@ from pydrake.solvers import MathematicalProgram
 
 from fleet_tools.experts.keyframes import ACTUATION, Leg
 from fleet_tools.experts.kinematics import Kinematics
-from fleet_tools.experts.solver import Violation, first_feasible, violations
+from fleet_tools.experts.solver import SLACK, Violation, first_feasible, violations
 from fleet_tools.experts.terms import AtPose
 
 
@@ -25,7 +25,7 @@ class Knot:
         step: When, in control steps since the start.
         pose: Where the end effector is, or None.
         q: (7,), joint positions if they are given, rad, or None.
-        held: Whether the joints are where they were one knot ago.
+        held: Whether the joints are where they were one knot ago; then nothing else is asked.
     """
 
     step: int
@@ -47,9 +47,11 @@ def keyframe_knots(legs: Sequence[Leg], q0: np.ndarray, q_star: np.ndarray) -> l
     for leg in legs:
         for step, X_WE in leg.poses().items():
             last = step == leg.steps
-            pose = AtPose(leg.name if last else f"{leg.name} at {step}/{leg.steps}", X_WE)
+            held = leg.kind == "held"
+            name = leg.name if last else f"{leg.name} at {step}/{leg.steps}"
+            pose = None if held else AtPose(name, X_WE)
             q = q_star if last and leg.name == ACTUATION else None
-            knots.append(Knot(start + step, pose, q, held=leg.kind == "held"))
+            knots.append(Knot(start + step, pose, q, held))
         start += leg.steps
     return knots
 
@@ -71,26 +73,43 @@ def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarr
         InfeasibleError: None was found; it names the keyframes that are missed.
     """
     prog = MathematicalProgram()
+    difference = np.hstack([-np.eye(7), np.eye(7)])
     variables: list[np.ndarray] = []  # (7,) per knot; where the joints are held, the same again
     for k, knot in enumerate(knots):
-        if not knot.held:
-            variables.append(arm.add_positions(prog, f"q{knot.step}_"))
-            if k > 0:
-                spring = np.hstack([-np.eye(7), np.eye(7)]) / np.sqrt(knot.step - knots[k - 1].step)
-                prog.Add2NormSquaredCost(spring, np.zeros(7), np.r_[variables[-2], variables[-1]])
-            if knot.q is None and knot.pose is not None:
-                knot.pose.add_to(prog, variables[-1], arm)
-        else:
+        if knot.held:
             variables.append(variables[-1])
+        else:
+            variables.append(arm.add_positions(prog, f"q{knot.step}_"))
+            if knot.q is None and knot.pose is not None:
+                knot.pose.add_to(prog, variables[k], arm)
         if knot.q is not None:
-            prog.AddBoundingBoxConstraint(knot.q, knot.q, variables[-1])
-    q = np.array(variables)
+            prog.AddBoundingBoxConstraint(knot.q, knot.q, variables[k])
+        if k > 0 and not knot.held:
+            steps = knot.step - knots[k - 1].step
+            ends = np.concatenate([variables[k - 1], variables[k]])
+            prog.Add2NormSquaredCost(difference / np.sqrt(steps), np.zeros(7), ends)
+            farthest = steps * arm.step_limit
+            prog.AddLinearConstraint(difference, -farthest, farthest, ends)
+    return first_feasible(
+        prog,
+        np.array(variables),
+        [guess],
+        lambda q: _violations(arm, knots, q),
+        "The arm cannot follow the keyframes.",
+    )
 
-    def check(q: np.ndarray) -> list[Violation]:
-        poses = [[knot.pose] if knot.pose else [] for knot in knots]
-        return [v for pose, q_k in zip(poses, q, strict=True) for v in violations(arm, q_k, pose)]
 
-    return first_feasible(prog, q, [guess], check, "The arm cannot follow the keyframes.")
+def _violations(arm: Kinematics, knots: Sequence[Knot], q: np.ndarray) -> list[Violation]:
+    result = []
+    for k, knot in enumerate(knots):
+        result += violations(arm, q[k], [knot.pose] if knot.pose else [])
+        if k > 0:
+            steps = knot.step - knots[k - 1].step
+            ratio = float(np.max(np.abs(q[k] - q[k - 1]) / (steps * arm.step_limit)))
+            if ratio > 1 + SLACK:
+                name = f"joint speed before step {knot.step}"
+                result.append(Violation(name, ratio, f"{ratio:.2f} times the limit, at most 1"))
+    return result
 
 
 def interpolate(knots: Sequence[Knot], q: np.ndarray) -> tuple[list[Knot], np.ndarray]:

@@ -11,7 +11,7 @@ A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypo
       rpy_deg: [0.0, 0.0, 0.0]
 """
 
-from functools import lru_cache
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -60,7 +60,6 @@ class Model(Value):
         return known[name]
 
 
-@lru_cache(maxsize=1024)
 def load_model(folder: Path, kind: Kind) -> Model:
     """Reads a model folder.
 
@@ -104,10 +103,12 @@ def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None
         ConfigError: The folder is not a model of that kind.
     """
     known = _family(kind, family, extra_root)
-    if name in known:
-        return load_model(known[name], kind)
-    if Path(name).expanduser().is_dir():
-        return load_model(Path(name).expanduser().resolve(), kind)
+    if isinstance(name, str) and name:
+        if name in known:
+            return load_model(known[name], kind)
+        folder = Path(os.path.expanduser(name))
+        if folder.is_dir():
+            return load_model(folder.resolve(), kind)
     remedy = f"A {kind} of your own is given by the path of its folder."
     raise UnknownNameError(f"{kind} of the family {family!r}", name, known, remedy)
 

@@ -17,12 +17,13 @@ import numpy as np
 from fleet_tools import programs
 from fleet_tools.episode import Episode, Policy, rollout
 from fleet_tools.errors import SimulationError, UnknownNameError
+from fleet_tools.outcomes import SIMULATION_ERROR
 from fleet_tools.registration import make_environment
 
 # Data sets, tasks and Drake are imported once the arguments are known to be good.
 if TYPE_CHECKING:
     from fleet_tools.dataset import Record
-    from fleet_tools.dataset_writer import DatasetWriter
+    from fleet_tools.dataset.writer import DatasetWriter
 
 
 def _expert(env: gymnasium.Env) -> Policy:
@@ -117,13 +118,13 @@ def _attempt(
         came = _facts(episode)
     except SimulationError as error:  # the scene cannot even begin; the collection goes on
         episode = None
-        came = {"outcome": "simulation_error", "success": False, "steps": 0, "error": str(error)}
+        came = {"outcome": SIMULATION_ERROR, "success": False, "steps": 0, "error": str(error)}
     seconds = round(time.perf_counter() - begun, 3)
     return Record(attempt=attempt, seed=seed, seconds=seconds, **came), episode
 
 
 def _facts(episode: Episode) -> dict[str, Any]:
-    from fleet_tools.dataset import last_digest
+    from fleet_tools.dataset.reader import last_digest
 
     return {
         "outcome": episode.outcome,
@@ -170,9 +171,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _collect(options: argparse.Namespace) -> int:
     from fleet_tools.dataset import Dataset
-    from fleet_tools.dataset_header import describe, read_task_file
-    from fleet_tools.dataset_summary import as_text, summarize
-    from fleet_tools.dataset_writer import DatasetWriter
+    from fleet_tools.dataset.header import describe, read_task_file
+    from fleet_tools.dataset.summary import as_text, summarize
+    from fleet_tools.dataset.writer import DatasetWriter
 
     task = options.task if options.tool is None else _task_of_tool(options.tool)
     folder = options.output or Path("data") / read_task_file(task).name

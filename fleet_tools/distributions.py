@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import numpy as np
 import pydantic
 
-from fleet_tools.values import Value
+from fleet_tools.values import Number, Value
 
 
 class Uniform(Value):
     """Every number between two bounds, equally likely."""
 
-    uniform: tuple[float, float]
+    uniform: tuple[Number, Number]
 
     @pydantic.model_validator(mode="after")
     def _ordered(self):
@@ -24,7 +24,7 @@ class Uniform(Value):
 class Choice(Value):
     """One of some numbers, equally likely."""
 
-    choice: Annotated[tuple[float, ...], pydantic.Field(min_length=1)]
+    choice: Annotated[tuple[Number, ...], pydantic.Field(min_length=1)]
 
 
 def _kind(data: Any) -> str | None:
@@ -39,7 +39,7 @@ def _kind(data: Any) -> str | None:
 
 
 Distribution = Annotated[
-    Annotated[float, pydantic.Tag("number")]
+    Annotated[Number, pydantic.Tag("number")]
     | Annotated[Uniform, pydantic.Tag("uniform")]
     | Annotated[Choice, pydantic.Tag("choice")],
     pydantic.Discriminator(
@@ -50,12 +50,26 @@ Distribution = Annotated[
 ]
 
 
+def _positive(distribution: Distribution) -> Distribution:
+    match distribution:
+        case Uniform(uniform=options) | Choice(choice=options):
+            lowest = min(options)
+        case number:
+            lowest = number
+    if lowest <= 0:
+        raise ValueError(f"every number drawn must be greater than 0, and {lowest:g} is not")
+    return distribution
+
+
+PositiveDistribution = Annotated[Distribution, pydantic.AfterValidator(_positive)]
+
+
 def sample(distribution: Distribution, generator: np.random.Generator) -> float:
     """Draws one number. Every kind consumes exactly one draw of the generator."""
     draw = generator.random()
     match distribution:
         case Uniform(uniform=(low, high)):
-            return low + (high - low) * draw
+            return min(max((1 - draw) * low + draw * high, low), high)
         case Choice(choice=options):
             return options[int(draw * len(options))]
     return float(distribution)
@@ -65,7 +79,7 @@ def nominal(distribution: Distribution) -> float:
     """The number that stands for the distribution when it is switched off."""
     match distribution:
         case Uniform(uniform=(low, high)):
-            return (low + high) / 2
+            return low / 2 + high / 2
         case Choice(choice=options):
             return options[0]
     return float(distribution)

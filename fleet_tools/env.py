@@ -16,6 +16,7 @@ from fleet_tools.errors import (
     UnknownNameError,
 )
 from fleet_tools.observation import OBS_MODES, observation_space, observe
+from fleet_tools.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
 from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
 from fleet_tools.state import WorldState
@@ -27,13 +28,8 @@ from fleet_tools.world import build_world
 
 REWARDS = ("sparse", "dense")
 
-RUNNING = "running"
-SUCCESS = "success"
-TIME_LIMIT = "time_limit"
-SIMULATION_ERROR = "simulation_error"
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EnvState:
     """An environment in the middle of an episode; `set_state` goes on from it bit for bit."""
 
@@ -56,9 +52,10 @@ class ToolUseEnv(gymnasium.Env):
     tool and object, two thirds for progress towards success, and 1 on success.
 
     `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` and
-    `is_success` (now), `success_once` (so far), `progress` in [0, 1], `action_clipped`, and
-    `error` after a simulation error. Success terminates; the other two truncate. The time limit
-    is the task file's; `gym.make(..., max_episode_steps=...)` can only cut an episode shorter.
+    `is_success` (now), `success_once` (so far), `progress` in [0, 1]; after a step also `action`
+    (as executed) and `action_clipped`; after a simulation error, `error`. Success terminates, the
+    other two truncate. The time limit is the task file's; `gym.make(..., max_episode_steps=...)`
+    can only cut episodes shorter.
 
     Args:
         task: Name of a task of the package, or path of a task file.
@@ -138,7 +135,7 @@ class ToolUseEnv(gymnasium.Env):
             scene = sample_scene(self.task, drawn, **self._fixed, randomization=self._randomization)
         self._begin(scene)
         self._outcome, self._success_once = RUNNING, False
-        return self._observe(), self._info(self._verdict(), clipped=False)
+        return self._observe(), self._info(self._verdict())
 
     def step(
         self, action: np.ndarray
@@ -149,22 +146,23 @@ class ToolUseEnv(gymnasium.Env):
             InvalidActionError: The action has the wrong shape or kind, or is not finite.
             EpisodeOverError: No episode is in progress.
         """
-        motion, clipped = self._check_action(action)
+        executed, clipped = self._check_action(action)
+        self._require_episode()
         if self._outcome != RUNNING:
-            last = "has not begun" if self.scene is None else f"ended as {self._outcome!r}"
-            raise EpisodeOverError(f"The episode {last}; call reset().")
+            raise EpisodeOverError(f"The episode ended as {self._outcome!r}; call reset().")
+        did = {"action": executed, "action_clipped": clipped}
         try:
-            self._simulation.step(motion)
+            self._simulation.step(executed.astype(np.float64) * self.action_scale)
             self._state = self._simulation.measure()
         except SimulationError as error:
             self._outcome = SIMULATION_ERROR
-            info = self._info(Verdict(False, 0.0), clipped) | {"error": str(error)}
+            info = self._info(Verdict(False, 0.0)) | did | {"error": str(error)}
             return self._observe(), 0.0, False, True, info
         verdict = self._verdict()
         self._success_once |= verdict.holds
         if verdict.holds:
             self._outcome = SUCCESS
-        elif self._simulation.snapshot().step == self.task.max_episode_steps:
+        elif self._simulation.steps >= self.task.max_episode_steps:
             self._outcome = TIME_LIMIT
         if self.render_mode == "human":
             self.render()
@@ -173,7 +171,7 @@ class ToolUseEnv(gymnasium.Env):
             self._reward(verdict),
             self._outcome == SUCCESS,
             self._outcome == TIME_LIMIT,
-            self._info(verdict, clipped),
+            self._info(verdict) | did,
         )
 
     def render(self) -> np.ndarray | None:
@@ -182,18 +180,19 @@ class ToolUseEnv(gymnasium.Env):
         Raises:
             EpisodeOverError: There is nothing to show before the first reset.
         """
-        if self._simulation is None:
-            raise EpisodeOverError("There is nothing to render before reset().")
+        self._require_episode()
         return self._simulation.show(self._viewer) if self._viewer is not None else None
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
 
     def world_state(self) -> WorldState:
         """Returns the privileged state, from which experts plan and success is judged."""
+        self._require_episode()
         return self._state
 
     def get_state(self) -> EnvState:
         """Returns a value from which `set_state` continues this episode bit for bit."""
+        self._require_episode()
         return EnvState(self.scene, self._simulation.snapshot(), self._outcome, self._success_once)
 
     def set_state(self, state: EnvState) -> dict[str, np.ndarray]:
@@ -204,8 +203,13 @@ class ToolUseEnv(gymnasium.Env):
 
         Returns:
             The observation there.
+
+        Raises:
+            ConfigError, UnknownNameError: The state is one of another task.
+            SimulationError: It is no state from which a simulation could go on.
         """
         self._check_scene(state.scene)
+        self._outcome = SIMULATION_ERROR  # until all has gone well
         self._begin(state.scene)
         self._simulation.restore(state.snapshot)
         self._state = self._simulation.measure()
@@ -214,9 +218,19 @@ class ToolUseEnv(gymnasium.Env):
 
     def state_digest(self) -> int:
         """Returns a 64-bit hash of the simulation's exact state."""
+        self._require_episode()
         return self._simulation.snapshot().digest()
 
+    def end_by_time_limit(self) -> str:
+        """Ends a running episode, and returns its outcome; for wrappers that limit time."""
+        self._outcome = TIME_LIMIT
+        return self._outcome
+
     # --- Parts -------------------------------------------------------------------------------
+
+    def _require_episode(self) -> None:
+        if self._state is None:
+            raise EpisodeOverError("No episode has begun; call reset().")
 
     def _begin(self, scene: Scene) -> None:
         current = self.scene
@@ -250,11 +264,23 @@ class ToolUseEnv(gymnasium.Env):
                 f"The scene is one of the task {scene.task!r}; this environment's task is "
                 f"{self.task.name!r}."
             )
+        resistances = list(self.task.randomization.joint_resistance)
+        if set(scene.joint_resistance) != set(resistances):
+            raise ConfigError(
+                f"The scene gives the resistance of the joints {list(scene.joint_resistance)}; "
+                f"the task {self.task.name!r} has {resistances}."
+            )
         self._find_models(scene.tool, scene.object)
         return scene
 
     def _check_action(self, action: np.ndarray) -> tuple[np.ndarray, bool]:
-        array = np.asarray(action)
+        """Returns the action that will be executed, float32, and whether it had to be clipped."""
+        try:
+            array = np.asarray(action)
+        except ValueError:
+            raise InvalidActionError(
+                f"An action is an array of shape (6,); given: {action!r}."
+            ) from None
         if array.shape != (6,) or array.dtype.kind != "f":
             raise InvalidActionError(
                 f"An action has shape (6,) and a floating-point dtype; given: shape "
@@ -263,9 +289,8 @@ class ToolUseEnv(gymnasium.Env):
         if not np.isfinite(array).all():
             raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
         clipped = np.clip(array, -1.0, 1.0)
-        # What counts is the float32 action, so that stored actions replay bit for bit.
-        motion = clipped.astype(np.float32).astype(np.float64) * self.action_scale
-        return motion, bool((clipped != array).any())
+        # In float32, so that stored actions replay bit for bit.
+        return clipped.astype(np.float32), bool((clipped != array).any())
 
     def _verdict(self) -> Verdict:
         return judge_all(self.task.success, self._initial, self._state)
@@ -282,14 +307,13 @@ class ToolUseEnv(gymnasium.Env):
     def _observe(self) -> dict[str, np.ndarray]:
         return observe(self._state, self.task.keypoints)
 
-    def _info(self, verdict: Verdict, clipped: bool) -> dict[str, Any]:
+    def _info(self, verdict: Verdict) -> dict[str, Any]:
         return {
             "outcome": self._outcome,
             "success": verdict.holds,
             "is_success": verdict.holds,
             "success_once": self._success_once,
             "progress": verdict.progress,
-            "action_clipped": clipped,
         }
 
 

@@ -8,14 +8,10 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.errors import DatasetError, FleetToolsError
+from fleet_tools.outcomes import POLICY_ERROR, SUCCESS
 
 if TYPE_CHECKING:
     from fleet_tools.scene import Scene
-
-SUCCESS = "success"
-TIME_LIMIT = "time_limit"
-POLICY_ERROR = "policy_error"
-"""The outcome of an episode that its own policy ended by a `FleetToolsError`."""
 
 
 class Policy(Protocol):
@@ -150,11 +146,9 @@ def rollout(
         while outcome is None:
             action = policy.act(observation)
             observation, reward, terminated, truncated, info = env.step(action)
-            recorder.add(action, observation, reward, terminated, truncated, info["success"])
+            recorder.add(observation, reward, terminated, truncated, info)
             if terminated or truncated:
-                # A TimeLimit wrapper truncates without the environment's knowledge.
-                outcome = TIME_LIMIT if info["outcome"] == "running" else info["outcome"]
-                error = info.get("error")
+                outcome, error = info["outcome"], info.get("error")
     except FleetToolsError as raised:
         outcome, error = POLICY_ERROR, f"{type(raised).__name__}: {raised}"
     return recorder.episode(outcome, error, dict(getattr(policy, "info", {})))
@@ -184,10 +178,8 @@ class _Recorder:
         self._digests = [self._env.state_digest()]
         self._steps: list[tuple] = []
 
-    def add(self, action, observation, reward, terminated, truncated, success) -> None:
-        bounds = self._env.action_space
-        executed = np.clip(action, bounds.low, bounds.high).astype(np.float32)
-        self._steps.append((executed, reward, terminated, truncated, success))
+    def add(self, observation, reward, terminated, truncated, info) -> None:
+        self._steps.append((info["action"], reward, terminated, truncated, info["success"]))
         self._observations.append(observation)
         self._digests.append(self._env.state_digest())
 

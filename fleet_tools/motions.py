@@ -1,5 +1,7 @@
 """Small motions of a pose, of which actions are made: translation, then rotation vector."""
 
+import math
+
 import numpy as np
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
@@ -14,8 +16,9 @@ def displace(X_WE: RigidTransform, motion: np.ndarray, fraction: float = 1.0) ->
         fraction: How much of the motion; the path is straight, its turning rate constant.
     """
     rotation = motion[3:]
-    angle = np.sqrt(rotation @ rotation)
-    R_EF = RotationMatrix(AngleAxis(fraction * angle, rotation / angle)) if angle else _NO_TURN
+    angle = math.hypot(*rotation)
+    turns = angle > 1e-100  # below it the axis would be lost to rounding
+    R_EF = RotationMatrix(AngleAxis(fraction * angle, rotation / angle)) if turns else _NO_TURN
     return X_WE @ RigidTransform(R_EF, fraction * motion[:3])
 
 

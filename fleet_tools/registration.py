@@ -5,9 +5,12 @@ from typing import Any
 
 import gymnasium
 import yaml
+from gymnasium.envs.registration import WrapperSpec
 
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.resources import task_configs_root
+
+_NAMED_TIME_LIMIT = WrapperSpec("NamedTimeLimit", "fleet_tools.time_limit:NamedTimeLimit", {})
 
 
 def register_environments() -> None:
@@ -20,6 +23,7 @@ def register_environments() -> None:
                 entry_point="fleet_tools.registration:make_environment",
                 kwargs={"task": path.stem},
                 max_episode_steps=_max_episode_steps(path),
+                additional_wrappers=(_NAMED_TIME_LIMIT,),
             )
 
 

@@ -78,7 +78,7 @@ def replay(dataset: "Dataset", record: "Record", env: gymnasium.Env) -> Replay:
     Args:
         dataset: Where it is stored.
         record: Of an attempt that is stored.
-        env: See `fleet_tools.dataset_header.remake_environment`.
+        env: See `fleet_tools.dataset.header.remake_environment`.
     """
     came: dict[str, Any] = {"difference": None, "outcome": None, "error": None}
     try:
@@ -128,7 +128,7 @@ def _replay(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from fleet_tools.dataset import Dataset
-    from fleet_tools.dataset_header import installed_packages, remake_environment
+    from fleet_tools.dataset.header import installed_packages, remake_environment
 
     begun = time.perf_counter()
     dataset = Dataset(options.folder)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from fleet_tools import distributions
-from fleet_tools.catalog import model_names
+from fleet_tools.catalog import find_model, model_names
 from fleet_tools.distributions import Distribution
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.poses import Pose
 from fleet_tools.tasks import Randomization, RandomPose, TaskConfig
-from fleet_tools.values import NonNegative, Positive, Value, Vector7
+from fleet_tools.values import Positive, Value, Vector7
 
 RandomizationSwitch = str | Mapping[str, bool]
 
@@ -33,8 +33,8 @@ class Scene(Value):
     """X_WO, pose of the object's model frame in the world."""
     tool_mass_scale: Positive
     object_mass_scale: Positive
-    tool_friction_scale: NonNegative
-    object_friction_scale: NonNegative
+    tool_friction_scale: Positive
+    object_friction_scale: Positive
     joint_resistance: dict[str, Positive]
     """Coulomb resistance of the object's named joints, N or N m."""
 
@@ -71,6 +71,7 @@ def sample_scene(
 
     def choose(kind: str, family: str, given: str | None) -> str:
         if given is not None:
+            find_model(kind, family, given, task.assets)
             return given
         names = model_names(kind, family, task.assets)
         return names[int(generator(kind).integers(len(names)))]

@@ -26,7 +26,7 @@ CONTROL_RATE = 6
 """Actions per second."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """The simulation at one moment; restored into the same scene, it goes on bit for bit.
 
@@ -41,7 +41,10 @@ class Snapshot:
     reference: Reference
 
     def digest(self) -> int:
-        """Returns 64 bits of hash over the exact bits of the state."""
+        """Returns 64 bits of hash over the exact bits of step and x.
+
+        The reference says how the state was reached; the next action replaces it.
+        """
         content = self.step.to_bytes(8, "little") + self.x.tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
@@ -109,8 +112,23 @@ class Simulation:
         if not np.isfinite(x).all():
             raise SimulationError(f"After step {self._step} the state is not finite: {x}")
 
+    @property
+    def steps(self) -> int:
+        """Control steps since the episode's start."""
+        return self._step
+
     def measure(self) -> WorldState:
-        """Returns what is so now."""
+        """Returns what is so now.
+
+        Raises:
+            SimulationError: The solver finds no contact forces.
+        """
+        try:
+            return self._measure()
+        except RuntimeError as error:
+            raise SimulationError(f"Drake could not measure step {self._step}: {error}") from error
+
+    def _measure(self) -> WorldState:
         world, plant, context = self.world, self.world.plant, self._context
         q = plant.GetPositions(context, world.arm)
         v = plant.GetVelocities(context, world.arm)
@@ -138,7 +156,13 @@ class Simulation:
         return Snapshot(self._step, x, self._reference)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Goes back to a snapshot of the scene that was reset last."""
+        """Goes back to a snapshot of the scene that was reset last.
+
+        Raises:
+            SimulationError: The snapshot is not finite.
+        """
+        if not np.isfinite(snapshot.x).all():
+            raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
         self._step = snapshot.step
         self._root.SetTime(snapshot.step / CONTROL_RATE)
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)

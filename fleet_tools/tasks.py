@@ -8,22 +8,23 @@ Keypoints are named in the `keypoints.yaml` of each tool and object. Frames: W w
 effector, T tool model, O object model.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
 
-from fleet_tools.distributions import Distribution
+from fleet_tools.distributions import Distribution, PositiveDistribution
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.resources import task_configs_root
-from fleet_tools.values import NonNegative, Positive, Value, Vector3, load_yaml
+from fleet_tools.values import Count, NonNegative, Number, Positive, Value, Vector3, load_yaml
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
 DistributionVector7 = Annotated[
     tuple[Distribution, ...], pydantic.Field(min_length=7, max_length=7)
 ]
 Axis = tuple[str, str]  # from one keypoint to another
-Speed = Annotated[float, pydantic.Field(gt=0, le=1)]
+Speed = Annotated[Positive, pydantic.Field(le=1)]
 
 
 # --- How scenes vary ------------------------------------------------------------------------
@@ -48,11 +49,11 @@ class Randomization(Value):
     """Pose of the tool's grasp frame in the end effector; the identity is a perfect grasp."""
     object_pose: RandomPose = RandomPose()
     """X_WO, pose of the object's model frame in the world; the table's top is z = 0."""
-    tool_mass_scale: Distribution = 1.0
-    object_mass_scale: Distribution = 1.0
-    tool_friction_scale: Distribution = 1.0
-    object_friction_scale: Distribution = 1.0
-    joint_resistance: dict[str, Distribution] = {}
+    tool_mass_scale: PositiveDistribution = 1.0
+    object_mass_scale: PositiveDistribution = 1.0
+    tool_friction_scale: PositiveDistribution = 1.0
+    object_friction_scale: PositiveDistribution = 1.0
+    joint_resistance: dict[str, PositiveDistribution] = {}
     """Coulomb resistance of the object's named joints, N or N m."""
 
 
@@ -95,7 +96,7 @@ class AxisToAxis(Value):
     tool: Axis
     object: Axis | None = None
     world: Vector3 | None = None
-    angle_deg: float = 0.0
+    angle_deg: Number = 0.0
     tolerance_deg: Positive
 
     @pydantic.model_validator(mode="after")
@@ -135,7 +136,7 @@ class Rotate(Value):
     """Turns the end effector about an axis through an object keypoint."""
 
     type: Literal["rotate"]
-    angle_deg: float
+    angle_deg: Number
     about: str
     axis: Axis | None = None
     """From one object keypoint to another; the world's z where it is absent."""
@@ -145,7 +146,7 @@ class Stay(Value):
     """Keeps the end effector where it is."""
 
     type: Literal["stay"]
-    steps: Annotated[int, pydantic.Field(ge=1)]
+    steps: Count
 
 
 KeyframeMotion = Annotated[Translate | Rotate | Stay, pydantic.Field(discriminator="type")]
@@ -224,7 +225,7 @@ class TaskConfig(Value):
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
     keypoints: ObservedKeypoints
-    max_episode_steps: Annotated[int, pydantic.Field(ge=1)]
+    max_episode_steps: Count
     action: ActionBounds
     controller: ControllerGains
     randomization: Randomization
@@ -232,6 +233,20 @@ class TaskConfig(Value):
     """All of these hold."""
     reach: Reach
     expert: Expert
+
+    @pydantic.model_validator(mode="after")
+    def _keypoints_exist(self):
+        for user in (*self.expert.actuation.constraints, *self.success, self.reach):
+            for kind in ("tool", "object"):
+                for name in _names(getattr(user, kind, None)):
+                    known = getattr(self.keypoints, kind)
+                    if name not in known:
+                        raise UnknownNameError(f"{kind} among the task's keypoints", name, known)
+        return self
+
+
+def _names(keypoints: str | Axis | None) -> tuple[str, ...]:
+    return (keypoints,) if isinstance(keypoints, str) else keypoints or ()
 
 
 def task_names() -> list[str]:
@@ -247,9 +262,10 @@ def task_path(name_or_path: str) -> Path:
     """
     if name_or_path in task_names():
         return task_configs_root() / f"{name_or_path}.yaml"
-    path = Path(name_or_path).expanduser()
-    if path.suffix in (".yaml", ".yml") and path.is_file():
-        return path.resolve()
+    if isinstance(name_or_path, str):
+        path = Path(os.path.expanduser(name_or_path))
+        if path.suffix in (".yaml", ".yml") and path.is_file():
+            return path.resolve()
     raise UnknownNameError(
         "task", name_or_path, task_names(), "A task of your own is given by the path of its YAML."
     )

@@ -11,10 +11,19 @@ import yaml
 
 from fleet_tools.errors import ConfigError, UnknownNameError
 
-Vector3 = tuple[float, float, float]
-Vector7 = tuple[float, float, float, float, float, float, float]
-Positive = Annotated[float, pydantic.Field(gt=0)]
-NonNegative = Annotated[float, pydantic.Field(ge=0)]
+
+def _no_boolean(given: Any) -> Any:
+    if isinstance(given, bool):
+        raise ValueError("a number is wanted, not a boolean")
+    return given
+
+
+Number = Annotated[float, pydantic.BeforeValidator(_no_boolean)]
+Positive = Annotated[Number, pydantic.Field(gt=0)]
+NonNegative = Annotated[Number, pydantic.Field(ge=0)]
+Count = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=1)]
+Vector3 = tuple[Number, Number, Number]
+Vector7 = tuple[Number, Number, Number, Number, Number, Number, Number]
 
 V = TypeVar("V", bound="Value")
 
@@ -30,7 +39,7 @@ class Value(pydantic.BaseModel):
 
     def digest(self) -> str:
         """Returns a short hash of the content, the same on every machine."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        text = json.dumps(_without_negative_zeros(self.model_dump(mode="json")), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -60,16 +69,41 @@ def load_yaml(cls: type[V], path: Path) -> V:
         ConfigError: The file is missing, is not YAML, or does not fit.
     """
     try:
-        data = yaml.safe_load(path.read_text())
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     return parse(cls, data, str(path))
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is given twice, where YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [key.value for key, _ in node.value]
+        for key, _ in node.value:
+            if keys.count(key.value) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} is given twice", key.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
 def _place(location: tuple) -> str:
     return ".".join(str(part) for part in location) or "(top)"
+
+
+def _without_negative_zeros(data: Any) -> Any:
+    # They equal zeros, so values with either are equal, and must have one digest.
+    match data:
+        case dict():
+            return {key: _without_negative_zeros(value) for key, value in data.items()}
+        case list():
+            return [_without_negative_zeros(value) for value in data]
+        case float():
+            return data + 0.0
+    return data
 
 
 def _explain(cls: type, detail: dict) -> str:
@@ -93,18 +127,24 @@ def _fields_at(annotation: Any, location: list) -> list[str]:
 
 
 def _inside(annotation: Any, part: Any) -> list:
-    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Annotated:
+        annotation = typing.get_args(annotation)[0]
     if _is_value(annotation):
         fields = annotation.model_fields
         return [fields[part].annotation] if part in fields else []
-    values = [a for argument in arguments for a in (argument, *typing.get_args(argument))]
-    tagged = [v for v in values if _is_value(v) and part in _tags(v)]
-    return tagged or [a for a in arguments if a is not type(None)]
+    tagged = [value for value in _alternatives(annotation) if part in _tags(value)]
+    return tagged or list(typing.get_args(annotation))
+
+
+def _alternatives(annotation: Any) -> list:
+    if _is_value(annotation):
+        return [annotation]
+    return [value for inner in typing.get_args(annotation) for value in _alternatives(inner)]
 
 
 def _tags(cls: type[Value]) -> tuple:
     field = cls.model_fields.get("type")
-    return (cls.__name__, *typing.get_args(field.annotation)) if field else (cls.__name__,)
+    return typing.get_args(field.annotation) if field else (cls.__name__, cls.__name__.lower())
 
 
 def _is_value(annotation: Any) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fleet_tools
 from fleet_tools import collect
 from fleet_tools.dataset import Dataset
-from fleet_tools.dataset_writer import DatasetWriter
+from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.episode import first_difference
 from fleet_tools.errors import InfeasibleError, SimulationError, UnknownNameError
 

@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleet_tools import episode_file
-from fleet_tools.dataset import Dataset, Record, last_digest
-from fleet_tools.dataset_header import describe, remake_environment
-from fleet_tools.dataset_summary import wilson_interval
-from fleet_tools.dataset_writer import DatasetWriter
+from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
+from fleet_tools.dataset.header import describe, remake_environment
+from fleet_tools.dataset.reader import last_digest
 from fleet_tools.episode import Episode, first_difference
 from fleet_tools.errors import DatasetError
 from fleet_tools.registration import make_environment
 from fleet_tools.scene import sample_scene
+from fleet_tools.statistics import wilson_interval
 from fleet_tools.tasks import TaskConfig, load_task
 
 HAMMER = load_task("hammer")

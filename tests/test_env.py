@@ -176,7 +176,7 @@ def with_velocity(env, velocity):
 
 def test_a_failed_solver_is_an_outcome_of_its_own(hammer):
     hammer.reset(seed=0)
-    hammer.set_state(with_velocity(hammer, 1e6))
+    hammer.set_state(with_velocity(hammer, 1e10))
     observation, reward, terminated, truncated, info = hammer.step(STILL)
     assert (reward, terminated, truncated) == (0.0, False, True)
     assert (info["outcome"], info["success"]) == ("simulation_error", False)
@@ -191,7 +191,7 @@ def test_after_a_failed_solver_a_reset_mends_everything(hammer):
     hammer.reset(seed=1)
     fresh = [hammer.step(press(hammer))[0] for _ in range(5)], hammer.state_digest()
     hammer.reset(seed=0)
-    hammer.set_state(with_velocity(hammer, 1e6))
+    hammer.set_state(with_velocity(hammer, 1e10))
     hammer.step(STILL)
     hammer.reset(seed=1)
     again = [hammer.step(press(hammer))[0] for _ in range(5)], hammer.state_digest()
@@ -201,7 +201,7 @@ def test_after_a_failed_solver_a_reset_mends_everything(hammer):
 
 def test_the_state_after_a_failed_solver_can_be_taken_and_refused(hammer):
     hammer.reset(seed=0)
-    hammer.set_state(with_velocity(hammer, 1e6))
+    hammer.set_state(with_velocity(hammer, 1e10))
     hammer.step(STILL)
     with contextlib.suppress(FleetToolsError):  # never a bare error of Drake's
         hammer.set_state(hammer.get_state())

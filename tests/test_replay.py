@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fleet_tools
-from fleet_tools import collect, episode_file, replay
-from fleet_tools.dataset import Dataset
+from fleet_tools import collect, replay
+from fleet_tools.dataset import Dataset, episode_file
 from fleet_tools.resources import task_configs_root
 
 ROOT = Path(fleet_tools.__file__).resolve().parents[1]

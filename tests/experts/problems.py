@@ -1,9 +1,11 @@
-"""Planning problems of real scenes: the hammer task's, from its models' own keypoints."""
+"""Planning problems of real scenes, from the models' own keypoints; and any pose at all."""
 
 from functools import cache
 
 import numpy as np
-from pydrake.math import RigidTransform
+from hypothesis import strategies as st
+from pydrake.common.eigen_geometry import AngleAxis
+from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
 
@@ -11,6 +13,14 @@ from fleet_tools.catalog import Kind, find_model
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.scene import sample_scene
 from fleet_tools.tasks import TaskConfig, load_task
+
+unit = st.floats(-1, 1)
+vectors = st.tuples(unit, unit, unit).map(np.array)
+directions = vectors.filter(lambda v: np.linalg.norm(v) > 0.1).map(lambda v: v / np.linalg.norm(v))
+turns = st.builds(
+    lambda angle, axis: RotationMatrix(AngleAxis(angle, axis)), st.floats(0, np.pi), directions
+)
+poses = st.builds(RigidTransform, turns, vectors)
 
 
 def planning_problem(seed: int = 0, task: str = "hammer", **changes) -> PlanningProblem:

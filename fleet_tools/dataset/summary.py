@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.dataset import Record
-from fleet_tools.dataset_header import Header
+from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.reader import Record
+from fleet_tools.statistics import wilson_interval
 
 
 def summarize(folder: Path, header: Header, records: list[Record]) -> dict[str, Any]:
@@ -40,16 +41,6 @@ def as_text(summary: dict[str, Any]) -> str:
     for outcome, cause in summary["causes"].items():
         lines.append(f"  {cause['count']} ended as {outcome}, such as {cause['example']}")
     return "\n".join(lines)
-
-
-def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """Returns Wilson's score interval of a success rate (Wilson 1927); 95% by default."""
-    if trials == 0:
-        return 0.0, 1.0
-    rate, weight = successes / trials, z**2 / trials
-    center = (rate + weight / 2) / (1 + weight)
-    half_width = (weight * (rate * (1 - rate) + weight / 4)) ** 0.5 / (1 + weight)
-    return max(0.0, round(center - half_width, 6)), min(1.0, round(center + half_width, 6))
 
 
 def _causes(records: list[Record]) -> dict[str, dict[str, Any]]:

@@ -8,9 +8,16 @@ import fcntl
 import os
 from pathlib import Path
 
-from fleet_tools import episode_file
-from fleet_tools.dataset import EPISODES, HEADER, MANIFEST, Record, read_header, read_manifest
-from fleet_tools.dataset_header import Header
+from fleet_tools.dataset import episode_file
+from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.reader import (
+    EPISODES,
+    HEADER,
+    MANIFEST,
+    Record,
+    read_header,
+    read_manifest,
+)
 from fleet_tools.episode import Episode
 from fleet_tools.errors import DatasetError
 

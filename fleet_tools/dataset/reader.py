@@ -1,11 +1,4 @@
-"""A data set on disk: a folder with a header, a manifest of every attempt, and episodes.
-
-    dataset.json                        what it is (`fleet_tools.dataset_header.Header`)
-    manifest.jsonl                      a line for every attempt, stored or not (`Record`)
-    episodes/episode_000012.hdf5        attempt 12 (`fleet_tools.episode_file`)
-
-Only what the manifest lists is part of it. `fleet_tools.dataset_writer` writes it.
-"""
+"""Reads a data set: its header, its manifest of every attempt, and its episodes."""
 
 import json
 from collections.abc import Iterator
@@ -14,8 +7,8 @@ from pathlib import Path
 
 import pydantic
 
-from fleet_tools import episode_file
-from fleet_tools.dataset_header import SCHEMA_VERSION, Header
+from fleet_tools.dataset import episode_file
+from fleet_tools.dataset.header import SCHEMA_VERSION, Header
 from fleet_tools.episode import Episode
 from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.values import Value, parse

@@ -15,21 +15,13 @@ from gymnasium import spaces
 
 import fleet_tools
 from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.observation import LAYOUT
 from fleet_tools.registration import make_environment
 from fleet_tools.tasks import TaskConfig, task_names, task_path
 from fleet_tools.values import Positive, Value, parse
 
 SCHEMA_VERSION = 1
 
-_MEANINGS = {  # unit, and frame where there is one
-    "joint_position": ("rad", None),
-    "joint_velocity": ("rad/s", None),
-    "joint_external_torque": ("N m", None),
-    "end_effector_pose": ("rotation matrix | m", "world: [R_WE | p_WE]"),
-    "end_effector_wrench": ("N m, N", "end effector: [moment, force] at its origin"),
-    "tool_keypoints": ("m", "end effector"),
-    "object_keypoints": ("m", "end effector"),
-}
 _PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
 
 
@@ -198,12 +190,11 @@ def _describe_observation(env: gymnasium.Env) -> dict[str, Array]:
     entries = {"tool_keypoints": keypoints.tool, "object_keypoints": keypoints.object}
 
     def array(name: str, space: spaces.Box) -> Array:
-        unit, frame = _MEANINGS[name]
         return Array(
             shape=space.shape,
             dtype=space.dtype.name,
-            unit=unit,
-            frame=frame,
+            unit=LAYOUT[name].unit,
+            frame=LAYOUT[name].frame,
             entries=entries.get(name, ()),
         )
 

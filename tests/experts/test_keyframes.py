@@ -1,0 +1,101 @@
+"""Laws of keyframe motions, and of the legs that they make."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import planning_problem, poses
+from pydrake.math import RigidTransform
+
+from fleet_tools.experts import keyframes
+from fleet_tools.experts.keyframes import move
+from fleet_tools.tasks import Keyframe, Rotate, Stay, Translate
+
+PROBLEM = planning_problem(1)
+numbers = st.floats(-0.3, 0.3)
+translations = st.builds(
+    lambda by_m, frame: Translate(type="translate", by_m=by_m, frame=frame),
+    st.tuples(numbers, numbers, numbers),
+    st.sampled_from(["world", "object", "end_effector"]),
+)
+rotations = st.builds(
+    lambda angle_deg, about, axis: Rotate(
+        type="rotate", angle_deg=angle_deg, about=about, axis=axis
+    ),
+    st.floats(-170, 170),
+    st.sampled_from(["head", "base"]),
+    st.sampled_from([None, ("head", "base")]),
+)
+motions = translations | rotations | st.just(Stay(type="stay", steps=3))
+fractions = st.floats(0, 1)
+
+
+def assert_same(X: RigidTransform, Y: RigidTransform) -> None:
+    np.testing.assert_allclose(X.GetAsMatrix34(), Y.GetAsMatrix34(), atol=1e-9)
+
+
+@given(motions, poses)
+def test_nothing_of_a_motion_is_the_identity(motion, X_WE):
+    assert_same(move(motion, X_WE, 0.0, PROBLEM), X_WE)
+
+
+@given(motions, poses, fractions)
+def test_a_motion_and_its_rest_make_the_whole(motion, X_WE, fraction):
+    part = move(motion, X_WE, fraction, PROBLEM)
+    assert_same(move(motion, part, 1 - fraction, PROBLEM), move(motion, X_WE, 1.0, PROBLEM))
+
+
+@given(translations, translations, poses)
+def test_translations_in_one_frame_add_up(first, second, X_WE):
+    second = second.model_copy(update={"frame": first.frame})
+    both = first.model_copy(update={"by_m": tuple(np.add(first.by_m, second.by_m).tolist())})
+    one_by_one = move(second, move(first, X_WE, 1.0, PROBLEM), 1.0, PROBLEM)
+    assert_same(one_by_one, move(both, X_WE, 1.0, PROBLEM))
+
+
+@given(rotations, poses, fractions)
+def test_a_rotation_keeps_to_its_axis_and_distance(motion, X_WE, fraction):
+    center = PROBLEM.p_W_object[motion.about]
+    moved = move(motion, X_WE, fraction, PROBLEM)
+    radius, turned = X_WE.translation() - center, moved.translation() - center
+    assert np.linalg.norm(turned) == pytest.approx(np.linalg.norm(radius), abs=1e-9)
+    assert turned[2] == pytest.approx(radius[2], abs=1e-9)  # these axes are all vertical
+    angle = (moved.rotation() @ X_WE.rotation().inverse()).ToAngleAxis().angle()
+    assert angle == pytest.approx(abs(math.radians(fraction * motion.angle_deg)), abs=1e-6)
+
+
+def test_frames_of_translation():
+    X_WE = RigidTransform([0.4, 0.1, 0.3])
+    by_m = (0.01, 0.02, 0.03)
+    moved = {
+        frame: move(Translate(type="translate", by_m=by_m, frame=frame), X_WE, 1.0, PROBLEM)
+        for frame in ("world", "object", "end_effector")
+    }
+    shift = {frame: X.translation() - X_WE.translation() for frame, X in moved.items()}
+    np.testing.assert_allclose(shift["world"], by_m)
+    np.testing.assert_allclose(shift["object"], PROBLEM.X_WO.rotation() @ np.array(by_m))
+    np.testing.assert_allclose(shift["end_effector"], X_WE.rotation() @ np.array(by_m))
+
+
+@given(motions, poses, st.floats(0.1, 1))
+def test_followed_legs_keep_within_their_limit_with_no_step_to_spare(motion, X_WE, speed):
+    expert = PROBLEM.expert.model_copy(update={"after": (Keyframe(motion=motion, speed=speed),)})
+    leg = keyframes.legs(planning_problem(1, expert=expert), X_WE, X_WE)[-1]
+    steps = [leg.path(k / leg.steps) for k in range(leg.steps + 1)]
+    assert max(map(leg.limit.ratio, steps, steps[1:])) <= 1 + 1e-4
+    if leg.kind == "followed" and leg.steps > 1:
+        fewer = [leg.path(k / (leg.steps - 1)) for k in range(leg.steps)]
+        assert max(map(leg.limit.ratio, fewer, fewer[1:])) > 1 - 0.02  # a chord is shorter
+
+
+def test_the_legs_join_into_one_way():
+    X_WE_now, X_WE_star = RigidTransform([0.5, 0.0, 0.4]), RigidTransform([0.4, 0.1, 0.2])
+    legs = keyframes.legs(PROBLEM, X_WE_now, X_WE_star)
+    assert [leg.name for leg in legs][:2] == ["before[0]", "actuation"]
+    assert_same(legs[0].path(1.0), legs[1].path(0.0))
+    assert_same(legs[1].path(1.0), X_WE_star)
+    for leg, following in itertools.pairwise(legs[1:]):
+        assert_same(leg.path(1.0), following.path(0.0))

@@ -1,0 +1,123 @@
+"""The actuation pose: it satisfies the task, and nothing near it does so more cheaply."""
+
+import numpy as np
+import pytest
+from problems import planning_problem
+from pydrake.common.eigen_geometry import AngleAxis
+from pydrake.math import RigidTransform, RotationMatrix
+from scipy.optimize import minimize
+
+from fleet_tools.errors import InfeasibleError, UnknownNameError
+from fleet_tools.experts import kpam
+from fleet_tools.experts.kinematics import arm
+from fleet_tools.experts.terms import AtPose, condition
+from fleet_tools.tasks import AxisToAxis, PointToPoint
+
+SOLVERS = [kpam.solve_joint_space, kpam.solve_pose_space]
+SEEDS = range(5)
+
+
+def with_actuation(problem_seed: int, **update):
+    expert = planning_problem(problem_seed).expert
+    actuation = expert.actuation.model_copy(update=update)
+    return planning_problem(problem_seed, expert=expert.model_copy(update={"actuation": actuation}))
+
+
+def cost(problem, q, robot) -> float:
+    actuation = problem.expert.actuation
+    motion = kpam.keypoint_motion(problem, robot.forward(problem.q0), robot.forward(q))
+    joints = np.sum(np.square(q - problem.q0))
+    return actuation.keypoint_motion_cost * motion + actuation.joint_motion_cost * joints
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_terms_and_the_joint_limits_hold(solve, seed):
+    problem, robot = planning_problem(seed), arm()
+    pose = solve(problem, robot)
+    for term in problem.expert.actuation.constraints:
+        assert condition(term, problem).ratio(pose.X_WE) <= 1.01
+    assert np.all(pose.q >= robot.lower) and np.all(pose.q <= robot.upper)
+    assert AtPose("", pose.X_WE).ratio(robot.forward(pose.q)) <= 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_another_optimizer_finds_nothing_cheaper_nearby(seed):
+    problem, robot = planning_problem(seed), arm()
+    q_star = kpam.solve_joint_space(problem, robot).q
+    terms = [condition(term, problem) for term in problem.expert.actuation.constraints]
+    other = minimize(
+        lambda q: cost(problem, q, robot),
+        q_star,
+        method="SLSQP",
+        bounds=list(zip(robot.lower + kpam.MARGIN, robot.upper - kpam.MARGIN, strict=True)),
+        constraints={
+            "type": "ineq",
+            "fun": lambda q: [1 - t.ratio(robot.forward(q)) ** 2 for t in terms],
+        },
+    )
+    assert max(t.ratio(robot.forward(other.x)) for t in terms) < 1.01
+    assert cost(problem, q_star, robot) <= other.fun * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_pose_alone_moves_the_keypoints_no_more_than_the_joints_do(seed):
+    problem, robot = with_actuation(seed, joint_motion_cost=0.0), arm()
+    X_WE_now = robot.forward(problem.q0)
+    by_pose, by_joints = (
+        kpam.keypoint_motion(problem, X_WE_now, solve(problem, robot).X_WE)
+        for solve in (kpam.solve_pose_space, kpam.solve_joint_space)
+    )
+    assert by_pose <= by_joints * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_out_of_reach_is_an_error_that_says_by_how_much(solve):
+    here = planning_problem(0)
+    shift = np.array([3.0, 0.0, 0.0])
+    there = planning_problem(
+        0,
+        p_W_object={name: p + shift for name, p in here.p_W_object.items()},
+        X_WO=RigidTransform(here.X_WO.rotation(), here.X_WO.translation() + shift),
+    )
+    with pytest.raises(InfeasibleError) as error:
+        solve(there, arm())
+    name = {
+        kpam.solve_joint_space: "point_to_point(head, head)",
+        kpam.solve_pose_space: "actuation pose",
+    }[solve]
+    metres = float(error.value.violations[name].split(" m")[0])
+    assert 2.0 < metres < 3.5
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_terms_that_contradict_each_other_are_named(solve):
+    terms = tuple(
+        AxisToAxis(type="axis_to_axis", tool=("side", "head"), world=world, tolerance_deg=1)
+        for world in ((0, 0, -1), (0, 0, 1))
+    )
+    with pytest.raises(InfeasibleError) as error:
+        solve(with_actuation(0, constraints=terms), arm())
+    violated = error.value.violations
+    assert set(violated) <= {
+        "axis_to_axis(side->head, world 0 0 -1)",
+        "axis_to_axis(side->head, world 0 0 1)",
+    }
+    assert sum(float(text.split(" deg")[0]) for text in violated.values()) >= 178
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_unknown_keypoints_are_found_before_anything_is_solved(solve):
+    term = PointToPoint(type="point_to_point", tool="tip", object="head", tolerance_m=0.01)
+    with pytest.raises(UnknownNameError, match="tip"):
+        solve(with_actuation(0, constraints=(term,)), arm())
+
+
+def test_the_tool_may_begin_upside_down():
+    problem = planning_problem(0)
+    flip = RigidTransform(RotationMatrix(AngleAxis(np.pi, [1.0, 0.0, 0.0])), np.zeros(3))
+    flipped = planning_problem(0, p_E_tool={name: flip @ p for name, p in problem.p_E_tool.items()})
+    for solve in SOLVERS:
+        pose = solve(flipped, arm())
+        for term in flipped.expert.actuation.constraints:
+            assert condition(term, flipped).ratio(pose.X_WE) <= 1.01

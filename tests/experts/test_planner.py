@@ -1,0 +1,91 @@
+"""Whole plans of hammer scenes."""
+
+import numpy as np
+import pytest
+from problems import planning_problem
+
+from fleet_tools.errors import InfeasibleError, UnknownNameError
+from fleet_tools.experts.keyframes import move
+from fleet_tools.experts.kinematics import arm
+from fleet_tools.experts.planner import plan
+from fleet_tools.experts.terms import AtPose, condition
+from fleet_tools.motions import displacement
+from fleet_tools.tasks import Keyframe, Rotate, Stay, Translate
+
+SEEDS = range(6)
+TURN = (  # slow, so that several steps lie between the poses that are kept to
+    Keyframe(motion=Rotate(type="rotate", angle_deg=40, about="head"), speed=0.25),
+    Keyframe(motion=Stay(type="stay", steps=2)),
+    Keyframe(motion=Translate(type="translate", by_m=(0, 0, 0.05), frame="world"), speed=1.0),
+)
+
+
+def turning_problem(seed: int):
+    expert = planning_problem(seed).expert.model_copy(update={"after": TURN})
+    return planning_problem(seed, expert=expert)
+
+
+@pytest.mark.parametrize("actuation", ["joint_space", "pose_space"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plan_keeps_what_it_promises(seed, actuation):
+    problem, robot = planning_problem(seed), arm()
+    made = plan(problem, actuation)
+    np.testing.assert_allclose(made.q[0], problem.q0, atol=1e-9)
+    assert len(made.q) == len(made.X_WE) == made.keyframes[-1] + 1
+    assert made.actuation in made.keyframes
+    for term in problem.expert.actuation.constraints:
+        assert condition(term, problem).ratio(made.X_WE[made.actuation]) <= 1.01
+    assert np.all(made.q >= robot.lower) and np.all(made.q <= robot.upper)
+    bounds = np.repeat([problem.action.translation_m, np.radians(problem.action.rotation_deg)], 3)
+    for X_WE, X_WF in zip(made.X_WE, made.X_WE[1:], strict=False):
+        assert np.all(np.abs(displacement(X_WE, X_WF)) <= bounds * (1 + 1e-4))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_keyframes_are_where_the_task_says(seed):
+    problem = planning_problem(seed)
+    made = plan(problem)
+    star = made.keyframes.index(made.actuation)
+    X_WE = made.X_WE[made.actuation]
+    for k, keyframe in enumerate(problem.expert.before):
+        expected = move(keyframe.motion, X_WE, 1.0, problem)
+        assert AtPose("", expected).ratio(made.X_WE[made.keyframes[k]]) <= 1.1
+    for k, keyframe in zip(made.keyframes[star + 1 :], problem.expert.after, strict=True):
+        X_WE = move(keyframe.motion, X_WE, 1.0, problem)
+        assert AtPose("", X_WE).ratio(made.X_WE[k]) <= 1.1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_motions_are_followed_between_knots_too(seed):
+    problem, robot = turning_problem(seed), arm()
+    made = plan(problem)
+    end = made.keyframes[made.keyframes.index(made.actuation) + 1]
+    steps = end - made.actuation
+    for moment in np.linspace(0, steps, 8 * steps + 1):
+        k = min(int(moment), steps - 1) + made.actuation
+        s = moment + made.actuation - k
+        X_WE = robot.forward((1 - s) * made.q[k] + s * made.q[k + 1])
+        start = made.X_WE[made.actuation]
+        expected = move(TURN[0].motion, start, moment / steps, problem)
+        assert AtPose("", expected, tolerance_m=1e-3, tolerance_deg=1).ratio(X_WE) < 1
+
+
+def test_the_same_problem_has_the_same_plan_whatever_was_planned_before():
+    first = plan(planning_problem(0))
+    plan(turning_problem(1), "pose_space")
+    with pytest.raises(InfeasibleError):
+        plan(planning_problem(2, p_W_object={"head": np.full(3, 3.0), "base": np.zeros(3)}))
+    again = plan(planning_problem(0))
+    np.testing.assert_array_equal(first.q, again.q)
+    assert first.keyframes == again.keyframes
+
+
+def test_a_plan_needs_no_keyframes():
+    expert = planning_problem(0).expert.model_copy(update={"before": (), "after": ()})
+    made = plan(planning_problem(0, expert=expert))
+    assert made.keyframes == (made.actuation,) == (len(made.q) - 1,)
+
+
+def test_an_unknown_way_to_the_actuation_pose_is_named():
+    with pytest.raises(UnknownNameError, match="did you mean 'joint_space'"):
+        plan(planning_problem(0), "joint-space")

@@ -1,0 +1,78 @@
+"""The trajectory: springs between keyframes."""
+
+import numpy as np
+import pytest
+from problems import planning_problem
+from pydrake.math import RigidTransform
+
+from fleet_tools.errors import InfeasibleError
+from fleet_tools.experts import keyframes, kpam, trajectory
+from fleet_tools.experts.kinematics import arm
+from fleet_tools.experts.terms import AtPose
+from fleet_tools.experts.trajectory import Knot
+
+
+def keyframe_solution(seed: int):
+    problem, robot = planning_problem(seed), arm()
+    q_star = kpam.solve_joint_space(problem, robot).q
+    legs = keyframes.legs(problem, robot.forward(problem.q0), robot.forward(q_star))
+    knots = trajectory.keyframe_knots(legs, problem.q0, q_star)
+    return robot, knots, trajectory.solve(robot, knots, trajectory.guess(robot, knots))
+
+
+def cost(q: np.ndarray) -> float:
+    return float(np.sum(np.square(np.diff(q, axis=0))))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_between_keyframes_the_papers_optimum_is_a_straight_line(seed):
+    robot, knots, q = keyframe_solution(seed)
+    all_knots, line = trajectory.interpolate(knots, q)
+    optimum = trajectory.solve(robot, all_knots, line)
+    assert cost(optimum) == pytest.approx(cost(line), rel=1e-4)
+    rough = line + np.random.default_rng(seed).normal(scale=0.02, size=line.shape)
+    assert cost(trajectory.solve(robot, all_knots, rough)) >= cost(line) * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_condition_holds_at_its_knot(seed):
+    robot, knots, q = keyframe_solution(seed)
+    for k, knot in enumerate(knots):
+        if knot.q is not None:
+            np.testing.assert_allclose(q[k], knot.q, atol=1e-9)
+        if knot.pose is not None:
+            assert knot.pose.ratio(robot.forward(q[k])) <= 1
+        if knot.held:
+            np.testing.assert_array_equal(q[k], q[k - 1])
+    assert np.all(q >= robot.lower) and np.all(q <= robot.upper)
+
+
+def test_springs_are_softer_the_more_steps_they_span():
+    q = np.array([planning_problem(0).q0] * 3)
+    q[2, 0] += 0.4
+    knots = [Knot(0, q=q[0]), Knot(1), Knot(4, q=q[2])]
+    found = trajectory.solve(arm(), knots, q)
+    np.testing.assert_allclose(found[1], 0.75 * q[0] + 0.25 * q[2], atol=1e-5)
+
+
+def test_a_start_beyond_the_joint_limits_is_an_error():
+    robot, q0 = arm(), planning_problem(0).q0.copy()
+    q0[3] = robot.upper[3] + 0.1
+    with pytest.raises(InfeasibleError, match=r"joint limits: exceeded by 0\.1 rad"):
+        trajectory.solve(robot, [Knot(0, q=q0), Knot(1)], np.array([q0, q0]))
+
+
+def test_a_keyframe_out_of_reach_is_named():
+    robot, q0 = arm(), planning_problem(0).q0
+    X_WE = RigidTransform(robot.forward(q0).rotation(), [2.0, 0.0, 0.3])
+    knots = [Knot(0, q=q0), Knot(30, pose=AtPose("after[3]", X_WE))]
+    with pytest.raises(InfeasibleError) as error:
+        trajectory.solve(robot, knots, np.array([q0, q0]))
+    assert float(error.value.violations["after[3]"].split(" m")[0]) > 0.9
+
+
+def test_joints_that_would_have_to_be_too_fast_are_an_error():
+    robot, q0 = arm(), planning_problem(0).q0
+    knots = [Knot(0, q=q0), Knot(1, q=q0 + 0.5 * np.eye(7)[0])]
+    with pytest.raises(InfeasibleError, match=r"joint speed.*1\.3\d times"):
+        trajectory.solve(robot, knots, np.array([knot.q for knot in knots]))
