@@ -183,6 +183,10 @@ class ToolUseEnv(gymnasium.Env):
         self._require_episode()
         return self._simulation.show(self._viewer) if self._viewer is not None else None
 
+    def close(self) -> None:
+        """Lets go of the simulation; `reset` begins anew."""
+        self._simulation = self._state = self._initial = self.scene = None
+
     # --- Beyond Gymnasium --------------------------------------------------------------------
 
     def world_state(self) -> WorldState:

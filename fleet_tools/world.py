@@ -251,6 +251,10 @@ def _add_controller(
     builder.Connect(controller.get_output_port(), plant.get_actuation_input_port(arm))
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
     builder.ExportInput(controller.GetInputPort("posture"), "posture")
+    # Drake keeps a Python system alive as long as its diagram, and ties it to the builder by a
+    # reference which keeps the diagram alive: without this, nothing would ever be freed
+    # (RobotLocomotion/drake issues 22515 and 23161).
+    vars(controller).pop("_pydrake_internal_ref_cycle_peers", None)
     return arm_model
 
 

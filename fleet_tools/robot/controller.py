@@ -1,5 +1,6 @@
 """The operational-space controller as a Drake system."""
 
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,19 +109,26 @@ class OperationalSpaceController(LeafSystem):
         self._model = model
         self._frequency = np.repeat([gains.rotation_rad_s, gains.translation_rad_s], 3)
         self._posture_frequency = gains.posture_rad_s
-        self._arm_state = self.DeclareVectorInputPort("arm_state", 2 * NUM_JOINTS)
-        still = Reference(RigidTransform(), np.zeros(6), 0.0, 1.0)
-        self._reference = self.DeclareAbstractInputPort("reference", AbstractValue.Make(still))
-        self._posture = self.DeclareVectorInputPort("posture", NUM_JOINTS)
-        self.DeclareVectorOutputPort("arm_actuation", NUM_JOINTS, self._calc_actuation)
+        # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
+        # their indices.
+        self._arm_state = self.DeclareVectorInputPort("arm_state", 2 * NUM_JOINTS).get_index()
+        still = AbstractValue.Make(Reference(RigidTransform(), np.zeros(6), 0.0, 1.0))
+        self._reference = self.DeclareAbstractInputPort("reference", still).get_index()
+        self._posture = self.DeclareVectorInputPort("posture", NUM_JOINTS).get_index()
+        calc = weakref.WeakMethod(self._calc_actuation)
+        self.DeclareVectorOutputPort(
+            "arm_actuation", NUM_JOINTS, lambda context, output: calc()(context, output)
+        )
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
         model = self._model
-        state = self._arm_state.Eval(context)
+        state = self.EvalVectorInput(context, self._arm_state).value()
         q, v = state[:NUM_JOINTS], state[NUM_JOINTS:]
         model.set_state(q, v)
         X_WE, V_WE = model.pose(), model.velocity()
-        X_WD, V_WD = self._reference.Eval(context).at(context.get_time())  # D: desired
+        reference = self.EvalAbstractInput(context, self._reference).get_value()
+        posture = self.EvalVectorInput(context, self._posture).value()
+        X_WD, V_WD = reference.at(context.get_time())  # D: desired
         error = np.concatenate(
             [
                 rotation_vector(X_WD.rotation() @ X_WE.rotation().inverse()),
@@ -128,9 +136,7 @@ class OperationalSpaceController(LeafSystem):
             ]
         )
         A_WE = critically_damped(error, V_WD - V_WE, self._frequency)
-        vdot_posture = critically_damped(
-            self._posture.Eval(context) - q, -v, self._posture_frequency
-        )
+        vdot_posture = critically_damped(posture - q, -v, self._posture_frequency)
         output.SetFromVector(
             operational_space_torque(model.dynamics(), A_WE, vdot_posture, model.effort_limit)
         )
