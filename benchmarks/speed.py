@@ -40,7 +40,6 @@ def main() -> None:
 
 def _stepping(env, episodes: int) -> dict:
     from fleet_tools.experts.policy import ExpertPolicy
-
     from fleet_tools.simulation import CONTROL_RATE
 
     expert = ExpertPolicy(env)

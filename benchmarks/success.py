@@ -52,9 +52,8 @@ def _make_environment(task: str) -> None:
 
 def _episode(name: str, seed: int) -> dict:
     from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
-    from fleet_tools.experts.policy import ExpertPolicy
-
     from fleet_tools.episode import rollout
+    from fleet_tools.experts.policy import ExpertPolicy
 
     make = {
         "expert": lambda: ExpertPolicy(_env),

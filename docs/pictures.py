@@ -4,10 +4,10 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
-from fleet_tools.experts.policy import ExpertPolicy
 from PIL import Image
 
 import fleet_tools  # noqa: F401
+from fleet_tools.experts.policy import ExpertPolicy
 
 SHOTS = [  # seed, step, tool, object
     (3, 0, "claw", "round_nail"),

@@ -14,9 +14,9 @@ from pydrake.systems.framework import Context
 
 from fleet_tools.catalog import Model
 from fleet_tools.errors import SimulationError
-from fleet_tools.robot.controller import Reference
 from fleet_tools.robot.osc import external_wrench
-from fleet_tools.robot.panda import END_EFFECTOR
+from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS
+from fleet_tools.robot.reference import Reference
 from fleet_tools.scene import Scene
 from fleet_tools.state import WorldState
 from fleet_tools.viewing import Viewer
@@ -59,6 +59,7 @@ class Simulation:
         self._context = world.plant.GetMyMutableContextFromRoot(self._root)
         self._step = 0
         self._reference: Reference | None = None
+        self._posture = np.zeros(NUM_JOINTS)
         plant = world.plant
         self._hand = plant.GetFrameByName(END_EFFECTOR)
         self._tool_points = _attached_points(plant, world.tool, tool)
@@ -86,10 +87,9 @@ class Simulation:
             brake.set_effort_limit(scene.joint_resistance.get(name, self._as_filed.effort[name]))
         payload = [body.index() for body in world.bodies(world.tool)]
         world.arm_model.hold(world.plant.CalcSpatialInertia(context, self._hand, payload))
-        posture = np.array(scene.initial_joints_rad)
-        world.diagram.GetInputPort("posture").FixValue(self._root, posture)
         self._step = 0
-        self._follow(Reference(self._pose(), np.zeros(6), 0.0, 1.0 / CONTROL_RATE))
+        self._posture = np.array(scene.initial_joints_rad)
+        self._move(np.zeros(6))
         self._simulator.Initialize()
 
     def step(self, motion: np.ndarray) -> None:
@@ -101,8 +101,7 @@ class Simulation:
         Raises:
             SimulationError: The solver failed or the state is not finite; `reset` mends it.
         """
-        start = self._root.get_time()
-        self._follow(Reference(self._pose(), np.array(motion), start, 1.0 / CONTROL_RATE))
+        self._move(motion)
         self._step += 1
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
@@ -134,7 +133,7 @@ class Simulation:
         v = plant.GetVelocities(context, world.arm)
         tau = plant.get_generalized_contact_forces_output_port(world.arm).Eval(context)
         X_WE = self._pose()
-        world.arm_model.set_state(q, v)
+        world.arm_model.set_state(np.concatenate([q, v]))
         F_W = external_wrench(world.arm_model.jacobian(), tau)
         R_EW = X_WE.rotation().inverse()
         return WorldState(
@@ -175,6 +174,10 @@ class Simulation:
 
     def _pose(self) -> RigidTransform:
         return self._hand.CalcPoseInWorld(self._context)
+
+    def _move(self, motion: np.ndarray) -> None:
+        start, duration = self._root.get_time(), 1.0 / CONTROL_RATE
+        self._follow(Reference(self._pose(), np.array(motion), start, duration, self._posture))
 
     def _follow(self, reference: Reference) -> None:
         self._reference = reference

@@ -31,7 +31,8 @@ from pydrake.systems.primitives import ConstantVectorSource
 
 from fleet_tools.catalog import Model
 from fleet_tools.errors import ConfigError
-from fleet_tools.robot.controller import ArmModel, OperationalSpaceController
+from fleet_tools.robot.arm_model import ArmModel
+from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
 from fleet_tools.tasks import TaskConfig
 from fleet_tools.viewing import Viewer
@@ -250,7 +251,6 @@ def _add_controller(
     builder.Connect(plant.get_state_output_port(arm), arm_state)
     builder.Connect(controller.get_output_port(), plant.get_actuation_input_port(arm))
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
-    builder.ExportInput(controller.GetInputPort("posture"), "posture")
     # Drake keeps a Python system alive as long as its diagram, and ties it to the builder by a
     # reference which keeps the diagram alive: without this, nothing would ever be freed
     # (RobotLocomotion/drake issues 22515 and 23161).

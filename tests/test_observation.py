@@ -68,7 +68,7 @@ def test_contact_is_felt_in_every_sense_of_force(observation):
 def test_wrench_and_joint_torques_are_one_force(env):
     state = env.world_state()
     model = env._simulation.world.arm_model
-    model.set_state(state.q, state.v)
+    model.set_state(np.r_[state.q, state.v])
     R_WE = state.X_WE.rotation()
     F_W = np.concatenate([R_WE @ state.F_E[:3], R_WE @ state.F_E[3:]])
     np.testing.assert_allclose(model.jacobian().T @ F_W, state.tau_external, atol=1e-6)

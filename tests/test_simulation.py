@@ -12,7 +12,7 @@ from pydrake.common.value import AbstractValue
 from pydrake.systems.analysis import Simulator
 
 from fleet_tools.catalog import find_model
-from fleet_tools.robot.controller import Reference
+from fleet_tools.robot.reference import Reference
 from fleet_tools.scene import sample_scene
 from fleet_tools.simulation import CONTROL_RATE, Simulation
 from fleet_tools.tasks import load_task
@@ -140,7 +140,7 @@ def test_the_controller_knows_what_is_in_the_hand(simulation, world):
         simulation.reset(scene_of(0, tool_mass_scale=scale))
         arm = world.arm_model
         q = np.array(scene_of(0).initial_joints_rad)
-        arm.set_state(q, np.zeros(7))
+        arm.set_state(np.r_[q, np.zeros(7)])
         held = arm.plant.CalcGravityGeneralizedForces(arm.context)
         whole = world.plant.CalcGravityGeneralizedForces(simulation._context)
         indices = [joint.velocity_start() for joint in _arm_joints(world)]
@@ -250,9 +250,8 @@ def push(world, force, resistance, duration=0.1):
     plant.SetPositions(context, world.arm, q)
     world.mount_frame.SetPoseInParentFrame(context, scene.object_pose.to_transform())
     X_WE = plant.GetFrameByName("panda_hand_tcp").CalcPoseInWorld(context)
-    reference = AbstractValue.Make(Reference(X_WE, np.zeros(6), 0.0, 1.0))
+    reference = AbstractValue.Make(Reference(X_WE, np.zeros(6), 0.0, 1.0, posture=q))
     world.diagram.GetInputPort("reference").FixValue(root, reference)
-    world.diagram.GetInputPort("posture").FixValue(root, q)
     joint = plant.GetJointByName("slide")
     forces = np.zeros(plant.num_velocities())
     forces[joint.velocity_start()] = force

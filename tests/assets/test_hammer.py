@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from fleet_tools.assets.families import hammer
 from fleet_tools.assets.families.hammer_parts import GRIP
 from fleet_tools.assets.model import Model
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SHIPPED = [hammer.build(params, name) for name, params in hammer.CATALOGUE.items()]
 seeds = st.integers(0, 2**32 - 1)

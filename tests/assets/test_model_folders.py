@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import trimesh
 import yaml
-from fleet_tools.assets.families import FAMILIES, family_module
-from fleet_tools.assets.model import SIGNATURE, Model, differences, files, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydrake.geometry import Role, SceneGraphConfig
@@ -20,6 +18,8 @@ from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools import assets
+from fleet_tools.assets.families import FAMILIES, family_module
+from fleet_tools.assets.model import SIGNATURE, Model, differences, files, write
 
 ROOT = Path(assets.__file__).parent
 SHIPPED = {

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fleet_tools.assets.families import nail
-from fleet_tools.assets.model import Model, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
 from pydrake.systems.analysis import Simulator
 from pydrake.systems.framework import DiagramBuilder
+
+from fleet_tools.assets.families import nail
+from fleet_tools.assets.model import Model, write
 
 SHIPPED = [nail.build(params, name) for name, params in nail.CATALOGUE.items()]
 seeds = st.integers(0, 2**32 - 1)

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from fleet_tools.assets import solids
-from fleet_tools.assets.solids import Section, Solid, circle, mass_properties, stack
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fleet_tools.assets import solids
+from fleet_tools.assets.solids import Section, Solid, circle, mass_properties, stack
 
 quick = settings(max_examples=40, deadline=None)
 lengths = st.integers(50, 2000).map(lambda tenths: tenths / 1e4)  # whole tenths of a millimetre

@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 from conftest import press
-from hypothesis import given
-from hypothesis import strategies as st
-from pydrake.math import RigidTransform
 
 from fleet_tools.motions import displace, displacement
-from fleet_tools.robot.controller import Reference
 from fleet_tools.scene import sample_scene
 
 STILL = np.zeros(6, np.float32)
@@ -107,33 +103,3 @@ def test_a_sliding_nail_is_felt_as_its_resistance(make, seed):
     # While the nail gains or loses speed its inertia adds to the reading, hence the median.
     assert len(felt) >= 2
     assert np.median(felt) == pytest.approx(-resistance, rel=0.15)
-
-
-poses = st.integers(0, 2**32).map(lambda seed: _random_pose(np.random.default_rng(seed)))
-motions = st.tuples(*[st.floats(-0.5, 0.5)] * 6).map(np.array)
-
-
-def _random_pose(rng):
-    return displace(RigidTransform(rng.uniform(-1, 1, 3)), rng.uniform(-1, 1, 6))
-
-
-@given(poses, motions)
-def test_a_reference_starts_where_it_is_and_stays_where_it_ends(X_WE, motion):
-    reference = Reference(X_WE, motion, start=1.0, duration=0.5)
-    for time, X_WD in [(0.9, X_WE), (1.0, X_WE), (1.5, displace(X_WE, motion))]:
-        assert reference.at(time)[0].IsNearlyEqualTo(X_WD, 1e-12)
-    later, velocity = reference.at(7.0)
-    assert later.IsExactlyEqualTo(displace(X_WE, motion))
-    assert not velocity.any()
-
-
-@given(poses, motions, st.floats(0.01, 0.49))
-def test_a_references_velocity_is_the_slope_of_its_pose(X_WE, motion, elapsed):
-    reference = Reference(X_WE, motion, start=1.0, duration=0.5)
-    time, h = 1.0 + elapsed, 1e-6
-    V_WD = reference.at(time)[1]
-    before, after = (reference.at(time + dt)[0] for dt in (-h, h))
-    R_WD = before.rotation()
-    slope = displacement(before, after) / (2 * h)  # in the moving frame
-    np.testing.assert_allclose(V_WD[3:], R_WD @ slope[:3], atol=1e-6)
-    np.testing.assert_allclose(V_WD[:3], R_WD @ slope[3:], atol=1e-6)

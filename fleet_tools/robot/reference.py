@@ -1,0 +1,55 @@
+"""What the controller follows, as a value."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pydrake.math import RigidTransform
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What the arm shall do: move the end effector in its own frame, and keep a posture.
+
+    Attributes:
+        X_WE: The end effector's pose at the start.
+        motion: (6,), translation (m), then rotation vector (rad), in the frame of the start.
+        start: Time at the start, s.
+        duration: Time it takes, s; the pose is held afterwards.
+        posture: (7,), joint positions to which the redundant elbow returns, rad.
+    """
+
+    X_WE: RigidTransform
+    motion: np.ndarray
+    start: float
+    duration: float
+    posture: np.ndarray
+
+    def at(self, time: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns position (3,), rotation matrix (3, 3) and spatial velocity (6,) of E in W.
+
+        They are those of `fleet_tools.motions.displace(X_WE, motion, fraction)`, in a form that
+        is fast to evaluate in every step of the dynamics.
+        """
+        p, dp, R, KR, KKR, angle, V = self._path
+        fraction = (time - self.start) / self.duration
+        if not 0.0 <= fraction < 1.0:
+            fraction, V = float(fraction >= 1.0), _AT_REST
+        turned = fraction * angle
+        # Rodrigues: exp(turned K) = I + sin(turned) K + (1 - cos(turned)) K^2.
+        R_WE = R + math.sin(turned) * KR + (1.0 - math.cos(turned)) * KKR
+        return p + fraction * dp, R_WE, V
+
+    @cached_property
+    def _path(self) -> tuple:
+        R = self.X_WE.rotation().matrix()
+        dp, rotation = R @ self.motion[:3], R @ self.motion[3:]
+        angle = math.hypot(*rotation)
+        x, y, z = rotation / angle if angle > 1e-100 else np.zeros(3)
+        K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        V = np.concatenate([rotation, dp]) / self.duration
+        return self.X_WE.translation(), dp, R, K @ R, K @ K @ R, angle, V
+
+
+_AT_REST = np.zeros(6)
