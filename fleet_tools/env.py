@@ -36,6 +36,7 @@ class EnvState:
     scene: Scene
     snapshot: Snapshot
     outcome: str
+    holding: int
     success_once: bool
 
 
@@ -108,6 +109,7 @@ class ToolUseEnv(gymnasium.Env):
         self._initial: WorldState | None = None
         self._state: WorldState | None = None
         self._outcome = SIMULATION_ERROR  # there is no episode yet
+        self._holding = 0  # for how many steps the success predicates have held
         self._success_once = False
 
     # --- Gymnasium ---------------------------------------------------------------------------
@@ -134,7 +136,7 @@ class ToolUseEnv(gymnasium.Env):
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))
             scene = sample_scene(self.task, drawn, **self._fixed, randomization=self._randomization)
         self._begin(scene)
-        self._outcome, self._success_once = RUNNING, False
+        self._outcome, self._holding, self._success_once = RUNNING, 0, False
         return self._observe(), self._info(self._verdict())
 
     def step(
@@ -159,8 +161,9 @@ class ToolUseEnv(gymnasium.Env):
             info = self._info(Verdict(False, 0.0)) | did | {"error": str(error)}
             return self._observe(), 0.0, False, True, info
         verdict = self._verdict()
+        self._holding = self._holding + 1 if verdict.holds else 0
         self._success_once |= verdict.holds
-        if verdict.holds:
+        if self._holding >= self.task.success_steps:
             self._outcome = SUCCESS
         elif self._simulation.steps >= self.task.max_episode_steps:
             self._outcome = TIME_LIMIT
@@ -197,7 +200,8 @@ class ToolUseEnv(gymnasium.Env):
     def get_state(self) -> EnvState:
         """Returns a value from which `set_state` continues this episode bit for bit."""
         self._require_episode()
-        return EnvState(self.scene, self._simulation.snapshot(), self._outcome, self._success_once)
+        snapshot = self._simulation.snapshot()
+        return EnvState(self.scene, snapshot, self._outcome, self._holding, self._success_once)
 
     def set_state(self, state: EnvState) -> dict[str, np.ndarray]:
         """Goes back to a state of `get_state`, of this or another environment of the task.
@@ -217,7 +221,8 @@ class ToolUseEnv(gymnasium.Env):
         self._begin(state.scene)
         self._simulation.restore(state.snapshot)
         self._state = self._simulation.measure()
-        self._outcome, self._success_once = state.outcome, state.success_once
+        self._outcome, self._holding = state.outcome, state.holding
+        self._success_once = state.success_once
         return self._observe()
 
     def state_digest(self) -> int:

@@ -147,7 +147,41 @@ class Simulation:
             X_WO=plant.GetFrameByName("__model__", world.object).CalcPoseInWorld(context),
             p_W_object=self._locate(self._object_points),
             object_joints={j.name(): j.GetOnePosition(context) for j in self._object_joints},
+            contacts=self._contacts(),
+            V_WE=world.arm_model.jacobian() @ v,
+            links={
+                body.name(): (
+                    body.EvalPoseInWorld(context) @ body.CalcCenterOfMassInBodyFrame(context),
+                    body.CalcCenterOfMassTranslationalVelocityInWorld(context),
+                )
+                for body in world.bodies(world.object)
+            },
         )
+
+    def _contacts(self) -> frozenset[tuple[str, str]]:
+        plant, inspector = self.world.plant, self.world.scene_graph.model_inspector()
+        results = plant.get_contact_results_output_port().Eval(self._context)
+        surfaces = [
+            results.hydroelastic_contact_info(k).contact_surface()
+            for k in range(results.num_hydroelastic_contacts())
+        ]
+        pairs = [(surface.id_M(), surface.id_N()) for surface in surfaces]
+        touching = [
+            tuple(plant.GetBodyFromFrameId(inspector.GetFrameId(shape)) for shape in pair)
+            for pair in pairs
+        ]
+        points = map(results.point_pair_contact_info, range(results.num_point_pair_contacts()))
+        touching += [
+            (plant.get_body(point.bodyA_index()), plant.get_body(point.bodyB_index()))
+            for point in points
+        ]
+        return frozenset(tuple(sorted(map(self._party, pair))) for pair in touching)
+
+    def _party(self, body: RigidBody) -> str:
+        instance = body.model_instance()
+        if instance == self.world.object:
+            return f"object/{body.name()}"
+        return {self.world.arm: "robot", self.world.tool: "tool"}.get(instance, "table")
 
     def snapshot(self) -> Snapshot:
         """Returns the state, from which the same scene can go on."""

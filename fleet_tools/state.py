@@ -22,6 +22,11 @@ class WorldState:
         X_WO: Pose of the object's model frame in the world.
         p_W_object: The object's keypoints in the world, m.
         object_joints: Positions of the object's joints by name, m or rad.
+        contacts: Pairs of parties that touch, each sorted: "robot", "tool", "table" and
+            "object/<link>".
+        V_WE: (6,), angular (rad/s), then linear velocity (m/s) of the end effector.
+        links: Position (m) and velocity (m/s) of the centre of mass of each link of the object, in
+            the world, (3,) each.
     """
 
     time: float
@@ -34,6 +39,21 @@ class WorldState:
     X_WO: RigidTransform
     p_W_object: dict[str, np.ndarray]
     object_joints: dict[str, float]
+    contacts: frozenset[tuple[str, str]]
+    V_WE: np.ndarray
+    links: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    def touch(self, one: str, other: str) -> bool:
+        """Whether two parties touch; "object" stands for any of its links."""
+
+        def is_one_of(party: str, name: str) -> bool:
+            return party == name or (name == "object" and party.startswith("object/"))
+
+        return any(
+            (is_one_of(a, one) and is_one_of(b, other))
+            or (is_one_of(a, other) and is_one_of(b, one))
+            for a, b in self.contacts
+        )
 
     def in_end_effector(self, p_W: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns points of the world as seen from the end effector, m."""

@@ -191,7 +191,59 @@ class KeypointsNear(Value):
     within_m: Positive
 
 
-Predicate = Annotated[JointDisplacement | KeypointsNear, pydantic.Field(discriminator="type")]
+class KeypointRaised(Value):
+    """An object keypoint is higher than at the start, by at least so much."""
+
+    type: Literal["keypoint_raised"]
+    object: str
+    at_least_m: Positive
+
+
+class KeypointsParted(Value):
+    """Two object keypoints are farther apart than at the start, by at least so much."""
+
+    type: Literal["keypoints_parted"]
+    objects: Axis
+    at_least_m: Positive
+
+
+class AxisUpright(Value):
+    """An object axis points upwards, within an angle."""
+
+    type: Literal["axis_upright"]
+    object: Axis
+    within_deg: Positive
+
+
+class Contact(Value):
+    """Two parties touch, or do not.
+
+    A party is "robot", "tool", "table", "object" (any of its links) or "object/<link>".
+    """
+
+    type: Literal["contact"]
+    between: tuple[str, str]
+    present: bool = True
+
+
+class Still(Value):
+    """Every link of the object moves slower than this, as seen from the world or the hand."""
+
+    type: Literal["still"]
+    seen_from: Literal["world", "end_effector"]
+    below_m_s: Positive
+
+
+Predicate = Annotated[
+    JointDisplacement
+    | KeypointsNear
+    | KeypointRaised
+    | KeypointsParted
+    | AxisUpright
+    | Contact
+    | Still,
+    pydantic.Field(discriminator="type"),
+]
 
 
 class ObservedKeypoints(Value):
@@ -231,17 +283,20 @@ class TaskConfig(Value):
     randomization: Randomization
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """All of these hold."""
+    success_steps: Count = 1
+    """For so many control steps on end."""
     reach: Reach
     expert: Expert
 
     @pydantic.model_validator(mode="after")
     def _keypoints_exist(self):
         for user in (*self.expert.actuation.constraints, *self.success, self.reach):
-            for kind in ("tool", "object"):
+            for kind in ("tool", "object", "objects"):
                 for name in _names(getattr(user, kind, None)):
-                    known = getattr(self.keypoints, kind)
+                    part = kind.removesuffix("s")
+                    known = getattr(self.keypoints, part)
                     if name not in known:
-                        raise UnknownNameError(f"{kind} among the task's keypoints", name, known)
+                        raise UnknownNameError(f"{part} among the task's keypoints", name, known)
         return self
 
 

@@ -9,7 +9,15 @@ from pydrake.math import RigidTransform
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.state import WorldState
 from fleet_tools.success import judge, judge_all
-from fleet_tools.tasks import JointDisplacement, KeypointsNear
+from fleet_tools.tasks import (
+    AxisUpright,
+    Contact,
+    JointDisplacement,
+    KeypointRaised,
+    KeypointsNear,
+    KeypointsParted,
+    Still,
+)
 
 positions = st.floats(-10, 10)
 thresholds = st.floats(1e-3, 5)
@@ -22,8 +30,11 @@ START = WorldState(
     F_E=np.zeros(6),
     p_W_tool={"head": np.zeros(3)},
     X_WO=RigidTransform(),
-    p_W_object={"head": np.zeros(3)},
+    p_W_object={"head": np.zeros(3), "base": np.array([0.0, 0.0, -0.1])},
     object_joints={"slide": 0.0, "turn": 0.0},
+    contacts=frozenset({("object/block", "table")}),
+    V_WE=np.zeros(6),
+    links={"block": (np.zeros(3), np.zeros(3)), "nail": (np.zeros(3), np.zeros(3))},
 )
 
 
@@ -108,3 +119,86 @@ def test_an_unknown_joint_is_refused_with_the_nearest():
 
 def test_points_are_seen_from_the_end_effector():
     assert np.allclose(START.in_end_effector({"a": np.zeros(3)})["a"], [-0.1, -0.2, -0.3])
+
+
+# --- Free objects ---------------------------------------------------------------------------
+
+vectors = st.tuples(positions, positions, positions).map(np.array)
+
+
+def with_points(**p_W):
+    return replace(START, p_W_object=START.p_W_object | p_W)
+
+
+@given(vectors, thresholds)
+def test_a_rise_is_vertical_and_counts_from_the_start(p_W, threshold):
+    predicate = KeypointRaised(type="keypoint_raised", object="head", at_least_m=threshold)
+    assert judge(predicate, START, with_points(head=p_W)).holds == (p_W[2] >= threshold)
+    assert not judge(predicate, with_points(head=p_W), with_points(head=p_W)).holds
+
+
+@given(vectors, vectors, thresholds)
+def test_points_are_parted_by_the_growth_of_their_distance(head, base, threshold):
+    predicate = KeypointsParted(
+        type="keypoints_parted", objects=("head", "base"), at_least_m=threshold
+    )
+    now = with_points(head=head, base=base)
+    assert judge(predicate, START, now).holds == (np.linalg.norm(head - base) - 0.1 >= threshold)
+    both_moved = with_points(head=head, base=head - [0.0, 0.0, 0.1])
+    assert not judge(predicate, START, both_moved).holds
+
+
+@given(st.floats(0, 180), st.floats(-180, 180), st.floats(1, 179))
+def test_an_axis_is_upright_within_its_angle(tilt, heading, within):
+    lean, turn = np.radians([tilt, heading])
+    axis = [np.sin(lean) * np.cos(turn), np.sin(lean) * np.sin(turn), np.cos(lean)]
+    predicate = AxisUpright(type="axis_upright", object=("base", "head"), within_deg=within)
+    now = with_points(base=np.ones(3), head=np.ones(3) + axis)
+    if abs(tilt - within) > 1e-6:
+        assert judge(predicate, START, now).holds == (tilt <= within)
+
+
+@pytest.mark.parametrize("present", [True, False])
+@pytest.mark.parametrize(
+    ("between", "touch"),
+    [
+        (("object", "table"), True),
+        (("table", "object"), True),
+        (("object/block", "table"), True),
+        (("object/nail", "table"), False),
+        (("object", "tool"), False),
+        (("robot", "table"), False),
+        (("object", "object"), False),
+    ],
+)
+def test_who_touches_whom(between, touch, present):
+    predicate = Contact(type="contact", between=between, present=present)
+    assert judge(predicate, START, START).holds == (touch == present)
+
+
+def test_an_unknown_party_to_a_contact_is_refused():
+    predicate = Contact(type="contact", between=("object/blok", "table"))
+    with pytest.raises(UnknownNameError, match="did you mean 'object/block'"):
+        judge(predicate, START, START)
+
+
+@given(st.integers(0, 2**32), st.floats(0.01, 1.0))
+def test_what_moves_with_the_hand_is_still_as_seen_from_it(seed, limit):
+    rng = np.random.default_rng(seed)
+    V_WE = rng.normal(size=6)
+
+    def carried(p_W):
+        return V_WE[3:] + np.cross(V_WE[:3], p_W - START.X_WE.translation())
+
+    places = {name: rng.normal(size=3) for name in START.links}
+    now = replace(START, V_WE=V_WE, links={name: (p, carried(p)) for name, p in places.items()})
+    still = {
+        observer: Still(type="still", seen_from=observer, below_m_s=limit)
+        for observer in ("world", "end_effector")
+    }
+    assert judge(still["end_effector"], START, now).holds
+    fastest = max(np.linalg.norm(carried(p)) for p in places.values())
+    assert judge(still["world"], START, now).holds == (fastest <= limit)
+    slipping = dict(now.links)
+    slipping["nail"] = (places["nail"], carried(places["nail"]) + np.array([1.01 * limit, 0, 0]))
+    assert not judge(still["end_effector"], START, replace(now, links=slipping)).holds
