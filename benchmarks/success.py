@@ -24,6 +24,7 @@ def main() -> None:
     """Runs the program."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tool", default="hammer")
+    parser.add_argument("--split", default="all")
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
@@ -33,8 +34,9 @@ def main() -> None:
 
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.episodes)
     context = multiprocessing.get_context("spawn")
+    environment = (arguments.tool, arguments.split)
     with ProcessPoolExecutor(
-        arguments.workers, context, initializer=_make_environment, initargs=(arguments.tool,)
+        arguments.workers, context, initializer=_make_environment, initargs=environment
     ) as pool:
         for policy in arguments.policies:
             start = time.perf_counter()
@@ -43,11 +45,11 @@ def main() -> None:
             print(json.dumps(summary) if arguments.json else _as_text(summary), flush=True)
 
 
-def _make_environment(task: str) -> None:
+def _make_environment(task: str, split: str) -> None:
     from fleet_tools.registration import make_environment
 
     global _env
-    _env = make_environment(task=task)
+    _env = make_environment(task=task, split=split)
 
 
 def _episode(name: str, seed: int) -> dict:

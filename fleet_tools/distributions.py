@@ -79,7 +79,7 @@ def nominal(distribution: Distribution) -> float:
     """The number that stands for the distribution when it is switched off."""
     match distribution:
         case Uniform(uniform=(low, high)):
-            return low / 2 + high / 2
+            return min(max(low / 2 + high / 2, low), high)
         case Choice(choice=options):
             return options[0]
     return float(distribution)

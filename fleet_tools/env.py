@@ -19,6 +19,7 @@ from fleet_tools.observation import OBS_MODES, observation_space, observe
 from fleet_tools.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
 from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
+from fleet_tools.splits import model_pairs
 from fleet_tools.state import WorldState
 from fleet_tools.success import Verdict, judge_all
 from fleet_tools.tasks import load_task
@@ -61,6 +62,8 @@ class ToolUseEnv(gymnasium.Env):
     Args:
         task: Name of a task of the package, or path of a task file.
         obs_mode: "state".
+        split: From which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
+            "unseen_objects" or "all" (`fleet_tools.splits`).
         tool, object: Name in the task's family, or path of a model folder; drawn if None.
         randomization: "on", "off", or a mapping from groups to bool (`fleet_tools.scene`).
         reward: "sparse" or "dense".
@@ -78,6 +81,7 @@ class ToolUseEnv(gymnasium.Env):
         self,
         task: str,
         obs_mode: str = "state",
+        split: str = "train",
         tool: str | None = None,
         object: str | None = None,
         randomization: RandomizationSwitch = "on",
@@ -92,9 +96,14 @@ class ToolUseEnv(gymnasium.Env):
         _require("robot_visuals", robot_visuals, ("light", "franka"))
         check_randomization(randomization)
         self.obs_mode, self.reward, self.render_mode = obs_mode, reward, render_mode
-        self._fixed = {"tool": tool, "object": object}
-        self._find_models(*self._fixed.values())
-        self._randomization = randomization
+        self._find_models(tool, object)
+        model_pairs(self.task, split)  # complains of a split that is not there
+        self._drawn_from = {
+            "split": split,
+            "tool": tool,
+            "object": object,
+            "randomization": randomization,
+        }
         self._robot_visuals = robot_visuals
         viewers = {None: None, "rgb_array": "image", "human": "meshcat"}
         self._viewer = Viewer(viewers[render_mode]) if render_mode else None
@@ -134,7 +143,7 @@ class ToolUseEnv(gymnasium.Env):
         super().reset(seed=seed)
         if scene is None:
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))
-            scene = sample_scene(self.task, drawn, **self._fixed, randomization=self._randomization)
+            scene = sample_scene(self.task, drawn, **self._drawn_from)
         self._begin(scene)
         self._outcome, self._holding, self._success_once = RUNNING, 0, False
         return self._observe(), self._info(self._verdict())

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from fleet_tools import distributions
-from fleet_tools.catalog import find_model, model_names
+from fleet_tools.catalog import find_model
 from fleet_tools.distributions import Distribution
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.poses import Pose
+from fleet_tools.splits import model_pairs
 from fleet_tools.tasks import Randomization, RandomPose, TaskConfig
 from fleet_tools.values import Positive, Value, Vector7
 
@@ -43,18 +44,20 @@ def sample_scene(
     task: TaskConfig,
     seed: int,
     *,
+    split: str = "train",
     tool: str | None = None,
     object: str | None = None,
     randomization: RandomizationSwitch = "on",
 ) -> Scene:
     """Draws a scene; a pure function of its arguments.
 
-    Every group has a generator of its own, so that switching one off, or fixing the tool, leaves
-    what is drawn for the others as it is.
+    Every group has a generator of its own, so that switching one off leaves what is drawn for the
+    others as it is; so does fixing the tool or the object, where the split pairs all with all.
 
     Args:
         task: The task.
         seed: Non-negative.
+        split: From which tool and object are drawn; see `fleet_tools.splits`.
         tool, object: A name in the task's family, or the path of a model folder; drawn if None.
         randomization: "on", "off", or a mapping from names of groups (the fields of
             `fleet_tools.tasks.Randomization`) to whether they are randomized (the others are).
@@ -69,12 +72,8 @@ def sample_scene(
     def generator(group: str) -> np.random.Generator:
         return np.random.default_rng([int(seed), zlib.crc32(group.encode())])
 
-    def choose(kind: str, family: str, given: str | None) -> str:
-        if given is not None:
-            find_model(kind, family, given, task.assets)
-            return given
-        names = model_names(kind, family, task.assets)
-        return names[int(generator(kind).integers(len(names)))]
+    def choose(kind: str, names: set[str]) -> str:
+        return sorted(names)[int(generator(kind).integers(len(names)))]
 
     def draw(group: str):
         stream = generator(group)
@@ -97,12 +96,22 @@ def sample_scene(
             case distribution:
                 return number(distribution)
 
+    pairs = model_pairs(task, split)
+    if tool is not None:
+        find_model("tool", task.tool_family, tool, task.assets)
+    if object is not None:
+        find_model("object", task.object_family, object, task.assets)
+    # A tool or object that is given need not be one of the split.
+    with_object = [pair for pair in pairs if pair[1] == object] or pairs
+    tool = tool or choose("tool", {pair[0] for pair in with_object})
+    with_tool = [pair for pair in pairs if pair[0] == tool] or pairs
+    object = object or choose("object", {pair[1] for pair in with_tool})
     drawn = {group: draw(group) for group in Randomization.model_fields}
     return Scene(
         task=task.name,
         seed=int(seed),
-        tool=choose("tool", task.tool_family, tool),
-        object=choose("object", task.object_family, object),
+        tool=tool,
+        object=object,
         **drawn,
     )
 

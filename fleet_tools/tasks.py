@@ -262,6 +262,18 @@ class Reach(Value):
     """The distance at which nearness is one half."""
 
 
+# --- What is kept from training -------------------------------------------------------------
+
+
+class HeldOut(Value):
+    """Models and pairs that the split `train` does not show; see `fleet_tools.splits`."""
+
+    tools: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Tool and object, each of which is seen in other pairs."""
+
+
 # --- The whole ------------------------------------------------------------------------------
 
 
@@ -274,6 +286,7 @@ class TaskConfig(Value):
     object_family: str
     assets: str | None = None
     """A folder of further models, laid out as the package's own, relative to the task file."""
+    held_out: HeldOut = HeldOut()
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
     keypoints: ObservedKeypoints
