@@ -12,6 +12,7 @@ A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypo
 """
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -75,15 +76,22 @@ def load_model(folder: Path, kind: Kind) -> Model:
             f"{folder} must hold one SDFormat or URDF file, such as model.sdf; it holds "
             f"{[file.name for file in files] or 'none'}."
         )
-    if not (folder / "keypoints.yaml").is_file():
+    labels_file = folder / "keypoints.yaml"
+    if not labels_file.is_file():
         raise ConfigError(
             f"{folder} lacks keypoints.yaml, which names its family and its labelled points, "
             "for instance `keypoints: {head: {link: hammer, position: [0.18, 0, 0.045]}}`."
         )
-    labels = load_yaml(Keypoints, folder / "keypoints.yaml")
+    labels = _read_labels(labels_file, labels_file.stat().st_mtime_ns)
     if labels.kind != kind:
         raise ConfigError(f"{folder} is labelled as kind: {labels.kind}; a {kind} was asked for.")
     return Model(name=folder.name, file=files[0], labels=labels)
+
+
+@lru_cache(maxsize=1024)
+def _read_labels(file: Path, modified_ns: int) -> Keypoints:
+    # Reading YAML takes as long as half a reset; an edited file is read again.
+    return load_yaml(Keypoints, file)
 
 
 def model_names(kind: Kind, family: str, extra_root: str | None = None) -> list[str]:
