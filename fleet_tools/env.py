@@ -1,5 +1,6 @@
 """The Gymnasium environment of every task."""
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -198,6 +199,9 @@ class ToolUseEnv(gymnasium.Env):
     def close(self) -> None:
         """Lets go of the simulation; `reset` begins anew."""
         self._simulation = self._state = self._initial = self.scene = None
+        # A diagram is megabytes in a few Python objects that refer to each other in circles, so
+        # Python would wait for a hundred of them before it looked.
+        gc.collect()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
 
@@ -254,6 +258,7 @@ class ToolUseEnv(gymnasium.Env):
         current = self.scene
         if current is None or (scene.tool, scene.object) != (current.tool, current.object):
             tool, object = self._find_models(scene.tool, scene.object)
+            self.close()
             world = build_world(self.task, tool, object, self._viewer, self._robot_visuals)
             self._simulation = Simulation(world, tool, object)
         self.scene = scene

@@ -1,21 +1,11 @@
 """The promised figures that are no matter of speed; the long way round is marked slow."""
 
-import gc
-
 import pytest
+from conftest import run_python
 
 from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
 from fleet_tools.episode import rollout
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.registration import make_environment
-
-MEBIBYTE = 2**20
-
-
-def resident_bytes() -> int:
-    gc.collect()
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 @pytest.mark.slow
@@ -36,27 +26,45 @@ def test_success_in_200_scenes(make, make_policy, at_least, at_most):
     assert at_least <= successes / 200 <= at_most
 
 
-@pytest.mark.parametrize("resets", [60, pytest.param(1000, marks=pytest.mark.slow)])
-def test_memory_is_flat_over_resets(make, resets):
-    env = make()
-    for seed in range(40):  # every model has been read, every allocator is warm
-        env.reset(seed=seed)
-    before = resident_bytes()
-    for seed in range(resets):
-        env.reset(seed=seed)
-    assert resident_bytes() - before < 16 * MEBIBYTE
+GROWTH = """
+import gc, json, sys
+from fleet_tools.registration import make_environment
+
+def resident_mebibytes():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 2**20
+
+def reset_one_environment(seed, kept=[]):
+    env = kept[0] if kept else make_environment(task="hammer")
+    kept[:] = [env]
+    env.reset(seed=seed)
+
+def make_and_close(seed):
+    env = make_environment(task="hammer")
+    env.reset(seed=seed)
+    env.close()
+
+work, warm_up, repetitions = globals()[sys.argv[1]], *map(int, sys.argv[2:])
+for seed in range(warm_up):
+    work(seed)
+before = resident_mebibytes()
+for seed in range(repetitions):
+    work(seed)
+print(json.dumps(resident_mebibytes() - before))
+"""
 
 
-@pytest.mark.parametrize("cycles", [10, pytest.param(100, marks=pytest.mark.slow)])
-def test_memory_is_flat_over_environments(cycles):
-    def cycle(seed):
-        env = make_environment(task="hammer")
-        env.reset(seed=seed)
-        env.close()
-
-    for seed in range(10):
-        cycle(seed)
-    before = resident_bytes()
-    for seed in range(cycles):
-        cycle(seed)
-    assert resident_bytes() - before < 16 * MEBIBYTE
+@pytest.mark.parametrize(
+    ("work", "warm_up", "repetitions"),
+    [
+        ("reset_one_environment", 60, 60),
+        ("make_and_close", 20, 20),
+        pytest.param("reset_one_environment", 300, 1000, marks=pytest.mark.slow),
+        pytest.param("make_and_close", 30, 100, marks=pytest.mark.slow),
+    ],
+)
+def test_memory_is_flat(work, warm_up, repetitions):
+    grown = run_python(GROWTH, work, str(warm_up), str(repetitions))
+    print(f"{work}: {grown:.1f} MiB in {repetitions} repetitions")
+    assert grown < 16.0
