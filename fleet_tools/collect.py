@@ -4,10 +4,12 @@ Attempt k of seed s is the same bytes on every run: its scene's seed is `scene_s
 """
 
 import argparse
+import contextlib
 import json
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,7 @@ from fleet_tools.registration import make_environment
 
 # Data sets, tasks and Drake are imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.dataset import Record
-    from fleet_tools.dataset.writer import DatasetWriter
+    from fleet_tools.dataset import DatasetWriter, Record
 
 
 def _expert(env: gymnasium.Env) -> Policy:
@@ -170,10 +171,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _collect(options: argparse.Namespace) -> int:
-    from fleet_tools.dataset import Dataset
+    from fleet_tools.dataset import Dataset, DatasetWriter, Record
     from fleet_tools.dataset.header import describe, read_task_file
     from fleet_tools.dataset.summary import as_text, summarize
-    from fleet_tools.dataset.writer import DatasetWriter
 
     task = options.task if options.tool is None else _task_of_tool(options.tool)
     folder = options.output or Path("data") / read_task_file(task).name
@@ -187,10 +187,19 @@ def _collect(options: argparse.Namespace) -> int:
         return collect_episode(task, seed, policy=options.policy, env=env)
 
     stopped = None
-    with DatasetWriter(folder, header) as writer, _Progress(options, writer.records) as progress:
+    with (
+        DatasetWriter(folder, header) as writer,
+        _Progress(options, writer.records) as progress,
+        _patient_interrupt() as raise_if_interrupted,
+    ):
         before = len(writer.records)
+
+        def after_each(record: Record) -> None:
+            progress.update(record)
+            raise_if_interrupted()
+
         try:
-            fill(writer, collect, options.episodes, progress.update)
+            fill(writer, collect, options.episodes, after_each)
         except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full, or gone
             stopped = error
     records = Dataset(folder).manifest()  # from the disk, for Ctrl-C may have come at any moment
@@ -229,6 +238,31 @@ def _task_of_tool(tool: str) -> str:
         remedy = "A task of your own is given by --task and the path of its YAML."
         raise UnknownNameError("tool", tool, task_names(), remedy)
     return tool
+
+
+@contextlib.contextmanager
+def _patient_interrupt() -> Iterator[Callable[[], None]]:
+    """Keeps Ctrl-C until the returned function is called; a second one does not wait.
+
+    Python loses an interrupt that comes while it frees objects, and an attempt takes a second.
+    """
+    came = False
+
+    def note(signal_number: int, frame: Any) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+
+    def raise_if_interrupted() -> None:
+        if came:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield raise_if_interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Progress:

@@ -33,10 +33,12 @@ class OperationalSpaceController(LeafSystem):
         self._reference = self.DeclareAbstractInputPort(
             "reference", AbstractValue.Make(nothing)
         ).get_index()
-        calc = weakref.WeakMethod(self._calc_actuation)
-        self.DeclareVectorOutputPort(
-            "arm_actuation", NUM_JOINTS, lambda context, output: calc()(context, output)
-        )
+        this = weakref.ref(self)
+
+        def calc(context: Context, output: BasicVector) -> None:
+            this()._calc_actuation(context, output)
+
+        self.DeclareVectorOutputPort("arm_actuation", NUM_JOINTS, calc)
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
         model = self._model
