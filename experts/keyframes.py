@@ -10,9 +10,10 @@ from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.expert_config import KeyframeMotion, Rotate, Stay, Translate
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.motions import displacement
-from fleet_tools.tasks import ActionBounds, KeyframeMotion, Rotate, Stay, Translate
+from fleet_tools.tasks import ActionBounds
 
 ACTUATION = "actuation"
 """Name of the leg that ends in the actuation pose."""

@@ -7,7 +7,8 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.tasks import ActionBounds, Expert
+from fleet_tools.expert_config import Expert
+from fleet_tools.tasks import ActionBounds
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,10 @@ from pydrake.multibody.inverse_kinematics import (
 from pydrake.solvers import MathematicalProgram
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.expert_config import AxisToAxis, PointToPoint
 from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.motions import displacement
-from fleet_tools.tasks import AxisToAxis, PointToPoint
 
 
 class Condition(Protocol):

@@ -10,8 +10,9 @@ from fleet_tools.catalog import find_model
 from fleet_tools.distributions import Distribution
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.poses import Pose
+from fleet_tools.randomization import Randomization, RandomPose
 from fleet_tools.splits import model_pairs
-from fleet_tools.tasks import Randomization, RandomPose, TaskConfig
+from fleet_tools.tasks import TaskConfig
 from fleet_tools.values import Positive, Value, Vector7
 
 RandomizationSwitch = str | Mapping[str, bool]
@@ -60,7 +61,7 @@ def sample_scene(
         split: From which tool and object are drawn; see `fleet_tools.splits`.
         tool, object: A name in the task's family, or the path of a model folder; drawn if None.
         randomization: "on", "off", or a mapping from names of groups (the fields of
-            `fleet_tools.tasks.Randomization`) to whether they are randomized (the others are).
+            `fleet_tools.randomization.Randomization`) to whether they are randomized (the others are).
 
     Raises:
         ConfigError, UnknownNameError: The arguments name something that does not exist.

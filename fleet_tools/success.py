@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.state import WorldState
-from fleet_tools.tasks import (
+from fleet_tools.predicates import (
     AxisUpright,
     Contact,
     JointDisplacement,
@@ -16,6 +15,7 @@ from fleet_tools.tasks import (
     Predicate,
     Still,
 )
+from fleet_tools.state import WorldState
 
 
 @dataclass(frozen=True)

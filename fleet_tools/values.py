@@ -24,6 +24,8 @@ NonNegative = Annotated[Number, pydantic.Field(ge=0)]
 Count = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=1)]
 Vector3 = tuple[Number, Number, Number]
 Vector7 = tuple[Number, Number, Number, Number, Number, Number, Number]
+Axis = tuple[str, str]
+"""From one keypoint to another."""
 
 V = TypeVar("V", bound="Value")
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from fleet_tools.distributions import Choice, Uniform, nominal
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
+from fleet_tools.randomization import Randomization
 from fleet_tools.scene import Scene, check_randomization, sample_scene
-from fleet_tools.tasks import Randomization, load_task, task_names
+from fleet_tools.tasks import load_task, task_names
 from fleet_tools.values import parse
 
 GROUPS = sorted(Randomization.model_fields)

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.state import WorldState
-from fleet_tools.success import judge, judge_all
-from fleet_tools.tasks import (
+from fleet_tools.predicates import (
     AxisUpright,
     Contact,
     JointDisplacement,
@@ -18,6 +16,8 @@ from fleet_tools.tasks import (
     KeypointsParted,
     Still,
 )
+from fleet_tools.state import WorldState
+from fleet_tools.success import judge, judge_all
 
 positions = st.floats(-10, 10)
 thresholds = st.floats(1e-3, 5)

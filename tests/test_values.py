@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.expert_config import Stay
 from fleet_tools.poses import Pose
-from fleet_tools.tasks import RandomPose, Stay, TaskConfig
+from fleet_tools.randomization import RandomPose
+from fleet_tools.tasks import TaskConfig
 from fleet_tools.values import load_yaml, parse
 
 floats = st.floats(allow_nan=False, allow_infinity=False)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from problems import planning_problem, poses
 from pydrake.math import RigidTransform
 
+from fleet_tools.expert_config import Keyframe, Rotate, Stay, Translate
 from fleet_tools.experts import keyframes
 from fleet_tools.experts.keyframes import move
-from fleet_tools.tasks import Keyframe, Rotate, Stay, Translate
 
 PROBLEM = planning_problem(1)
 numbers = st.floats(-0.3, 0.3)

@@ -8,10 +8,10 @@ from pydrake.math import RigidTransform, RotationMatrix
 from scipy.optimize import minimize
 
 from fleet_tools.errors import InfeasibleError, UnknownNameError
+from fleet_tools.expert_config import AxisToAxis, PointToPoint
 from fleet_tools.experts import kpam
 from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.terms import AtPose, condition
-from fleet_tools.tasks import AxisToAxis, PointToPoint
 
 SOLVERS = [kpam.solve_joint_space, kpam.solve_pose_space]
 SEEDS = range(5)

@@ -5,12 +5,12 @@ import pytest
 from problems import planning_problem
 
 from fleet_tools.errors import InfeasibleError, UnknownNameError
+from fleet_tools.expert_config import Keyframe, Rotate, Stay, Translate
 from fleet_tools.experts.keyframes import move
 from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.terms import AtPose, condition
 from fleet_tools.motions import displacement
-from fleet_tools.tasks import Keyframe, Rotate, Stay, Translate
 
 SEEDS = range(6)
 TURN = (  # slow, so that several steps lie between the poses that are kept to

@@ -10,9 +10,9 @@ from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.solvers import MathematicalProgram
 
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.expert_config import AxisToAxis, PointToPoint
 from fleet_tools.experts.kinematics import free_body
 from fleet_tools.experts.terms import AtPose, AxisAtAngle, PointNearPoint, condition
-from fleet_tools.tasks import AxisToAxis, PointToPoint
 
 BODY = free_body()
 

@@ -1,0 +1,40 @@
+"""How scenes vary: what a task file may say about what is drawn, group by group."""
+
+from typing import Annotated
+
+import pydantic
+
+from fleet_tools.distributions import Distribution, PositiveDistribution
+from fleet_tools.values import Value
+
+DistributionVector3 = tuple[Distribution, Distribution, Distribution]
+DistributionVector7 = Annotated[
+    tuple[Distribution, ...], pydantic.Field(min_length=7, max_length=7)
+]
+
+
+class RandomPose(Value):
+    """A pose whose six numbers are drawn: a translation, and roll, pitch, yaw about fixed axes."""
+
+    translation_m: DistributionVector3 = (0.0, 0.0, 0.0)
+    rpy_deg: DistributionVector3 = (0.0, 0.0, 0.0)
+
+
+class Randomization(Value):
+    """Everything that is drawn for a scene, apart from the choice of tool and object.
+
+    Each field is a group that can be switched off by its name, and then takes its nominal value.
+    """
+
+    initial_joints_rad: DistributionVector7
+    """The arm's joint positions at the start."""
+    tool_in_hand: RandomPose = RandomPose()
+    """Pose of the tool's grasp frame in the end effector; the identity is a perfect grasp."""
+    object_pose: RandomPose = RandomPose()
+    """X_WO, pose of the object's model frame in the world; the table's top is z = 0."""
+    tool_mass_scale: PositiveDistribution = 1.0
+    object_mass_scale: PositiveDistribution = 1.0
+    tool_friction_scale: PositiveDistribution = 1.0
+    object_friction_scale: PositiveDistribution = 1.0
+    joint_resistance: dict[str, PositiveDistribution] = {}
+    """Coulomb resistance of the object's named joints, N or N m."""
