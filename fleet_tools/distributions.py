@@ -1,4 +1,7 @@
-"""Distributions as values: a number, `{uniform: [low, high]}` or `{choice: [a, b, ...]}`."""
+"""Distributions as values: a number, `{uniform: [low, high]}` or `{choice: [a, b, ...]}`.
+
+Of names, a name or a choice.
+"""
 
 from typing import Annotated, Any
 
@@ -64,22 +67,37 @@ def _positive(distribution: Distribution) -> Distribution:
 PositiveDistribution = Annotated[Distribution, pydantic.AfterValidator(_positive)]
 
 
-def sample(distribution: Distribution, generator: np.random.Generator) -> float:
-    """Draws one number. Every kind consumes exactly one draw of the generator."""
+class NameChoice(Value):
+    """One of some names, equally likely."""
+
+    choice: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+
+
+NameDistribution = str | NameChoice
+
+
+def sample(
+    distribution: Distribution | NameDistribution, generator: np.random.Generator
+) -> float | str:
+    """Draws a number or a name. Every kind consumes exactly one draw of the generator."""
     draw = generator.random()
     match distribution:
         case Uniform(uniform=(low, high)):
             return min(max((1 - draw) * low + draw * high, low), high)
-        case Choice(choice=options):
+        case Choice(choice=options) | NameChoice(choice=options):
             return options[int(draw * len(options))]
+        case str():
+            return distribution
     return float(distribution)
 
 
-def nominal(distribution: Distribution) -> float:
-    """The number that stands for the distribution when it is switched off."""
+def nominal(distribution: Distribution | NameDistribution) -> float | str:
+    """What stands for the distribution when it is switched off."""
     match distribution:
         case Uniform(uniform=(low, high)):
             return min(max(low / 2 + high / 2, low), high)
-        case Choice(choice=options):
+        case Choice(choice=options) | NameChoice(choice=options):
             return options[0]
+        case str():
+            return distribution
     return float(distribution)

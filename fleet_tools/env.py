@@ -8,11 +8,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from fleet_tools import rewards
+from fleet_tools.actions import action_scale, action_space, checked_action
 from fleet_tools.catalog import Model, find_model
 from fleet_tools.errors import (
     ConfigError,
     EpisodeOverError,
-    InvalidActionError,
     SimulationError,
     UnknownNameError,
 )
@@ -109,10 +110,9 @@ class ToolUseEnv(gymnasium.Env):
         viewers = {None: None, "rgb_array": "image", "human": "meshcat"}
         self._viewer = Viewer(viewers[render_mode]) if render_mode else None
 
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
+        self.action_space = action_space()
         self.observation_space = observation_space(self.task.keypoints)
-        bounds = self.task.action
-        self.action_scale = np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
+        self.action_scale = action_scale(self.task.action)
 
         self.scene: Scene | None = None
         self._simulation: Simulation | None = None
@@ -158,7 +158,7 @@ class ToolUseEnv(gymnasium.Env):
             InvalidActionError: The action has the wrong shape or kind, or is not finite.
             EpisodeOverError: No episode is in progress.
         """
-        executed, clipped = self._check_action(action)
+        executed, clipped = checked_action(action)
         self._require_episode()
         if self._outcome != RUNNING:
             raise EpisodeOverError(f"The episode ended as {self._outcome!r}; call reset().")
@@ -296,36 +296,13 @@ class ToolUseEnv(gymnasium.Env):
         self._find_models(scene.tool, scene.object)
         return scene
 
-    def _check_action(self, action: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Returns the action that will be executed, float32, and whether it had to be clipped."""
-        try:
-            array = np.asarray(action)
-        except ValueError:
-            raise InvalidActionError(
-                f"An action is an array of shape (6,); given: {action!r}."
-            ) from None
-        if array.shape != (6,) or array.dtype.kind != "f":
-            raise InvalidActionError(
-                f"An action has shape (6,) and a floating-point dtype; given: shape "
-                f"{array.shape}, dtype {array.dtype}."
-            )
-        if not np.isfinite(array).all():
-            raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
-        clipped = np.clip(array, -1.0, 1.0)
-        # In float32, so that stored actions replay bit for bit.
-        return clipped.astype(np.float32), bool((clipped != array).any())
-
     def _verdict(self) -> Verdict:
         return judge_all(self.task.success, self._initial, self._state)
 
     def _reward(self, verdict: Verdict) -> float:
-        if verdict.holds or self.reward == "sparse":
-            return float(verdict.holds)
-        reach = self.task.reach
-        p_W_tool = self._state.p_W_tool[reach.tool]
-        distance = np.linalg.norm(p_W_tool - self._state.p_W_object[reach.object])
-        nearness = 1.0 / (1.0 + (distance / reach.length_m) ** 2)
-        return float(nearness + 2.0 * verdict.progress) / 3.0
+        if self.reward == "sparse":
+            return rewards.sparse(verdict)
+        return rewards.dense(verdict, self.task.reach, self._state)
 
     def _observe(self) -> dict[str, np.ndarray]:
         return observe(self._state, self.task.keypoints)

@@ -4,10 +4,13 @@ from typing import Annotated
 
 import pydantic
 
-from fleet_tools.distributions import Distribution, PositiveDistribution
+from fleet_tools.distributions import Distribution, NameDistribution, PositiveDistribution
+from fleet_tools.textures import texture_file
 from fleet_tools.values import Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
+Tint = tuple[PositiveDistribution, PositiveDistribution, PositiveDistribution]
+"""Scales red, green and blue."""
 DistributionVector7 = Annotated[
     tuple[Distribution, ...], pydantic.Field(min_length=7, max_length=7)
 ]
@@ -38,3 +41,18 @@ class Randomization(Value):
     object_friction_scale: PositiveDistribution = 1.0
     joint_resistance: dict[str, PositiveDistribution] = {}
     """Coulomb resistance of the object's named joints, N or N m."""
+    cameras: dict[str, RandomPose] = {}
+    """Extrinsics of the named cameras: `overhead` in the world (X_WC), `wrist` in the end effector
+    (X_EC); x points right in the picture, y down, z into it."""
+    tool_tint: Tint = (1.0, 1.0, 1.0)
+    object_tint: Tint = (1.0, 1.0, 1.0)
+    table_tint: Tint = (1.0, 1.0, 1.0)
+    table_texture: NameDistribution = "plain"
+    """One of `fleet_tools.textures.texture_names()`."""
+
+    @pydantic.field_validator("table_texture")
+    @classmethod
+    def _textures_exist(cls, drawn: NameDistribution) -> NameDistribution:
+        for name in (drawn,) if isinstance(drawn, str) else drawn.choice:
+            texture_file(name)
+        return drawn

@@ -5,17 +5,29 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fleet_tools import distributions
 from fleet_tools.catalog import find_model
-from fleet_tools.distributions import Distribution
+from fleet_tools.distributions import nominal, sample
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.poses import Pose
 from fleet_tools.randomization import Randomization, RandomPose
 from fleet_tools.splits import model_pairs
 from fleet_tools.tasks import TaskConfig
-from fleet_tools.values import Positive, Value, Vector7
+from fleet_tools.textures import Texture
+from fleet_tools.values import Count, Positive, Value, Vector3, Vector7
 
 RandomizationSwitch = str | Mapping[str, bool]
+
+
+PositiveVector3 = tuple[Positive, Positive, Positive]
+
+
+class Push(Value):
+    """Somebody moves the object in the middle of the episode."""
+
+    step: Count
+    """At the beginning of which control step, counted from 1."""
+    translation_m: Vector3
+    """In the world."""
 
 
 class Scene(Value):
@@ -39,6 +51,15 @@ class Scene(Value):
     object_friction_scale: Positive
     joint_resistance: dict[str, Positive]
     """Coulomb resistance of the object's named joints, N or N m."""
+    cameras: dict[str, Pose]
+    """Extrinsics: `overhead` is X_WC, `wrist` is X_EC."""
+    tool_tint: PositiveVector3
+    object_tint: PositiveVector3
+    table_tint: PositiveVector3
+    """Scales of red, green and blue."""
+    table_texture: Texture
+    push: Push | None = None
+    """A disturbance; none is drawn, whoever wants one adds it."""
 
 
 def sample_scene(
@@ -61,7 +82,7 @@ def sample_scene(
         split: From which tool and object are drawn; see `fleet_tools.splits`.
         tool, object: A name in the task's family, or the path of a model folder; drawn if None.
         randomization: "on", "off", or a mapping from names of groups (the fields of
-            `fleet_tools.randomization.Randomization`) to whether they are randomized (the others are).
+            `Randomization`) to whether they are randomized (the others are).
 
     Raises:
         ConfigError, UnknownNameError: The arguments name something that does not exist.
@@ -79,23 +100,17 @@ def sample_scene(
     def draw(group: str):
         stream = generator(group)
 
-        def number(distribution: Distribution) -> float:
-            if enabled[group]:
-                return distributions.sample(distribution, stream)
-            return distributions.nominal(distribution)
+        def value(of):
+            match of:
+                case RandomPose():
+                    return Pose(translation_m=value(of.translation_m), rpy_deg=value(of.rpy_deg))
+                case dict():
+                    return {name: value(inner) for name, inner in of.items()}
+                case tuple():
+                    return tuple(map(value, of))
+            return sample(of, stream) if enabled[group] else nominal(of)
 
-        match getattr(task.randomization, group):
-            case RandomPose() as pose:
-                return Pose(
-                    translation_m=tuple(map(number, pose.translation_m)),
-                    rpy_deg=tuple(map(number, pose.rpy_deg)),
-                )
-            case dict() as named:
-                return {name: number(distribution) for name, distribution in named.items()}
-            case tuple() as vector:
-                return tuple(map(number, vector))
-            case distribution:
-                return number(distribution)
+        return value(getattr(task.randomization, group))
 
     pairs = model_pairs(task, split)
     if tool is not None:

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from pydrake.common.value import AbstractValue
-from pydrake.geometry import GeometryId, ProximityProperties, RoleAssign
 from pydrake.math import RigidTransform
-from pydrake.multibody.plant import CoulombFriction, MultibodyPlant
-from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody, SpatialInertia
+from pydrake.multibody.plant import MultibodyPlant
+from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
-from pydrake.systems.framework import Context
 
 from fleet_tools.catalog import Model
 from fleet_tools.errors import SimulationError
@@ -18,6 +16,7 @@ from fleet_tools.robot.osc import external_wrench
 from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS
 from fleet_tools.robot.reference import Reference
 from fleet_tools.scene import Scene
+from fleet_tools.staging import Stage
 from fleet_tools.state import WorldState
 from fleet_tools.viewing import Viewer
 from fleet_tools.world import World
@@ -58,6 +57,7 @@ class Simulation:
         self._root = self._simulator.get_mutable_context()
         self._context = world.plant.GetMyMutableContextFromRoot(self._root)
         self._step = 0
+        self._scene: Scene | None = None
         self._reference: Reference | None = None
         self._posture = np.zeros(NUM_JOINTS)
         plant = world.plant
@@ -69,25 +69,13 @@ class Simulation:
             for joint in map(plant.get_joint, plant.GetJointIndices(world.object))
             if joint.num_positions() == 1
         ]
-        self._as_filed = _as_filed(world, self._context)
+        self._stage = Stage(world, self._root)
 
     def reset(self, scene: Scene) -> None:
         """Puts the world into the state in which a scene begins; nothing of the past remains."""
-        world, context = self.world, self._context
-        world.diagram.SetDefaultContext(self._root)
-        self._root.SetTime(0.0)
-        world.plant.SetPositions(context, world.arm, scene.initial_joints_rad)
-        world.grasp_frame.SetPoseInParentFrame(context, scene.tool_in_hand.to_transform())
-        self._place_object(scene.object_pose.to_transform())
-        self._scale_masses(world.tool, scene.tool_mass_scale)
-        self._scale_masses(world.object, scene.object_mass_scale)
-        self._scale_friction(world.tool, scene.tool_friction_scale)
-        self._scale_friction(world.object, scene.object_friction_scale)
-        for name, brake in world.brakes.items():
-            brake.set_effort_limit(scene.joint_resistance.get(name, self._as_filed.effort[name]))
-        payload = [body.index() for body in world.bodies(world.tool)]
-        world.arm_model.hold(world.plant.CalcSpatialInertia(context, self._hand, payload))
+        self._stage.set(scene)
         self._step = 0
+        self._scene = scene
         self._posture = np.array(scene.initial_joints_rad)
         self._move(np.zeros(6))
         self._simulator.Initialize()
@@ -101,8 +89,11 @@ class Simulation:
         Raises:
             SimulationError: The solver failed or the state is not finite; `reset` mends it.
         """
-        self._move(motion)
         self._step += 1
+        push = self._scene.push
+        if push is not None and push.step == self._step:
+            self._stage.move_object(push.translation_m)
+        self._move(motion)
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
         except RuntimeError as error:
@@ -198,6 +189,10 @@ class Simulation:
             raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
         self._step = snapshot.step
         self._root.SetTime(snapshot.step / CONTROL_RATE)
+        self._stage.place_object(self._scene)
+        push = self._scene.push
+        if push is not None and push.step <= snapshot.step:
+            self._stage.move_object(push.translation_m)
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._follow(snapshot.reference)
         self._simulator.Initialize()
@@ -223,79 +218,6 @@ class Simulation:
             name: frame.CalcPoseInWorld(self._context) @ position
             for name, (frame, position) in points.items()
         }
-
-    def _place_object(self, X_WO: RigidTransform) -> None:
-        world = self.world
-        if world.mount_frame is not None:
-            world.mount_frame.SetPoseInParentFrame(self._context, X_WO)
-        for body, X_OB in self._as_filed.free_bodies:
-            world.plant.SetFreeBodyPose(self._context, body, X_WO @ X_OB)
-
-    def _scale_masses(self, instance: ModelInstanceIndex, scale: float) -> None:
-        for body, M_B in self._as_filed.inertias[instance]:
-            scaled = SpatialInertia(scale * M_B.get_mass(), M_B.get_com(), M_B.get_unit_inertia())
-            body.SetSpatialInertiaInBodyFrame(self._context, scaled)
-
-    def _scale_friction(self, instance: ModelInstanceIndex, scale: float) -> None:
-        if scale == 1.0:
-            return
-        scene_graph = self.world.scene_graph
-        scene_graph_context = scene_graph.GetMyMutableContextFromRoot(self._root)
-        for geometry, properties in self._as_filed.contact[instance]:
-            friction = properties.GetProperty("material", "coulomb_friction")
-            scaled = ProximityProperties(properties)
-            scaled.UpdateProperty(
-                "material",
-                "coulomb_friction",
-                CoulombFriction(
-                    scale * friction.static_friction(), scale * friction.dynamic_friction()
-                ),
-            )
-            scene_graph.AssignRole(
-                scene_graph_context,
-                self.world.plant.get_source_id(),
-                geometry,
-                scaled,
-                RoleAssign.kReplace,
-            )
-
-
-@dataclass(frozen=True)
-class _AsFiled:
-    """What the model files say, before a scene scales or moves it."""
-
-    inertias: dict[ModelInstanceIndex, list[tuple[RigidBody, SpatialInertia]]]
-    contact: dict[ModelInstanceIndex, list[tuple[GeometryId, ProximityProperties]]]
-    free_bodies: list[tuple[RigidBody, RigidTransform]]
-    effort: dict[str, float]
-
-
-def _as_filed(world: World, context: Context) -> _AsFiled:
-    plant, inspector = world.plant, world.scene_graph.model_inspector()
-    instances = (world.tool, world.object)
-    return _AsFiled(
-        inertias={
-            instance: [
-                (body, body.CalcSpatialInertiaInBodyFrame(context))
-                for body in world.bodies(instance)
-            ]
-            for instance in instances
-        },
-        contact={
-            instance: [
-                (geometry, inspector.GetProximityProperties(geometry))
-                for body in world.bodies(instance)
-                for geometry in plant.GetCollisionGeometriesForBody(body)
-            ]
-            for instance in instances
-        },
-        free_bodies=[
-            (body, body.EvalPoseInWorld(context))
-            for body in world.bodies(world.object)
-            if body.is_floating_base_body()
-        ],
-        effort={name: brake.effort_limit() for name, brake in world.brakes.items()},
-    )
 
 
 def _attached_points(

@@ -6,7 +6,7 @@ from conftest import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.distributions import Choice, Uniform, nominal
+from fleet_tools.distributions import Choice, NameChoice, Uniform, nominal
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.randomization import Randomization
 from fleet_tools.scene import Scene, check_randomization, sample_scene
@@ -90,7 +90,7 @@ def test_every_switch_on_is_on(seed):
 def numbers(distributions, values):
     """Pairs of a distribution and what was drawn from it, however deep they lie."""
     match distributions:
-        case Uniform() | Choice() | float():
+        case Uniform() | Choice() | NameChoice() | float() | str():
             yield distributions, values
         case dict():
             for key, inner in distributions.items():
@@ -111,7 +111,7 @@ def test_every_number_lies_where_the_task_file_says(task, seed):
         match distribution:
             case Uniform(uniform=(low, high)):
                 assert low <= number <= high
-            case Choice(choice=options):
+            case Choice(choice=options) | NameChoice(choice=options):
                 assert number in options
             case _:
                 assert number == distribution
@@ -172,6 +172,9 @@ def test_a_model_that_does_not_exist_is_refused(models):
         {"initial_joints_rad": [float("nan")] * 7},
         {"tool_mas_scale": 1.0},
         {"seed": 1.5},
+        {"table_texture": "velvet"},
+        {"table_tint": [1.0, 0.0, 1.0]},
+        {"push": {"step": 0, "translation_m": [0.01, 0, 0]}},
     ],
 )
 def test_a_scene_that_cannot_be_is_refused(change):

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from conftest import same
+
+from fleet_tools.scene import Push
+
+PUSH = Push(step=3, translation_m=(0.015, -0.01, 0.0))
+ACTIONS = np.random.default_rng(0).uniform(-1, 1, (6, 6)).astype(np.float32)
+
+
+def states(env, scene):
+    env.reset(options={"scene": scene})
+    result = [env.world_state()]
+    for action in ACTIONS:
+        env.step(action)
+        result.append(env.world_state())
+    return result
+
+
+@pytest.fixture(name="scene")
+def _scene(hammer):
+    hammer.reset(seed=0)
+    return hammer.scene
+
+
+def test_a_push_moves_the_object_at_its_step_and_nothing_else(hammer, scene):
+    still = states(hammer, scene)
+    pushed = states(hammer, scene.model_copy(update={"push": PUSH}))
+    for step, (one, other) in enumerate(zip(still, pushed, strict=True)):
+        moved = np.array(PUSH.translation_m) * (step >= PUSH.step)
+        for name, p_W in one.p_W_object.items():
+            np.testing.assert_allclose(other.p_W_object[name], p_W + moved, atol=1e-12)
+        np.testing.assert_array_equal(other.q, one.q)
+
+
+def test_states_before_and_after_a_push_go_on_as_they_did(hammer, scene):
+    pushed = scene.model_copy(update={"push": PUSH})
+    hammer.reset(options={"scene": pushed})
+    saved, expected = [], []
+    for action in ACTIONS:
+        saved.append(hammer.get_state())
+        expected.append((hammer.step(action)[0], hammer.state_digest()))
+    for start, state in enumerate(saved):
+        hammer.reset(seed=1)
+        hammer.set_state(state)
+        for action, (observation, digest) in zip(ACTIONS[start:], expected[start:], strict=True):
+            assert same(hammer.step(action)[0], observation)
+            assert hammer.state_digest() == digest
+
+
+def test_the_next_scene_knows_nothing_of_a_push(hammer, scene):
+    first = states(hammer, scene)
+    states(hammer, scene.model_copy(update={"push": PUSH}))
+    again = states(hammer, scene)
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.p_W_object["head"], other.p_W_object["head"])
