@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-POLICIES = ("expert", "expert_pose_space", "zero", "random")
+POLICIES = ("expert", "expert_open_loop", "expert_pose_space", "zero", "random")
 _env = None
 
 
@@ -28,6 +28,9 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
+    parser.add_argument(
+        "--push", action="store_true", help="move the object by 1 to 2 cm, early in each episode"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -40,7 +43,15 @@ def main() -> None:
     ) as pool:
         for policy in arguments.policies:
             start = time.perf_counter()
-            rows = list(pool.map(_episode, [policy] * len(seeds), seeds, chunksize=2))
+            rows = list(
+                pool.map(
+                    _episode,
+                    [policy] * len(seeds),
+                    seeds,
+                    [arguments.push] * len(seeds),
+                    chunksize=2,
+                )
+            )
             summary = _summary(policy, rows) | {"wall_seconds": time.perf_counter() - start}
             print(json.dumps(summary) if arguments.json else _as_text(summary), flush=True)
 
@@ -52,19 +63,33 @@ def _make_environment(task: str, split: str) -> None:
     _env = make_environment(task=task, split=split)
 
 
-def _episode(name: str, seed: int) -> dict:
+def _scene(seed: int, push: bool):
+    from fleet_tools.scene import Push
+
+    _env.reset(seed=seed)
+    if not push:
+        return _env.scene
+    rng = np.random.default_rng([seed, 1])
+    angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
+    step = int(rng.integers(2, 7))  # the tool is on its way
+    p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
+    return _env.scene.model_copy(update={"push": Push(step=step, translation_m=p_W)})
+
+
+def _episode(name: str, seed: int, push: bool) -> dict:
     from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
     from fleet_tools.episode import rollout
     from fleet_tools.experts.policy import ExpertPolicy
 
     make = {
         "expert": lambda: ExpertPolicy(_env),
+        "expert_open_loop": lambda: ExpertPolicy(_env, feedback=False),
         "expert_pose_space": lambda: ExpertPolicy(_env, "pose_space"),
         "zero": lambda: ZeroPolicy(_env),
         "random": lambda: RandomPolicy(_env, seed),
     }[name]
     policy = make()
-    episode = rollout(_env, policy, seed=seed)
+    episode = rollout(_env, policy, scene=_scene(seed, push))
     return {
         "seed": seed,
         "models": f"{episode.scene.tool} on {episode.scene.object}",
@@ -72,6 +97,8 @@ def _episode(name: str, seed: int) -> dict:
         "error": episode.error,
         "steps": len(episode),
         "planning_seconds": episode.info.get("planning_seconds"),
+        "plans": episode.info.get("plans"),
+        "retreats": episode.info.get("retreats"),
     }
 
 
@@ -88,6 +115,7 @@ def _summary(policy: str, rows: list[dict]) -> dict:
         "outcomes": dict(Counter(row["outcome"] for row in rows)),
         "failures": [row for row in rows if row["outcome"] != "success"] if planning else [],
         "median_steps": float(np.median([row["steps"] for row in rows])),
+        "retreats": sum(row["retreats"] or 0 for row in rows),
         "planning_seconds_median_p95_max": (
             [float(f(planning)) for f in (np.median, lambda p: np.percentile(p, 95), max)]
             if planning

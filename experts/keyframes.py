@@ -160,6 +160,20 @@ def legs(
     return result
 
 
+def retreat(problem: PlanningProblem, X_WE: RigidTransform) -> list[RigidTransform]:
+    """Returns the poses of the retreat from a pose, one per control step.
+
+    Raises:
+        UnknownNameError, ConfigError: A motion's axis does not fit the keypoints.
+    """
+    poses = []
+    for i, keyframe in enumerate(problem.expert.retreat):
+        leg = _followed(f"retreat[{i}]", keyframe.motion, X_WE, keyframe.speed, problem)
+        poses += [leg.path(step / leg.steps) for step in range(1, leg.steps + 1)]
+        X_WE = poses[-1]
+    return poses
+
+
 def _free(
     name: str, X_WE: RigidTransform, X_WF: RigidTransform, speed: float, problem: PlanningProblem
 ) -> Leg:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
+from fleet_tools.predicates import Predicate
 from fleet_tools.values import Axis, Count, NonNegative, Number, Positive, Value, Vector3
 
 Speed = Annotated[Positive, pydantic.Field(le=1)]
@@ -57,6 +58,8 @@ class Actuation(Value):
     """Weight of the squared joint motion, 1/rad^2; it chooses among the elbow's positions."""
     speed: Speed = 0.5
     """Of the way to this pose, as a fraction of the action bounds."""
+    expect: tuple[Predicate, ...] = ()
+    """What must be so when it has been reached; otherwise the attempt has failed."""
 
 
 # --- What it does around it: keyframe motions -----------------------------------------------
@@ -96,14 +99,23 @@ class Keyframe(Value):
     motion: KeyframeMotion
     speed: Speed = 0.5
     """Of the way to this keyframe, as a fraction of the action bounds."""
+    expect: tuple[Predicate, ...] = ()
+    """What must be so when it has been reached; otherwise the attempt has failed."""
 
 
 class Expert(Value):
     """The plan: keyframes before the actuation pose, the pose itself, keyframes after it.
 
-    A keyframe before is relative to the actuation pose; one after, to its predecessor.
+    A keyframe before is relative to the actuation pose; one after, to its predecessor. After an
+    attempt that failed the tool retreats, each motion relative to where it is, and all begins anew.
     """
 
     actuation: Actuation
     before: tuple[Keyframe, ...] = ()
     after: tuple[Keyframe, ...] = ()
+    retreat: tuple[Keyframe, ...] = ()
+
+    @property
+    def expectations(self) -> list[tuple[Predicate, ...]]:
+        """What is expected at each keyframe of the plan, in its order."""
+        return [step.expect for step in (*self.before, self.actuation, *self.after)]

@@ -1,5 +1,6 @@
 """Laws of keyframe motions, and of the legs that they make."""
 
+import dataclasses
 import itertools
 import math
 
@@ -99,3 +100,19 @@ def test_the_legs_join_into_one_way():
     assert_same(legs[1].path(1.0), X_WE_star)
     for leg, following in itertools.pairwise(legs[1:]):
         assert_same(leg.path(1.0), following.path(0.0))
+
+
+@given(st.lists(motions, max_size=3), poses, st.floats(0.1, 1))
+def test_a_retreat_does_one_motion_after_another_in_steps_that_are_short_enough(
+    retreat, X_WE, speed
+):
+    steps = tuple(Keyframe(motion=motion, speed=speed) for motion in retreat)
+    expert = PROBLEM.expert.model_copy(update={"retreat": steps})
+    problem = dataclasses.replace(PROBLEM, expert=expert)
+    path = [X_WE, *keyframes.retreat(problem, X_WE)]
+    limit = keyframes.StepLimit.at_speed(PROBLEM.action, speed)
+    assert all(limit.ratio(a, b) <= 1 + 1e-3 for a, b in itertools.pairwise(path))
+    end = X_WE
+    for motion in retreat:
+        end = move(motion, end, 1.0, PROBLEM)
+    assert_same(path[-1], end)

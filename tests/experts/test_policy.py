@@ -8,6 +8,7 @@ import fleet_tools  # noqa: F401
 from fleet_tools.episode import rollout
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.scene import Push
 
 IDS = sorted(name for name in gymnasium.registry if name.startswith("FleetTools/"))
 
@@ -53,3 +54,45 @@ def test_what_it_cannot_reach_it_says(make):
     episode = rollout(env, ExpertPolicy(env), scene=far)
     assert (episode.outcome, len(episode)) == ("policy_error", 0)
     assert "InfeasibleError" in episode.error
+
+
+def with_push(env, seed, step, translation_m):
+    """A scene of a seed in which somebody moves the object."""
+    env.reset(seed=seed)
+    return env.scene.model_copy(update={"push": Push(step=step, translation_m=translation_m)})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_sees_that_the_object_was_moved_and_plans_again(hammer, seed):
+    scene = with_push(hammer, seed, 2, (0.03, -0.03, 0.0))
+    blind = rollout(hammer, ExpertPolicy(hammer, feedback=False), scene=scene)
+    seeing = rollout(hammer, ExpertPolicy(hammer), scene=scene)
+    assert (blind.outcome, seeing.outcome) == ("time_limit", "success")
+    assert (blind.info["plans"], seeing.info["plans"], seeing.info["retreats"]) == (1, 2, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_sees_that_it_missed_and_tries_again(hammer, seed):
+    hammer.reset(seed=seed)
+    expert = ExpertPolicy(hammer)
+    expert.reset()
+    # As the hammer comes down, the nail is no longer there.
+    scene = with_push(hammer, seed, expert.plan.actuation, (0.0, 0.05, 0.0))
+    episode = rollout(hammer, expert, scene=scene)
+    assert episode.outcome == "success"
+    assert (episode.info["plans"], episode.info["retreats"]) == (2, 1)
+
+
+def test_without_disturbance_looking_changes_nothing(hammer):
+    scene = rollout(hammer, ExpertPolicy(hammer), seed=2).scene
+    episodes = [
+        rollout(hammer, ExpertPolicy(hammer, feedback=feedback), scene=scene)
+        for feedback in (True, False)
+    ]
+    np.testing.assert_array_equal(episodes[0].actions, episodes[1].actions)
+
+
+def test_where_it_can_plan_no_more_it_goes_on(hammer):
+    scene = with_push(hammer, 0, 2, (2.0, 0.0, 0.0))
+    episode = rollout(hammer, ExpertPolicy(hammer), scene=scene)
+    assert (episode.outcome, episode.info["plans"]) == ("time_limit", 1)
