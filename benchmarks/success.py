@@ -1,9 +1,13 @@
 """How often policies succeed: every attempt counted, all randomization on, fixed seeds.
 
-    python benchmarks/success.py --tool hammer --episodes 200
+    python benchmarks/success.py --tool all --split each --episodes 125 --policies expert
+    python benchmarks/success.py --tool wrench --episodes 200 --policies zero random
+    python benchmarks/success.py --tool all --episodes 100 --push --policies expert expert_open_loop
 
-Prints, per policy, the success rate with a 95% Wilson interval, what the other episodes ended as,
-and the lengths of episodes; for the expert also the seconds of planning.
+Prints one row per task, split and policy: the success rate with a 95% Wilson interval, the seconds
+of planning, the lengths of episodes, and why the others failed (which of the task file's success
+predicates did not hold at the end). `--push` moves the object by 1 to 2 cm, as the tool is on its
+way.
 """
 
 import argparse
@@ -13,134 +17,152 @@ import os
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
 POLICIES = ("expert", "expert_open_loop", "expert_pose_space", "zero", "random")
-_env = None
+SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
+HEADER = "| task | split | policy | success | 95% interval | planning, ms | steps | failures |"
+_environments = {}
 
 
 def main() -> None:
     """Runs the program."""
+    from fleet_tools.tasks import task_names
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", default="hammer")
-    parser.add_argument("--split", default="all")
-    parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--tool", default="all", help="a task, the path of one, or all")
+    parser.add_argument("--split", default="all", help="a split, or each")
+    parser.add_argument("--episodes", type=int, default=200, help="per row (default: 200)")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
-    parser.add_argument(
-        "--push", action="store_true", help="move the object by 1 to 2 cm, early in each episode"
-    )
+    parser.add_argument("--push", action="store_true", help="disturb each episode")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="a line per row, with every failure")
     arguments = parser.parse_args()
 
+    tasks = task_names() if arguments.tool == "all" else [arguments.tool]
+    splits = SPLITS if arguments.split == "each" else [arguments.split]
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.episodes)
+    if not arguments.json:
+        print(HEADER, "|" + "---|" * 8, sep="\n", flush=True)
     context = multiprocessing.get_context("spawn")
-    environment = (arguments.tool, arguments.split)
-    with ProcessPoolExecutor(
-        arguments.workers, context, initializer=_make_environment, initargs=environment
-    ) as pool:
-        for policy in arguments.policies:
-            start = time.perf_counter()
-            rows = list(
-                pool.map(
-                    _episode,
-                    [policy] * len(seeds),
-                    seeds,
-                    [arguments.push] * len(seeds),
-                    chunksize=2,
-                )
-            )
-            summary = _summary(policy, rows) | {"wall_seconds": time.perf_counter() - start}
-            print(json.dumps(summary) if arguments.json else _as_text(summary), flush=True)
+    with ProcessPoolExecutor(arguments.workers, context) as pool:
+        for task in tasks:
+            for split in splits:
+                for policy in arguments.policies:
+                    start = time.perf_counter()
+                    jobs = [(task, split, policy, seed, arguments.push) for seed in seeds]
+                    episodes = list(pool.map(_episode, jobs, chunksize=2))
+                    summary = {
+                        "task": task,
+                        "split": split,
+                        "policy": policy,
+                        "push": arguments.push,
+                        **_summary(episodes),
+                        "wall_seconds": time.perf_counter() - start,
+                    }
+                    print(json.dumps(summary) if arguments.json else _row(summary), flush=True)
 
 
-def _make_environment(task: str, split: str) -> None:
-    from fleet_tools.registration import make_environment
-
-    global _env
-    _env = make_environment(task=task, split=split)
-
-
-def _scene(seed: int, push: bool):
-    from fleet_tools.scene import Push
-
-    _env.reset(seed=seed)
-    if not push:
-        return _env.scene
-    rng = np.random.default_rng([seed, 1])
-    angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
-    step = int(rng.integers(2, 7))  # the tool is on its way
-    p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
-    return _env.scene.model_copy(update={"push": Push(step=step, translation_m=p_W)})
-
-
-def _episode(name: str, seed: int, push: bool) -> dict:
+def _episode(job: tuple) -> dict:
     from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
     from fleet_tools.episode import rollout
     from fleet_tools.experts.policy import ExpertPolicy
 
-    make = {
-        "expert": lambda: ExpertPolicy(_env),
-        "expert_open_loop": lambda: ExpertPolicy(_env, feedback=False),
-        "expert_pose_space": lambda: ExpertPolicy(_env, "pose_space"),
-        "zero": lambda: ZeroPolicy(_env),
-        "random": lambda: RandomPolicy(_env, seed),
-    }[name]
-    policy = make()
-    episode = rollout(_env, policy, scene=_scene(seed, push))
+    task, split, name, seed, push = job
+    env = _environment(task, split)
+    scene = _scene(env, seed, push)
+    policy = {
+        "expert": lambda: ExpertPolicy(env),
+        "expert_open_loop": lambda: ExpertPolicy(env, feedback=False),
+        "expert_pose_space": lambda: ExpertPolicy(env, "pose_space"),
+        "zero": lambda: ZeroPolicy(env),
+        "random": lambda: RandomPolicy(env, seed),
+    }[name]()
+    episode = rollout(env, policy, scene=scene)
+    unmet = [name for name, verdict in env.unwrapped.verdicts().items() if not verdict.holds]
     return {
         "seed": seed,
-        "models": f"{episode.scene.tool} on {episode.scene.object}",
+        "models": f"{scene.tool} on {scene.object}",
         "outcome": episode.outcome,
-        "error": episode.error,
+        "why": episode.error or ", ".join(unmet),
         "steps": len(episode),
-        "planning_seconds": episode.info.get("planning_seconds"),
-        "plans": episode.info.get("plans"),
-        "retreats": episode.info.get("retreats"),
+        "info": dict(episode.info),
     }
 
 
-def _summary(policy: str, rows: list[dict]) -> dict:
+def _environment(task: str, split: str):
+    """The last environment of this process, or a new one: a process keeps one at a time."""
+    from fleet_tools.registration import make_environment
+
+    if (task, split) not in _environments:
+        for env in _environments.values():
+            env.close()
+        _environments.clear()
+        _environments[task, split] = make_environment(task=task, split=split)
+    return _environments[task, split]
+
+
+def _scene(env, seed: int, push: bool):
+    from fleet_tools.scene import Push, sample_scene
+
+    scene = sample_scene(env.unwrapped.task, seed, split=env.unwrapped.split)
+    if not push:
+        return scene
+    rng = np.random.default_rng([seed, 1])
+    angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
+    p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
+    step = int(rng.integers(2, 7))
+    return scene.model_copy(update={"push": Push(step=step, translation_m=p_W)})
+
+
+def _summary(episodes: list[dict]) -> dict:
     from fleet_tools.statistics import wilson_interval
 
-    successes = sum(row["outcome"] == "success" for row in rows)
-    planning = [row["planning_seconds"] for row in rows if row["planning_seconds"] is not None]
+    successes = sum(episode["outcome"] == "success" for episode in episodes)
+    infos = [episode["info"] for episode in episodes if episode["info"]]
+    planning = [1e3 * info["planning_seconds"] / max(info["plans"], 1) for info in infos]
     return {
-        "policy": policy,
-        "episodes": len(rows),
+        "episodes": len(episodes),
         "successes": successes,
-        "interval_95": wilson_interval(successes, len(rows)),
-        "outcomes": dict(Counter(row["outcome"] for row in rows)),
-        "failures": [row for row in rows if row["outcome"] != "success"] if planning else [],
-        "median_steps": float(np.median([row["steps"] for row in rows])),
-        "retreats": sum(row["retreats"] or 0 for row in rows),
-        "planning_seconds_median_p95_max": (
-            [float(f(planning)) for f in (np.median, lambda p: np.percentile(p, 95), max)]
-            if planning
-            else None
-        ),
+        "interval_95": wilson_interval(successes, len(episodes)),
+        "outcomes": dict(Counter(episode["outcome"] for episode in episodes)),
+        "planning_ms_median_p95": [float(np.percentile(planning, p)) for p in (50, 95)]
+        if planning
+        else None,
+        "replanned": sum(info["plans"] > 1 for info in infos),
+        "retreated": sum(info["retreats"] > 0 for info in infos),
+        "steps_median": float(np.median([episode["steps"] for episode in episodes])),
+        "failures": [episode for episode in episodes if episode["outcome"] != "success"],
     }
 
 
-def _as_text(summary: dict) -> str:
+def _row(summary: dict) -> str:
     low, high = summary["interval_95"]
-    lines = [
-        f"{summary['policy']:>18}: {summary['successes']} of {summary['episodes']} succeed "
-        f"(95% interval {low:.1%} to {high:.1%}), outcomes {summary['outcomes']}, "
-        f"median {summary['median_steps']:g} steps, {summary['wall_seconds']:.0f} s"
+    planning = summary["planning_ms_median_p95"]
+    failures = summary["failures"]
+    if planning:
+        causes = [
+            f"{e['outcome']} at seed {e['seed']} ({e['models']}): {e['why']}" for e in failures
+        ]
+    else:
+        counted = Counter(episode["outcome"] for episode in failures)
+        causes = [f"{count} {outcome}" for outcome, count in counted.items()]
+    if summary["replanned"]:
+        causes.append(f"{summary['replanned']} planned again, {summary['retreated']} retreated")
+    cells = [
+        Path(summary["task"]).stem,
+        summary["split"],
+        summary["policy"] + (", pushed" if summary["push"] else ""),
+        f"{summary['successes']} of {summary['episodes']}",
+        f"{low:.1%} to {high:.1%}",
+        "median {:.0f}, 95% {:.0f}".format(*planning) if planning else "",
+        f"{summary['steps_median']:g}",
+        "; ".join(causes),
     ]
-    if summary["planning_seconds_median_p95_max"]:
-        median, p95, longest = (1e3 * s for s in summary["planning_seconds_median_p95_max"])
-        lines.append(
-            f"{'':>20}planning: median {median:.1f} ms, 95% {p95:.1f} ms, max {longest:.1f} ms"
-        )
-    for row in summary["failures"]:
-        lines.append(
-            f"{'':>20}seed {row['seed']} ({row['models']}): {row['outcome']} {row['error'] or ''}"
-        )
-    return "\n".join(lines)
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

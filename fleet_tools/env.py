@@ -23,7 +23,7 @@ from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, s
 from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
 from fleet_tools.splits import model_pairs
 from fleet_tools.state import WorldState
-from fleet_tools.success import Verdict, judge_all
+from fleet_tools.success import Verdict, judge, judge_all
 from fleet_tools.tasks import load_task
 from fleet_tools.values import parse
 from fleet_tools.viewing import Viewer
@@ -100,6 +100,7 @@ class ToolUseEnv(gymnasium.Env):
         self.obs_mode, self.reward, self.render_mode = obs_mode, reward, render_mode
         self._find_models(tool, object)
         model_pairs(self.task, split)  # complains of a split that is not there
+        self.split = split
         self._drawn_from = {
             "split": split,
             "tool": tool,
@@ -209,6 +210,14 @@ class ToolUseEnv(gymnasium.Env):
         """Returns the privileged state, from which experts plan and success is judged."""
         self._require_episode()
         return self._state
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Returns what each of the task's success predicates says now, by its place in the file."""
+        self._require_episode()
+        return {
+            f"success[{i}] {predicate.type}": judge(predicate, self._initial, self._state)
+            for i, predicate in enumerate(self.task.success)
+        }
 
     def get_state(self) -> EnvState:
         """Returns a value from which `set_state` continues this episode bit for bit."""

@@ -120,6 +120,15 @@ def test_every_step_says_how_the_episode_stands(env):
         assert 0.0 <= info["progress"] <= 1.0
 
 
+def test_success_is_that_every_predicate_holds(env):
+    env.reset(seed=4)
+    for action in actions(4):
+        info = env.step(action)[-1]
+        verdicts = env.verdicts()
+        assert len(verdicts) == len(env.task.success)
+        assert info["success"] == all(verdict.holds for verdict in verdicts.values())
+
+
 def test_the_action_space_is_the_contracts(env):
     assert env.action_space == gymnasium.spaces.Box(-1, 1, (6,), np.float32)
 
