@@ -1,8 +1,9 @@
-"""How fast the pieces are, on one core: `python benchmarks/speed.py --tool hammer`.
+"""How fast the pieces are, and where the time goes, on one core: `python benchmarks/speed.py`.
 
-Prints real-time factors of the environment in free motion and in contact, where a dynamics step's
-time goes, what a reset costs with and without a rebuild, and what planning costs. Run it on an
-idle machine; processor seconds are reported, so that a busy one distorts less.
+For each task: real-time factors of whole episodes of the expert, of steps in free motion and of
+steps in which something touches; how a step's time divides among contact geometry, controller,
+measuring and the rest (solver and kinematics); what planning and resets cost. Processor seconds
+are reported, so that a busy machine distorts less; run it on an idle one all the same.
 """
 
 import argparse
@@ -15,105 +16,141 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fleet_tools.registration import make_environment
-
 
 def main() -> None:
     """Runs the program."""
+    from fleet_tools.tasks import task_names
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", default="hammer")
+    parser.add_argument("--tool", default="all", help="a task, the path of one, or all")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    env = make_environment(task=arguments.tool)
-    figures = {
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        **_stepping(env, arguments.episodes),
-        **_controller_share(env),
-        **_resets(env),
-    }
-    if arguments.json:
-        print(json.dumps(figures))
-    else:
-        print("\n".join(f"{name:>44}: {_text(value)}" for name, value in figures.items()))
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    if not arguments.json:
+        print(f"On {machine}.")
+    for task in task_names() if arguments.tool == "all" else [arguments.tool]:
+        figures = {**_episodes(task, arguments.episodes), **_profile(task), **_resets(task)}
+        if arguments.json:
+            print(json.dumps({"task": task, "machine": machine, **figures}), flush=True)
+        else:
+            print(f"\n{task}")
+            print("\n".join(f"{name:>48}: {value:.1f}" for name, value in figures.items()))
 
 
-def _stepping(env, episodes: int) -> dict:
+def _make(task: str):
+    from fleet_tools.registration import make_environment
+
+    return make_environment(task=task)
+
+
+def _expert_steps(env, seeds):
+    """Runs the expert's episodes, and yields its next action before every step."""
     from fleet_tools.experts.policy import ExpertPolicy
+
+    for seed in seeds:
+        env.reset(seed=seed)
+        expert = ExpertPolicy(env)
+        expert.reset()
+        while env.get_state().outcome == "running":
+            yield expert, expert.act(None)
+
+
+def _episodes(task: str, episodes: int) -> dict[str, float]:
+    """The real-time factor that a user sees."""
     from fleet_tools.simulation import CONTROL_RATE
 
-    expert = ExpertPolicy(env)
-    free, contact, planning, lengths = [], [], [], []
-    for seed in range(episodes):
-        observation, info = env.reset(seed=seed)
-        planning.append(_seconds(expert.reset))
-        while info["outcome"] == "running":
-            action = expert.act(observation)
-            start = time.process_time()
-            observation, *_, info = env.step(action)
-            seconds = time.process_time() - start
-            touching = np.abs(observation["joint_external_torque"]).max() > 0
-            (contact if touching else free).append(seconds)
-        lengths.append(env.get_state().snapshot.step)
+    env = _make(task)
+    free, touching, planning = [], [], {}
+    for expert, action in _expert_steps(env, range(episodes)):
+        planning.setdefault(env.scene.seed, sum(expert.plan.seconds.values()))
+        seconds = _seconds(lambda action=action: env.step(action))
+        (touching if env.world_state().contacts else free).append(seconds)
+    env.close()
+    both = [*free, *touching]
     return {
-        "real-time factor, whole episodes": (len(free) + len(contact))
-        / CONTROL_RATE
-        / (sum(free) + sum(contact)),
+        "real-time factor, whole episodes": len(both) / CONTROL_RATE / sum(both),
         "real-time factor, free motion": 1 / CONTROL_RATE / np.mean(free),
-        "real-time factor, steps that end in contact": 1 / CONTROL_RATE / np.mean(contact),
-        "planning, median ms": 1e3 * np.median(planning),
-        "planning, 95% ms": 1e3 * np.percentile(planning, 95),
-        "episode, median steps": float(np.median(lengths)),
+        "real-time factor, something touches": 1 / CONTROL_RATE / np.mean(touching),
+        "episode, mean steps": len(both) / episodes,
+        "planning, median ms": 1e3 * np.median(list(planning.values())),
+        "planning, 95% ms": 1e3 * np.percentile(list(planning.values()), 95),
     }
 
 
-def _controller_share(env) -> dict:
-    from fleet_tools.robot import controller
+def _profile(task: str, episodes: int = 4) -> dict[str, float]:
+    """How one step of the dynamics divides, where something touches, in microseconds."""
+    from pydrake.geometry import HydroelasticContactRepresentation
 
-    original = controller.OperationalSpaceController._calc_actuation
-    spent = []
+    from fleet_tools.robot import controller
+    from fleet_tools.simulation import CONTROL_RATE
+    from fleet_tools.world import TIME_STEP
+
+    original, spent = controller.OperationalSpaceController._calc_actuation, []
 
     def timed(self, context, output):
-        start = time.process_time()
-        original(self, context, output)
-        spent.append(time.process_time() - start)
+        spent.append(_seconds(lambda: original(self, context, output)))
 
+    polygons = HydroelasticContactRepresentation.kPolygon
+    whole, measuring, geometry, faces = [], [], [], []
+    # Drake binds the method when the controller is made.
     with patch.object(controller.OperationalSpaceController, "_calc_actuation", timed):
-        # Drake binds the method when the controller is made.
-        fresh = make_environment(task=env.task.name)
-        fresh.reset(seed=0)
-        start = time.process_time()
-        for _ in range(30):
-            fresh.step(np.zeros(6))
-        total = time.process_time() - start
+        env = _make(task)
+        for _, action in _expert_steps(env, range(episodes)):
+            begun = _seconds(lambda action=action: env.step(action))
+            if not env.world_state().contacts:
+                continue
+            simulation = env._simulation  # a profile looks inside
+            scene_graph = simulation.world.scene_graph
+            query = scene_graph.get_query_output_port().Eval(
+                scene_graph.GetMyContextFromRoot(simulation._root)
+            )
+            whole.append(begun)
+            measuring.append(_seconds(simulation.measure))
+            find = query.ComputeContactSurfacesWithFallback
+            geometry.append(_seconds(lambda find=find: find(polygons)))
+            surfaces, _ = find(polygons)
+            faces.append(sum(surface.num_faces() for surface in surfaces))
+        env.close()
+    steps = 1 / CONTROL_RATE / TIME_STEP
+    parts = {
+        "contact geometry": np.mean(geometry),
+        "controller": np.mean(spent),
+        "measuring and observing": np.mean(measuring) / steps,
+    }
+    total = np.mean(whole) / steps
+    parts["the rest: solver, kinematics"] = total - sum(parts.values())
     return {
-        "dynamics step in free motion, us": 1e6 * total / len(spent),
-        "of which the controller, us": 1e6 * np.mean(spent),
+        "a step of the dynamics in contact, us": 1e6 * total,
+        **{f"... {name}, us": 1e6 * seconds for name, seconds in parts.items()},
+        "faces of contact surfaces, mean": np.mean(faces),
     }
 
 
-def _resets(env) -> dict:
+def _resets(task: str) -> dict[str, float]:
+    """What it costs to begin an episode: with the models that are there, and with others."""
+    env = _make(task)
     env.reset(seed=0)
-    scene = env.scene
-    reuse = [_seconds(lambda: env.reset(options={"scene": scene})) for _ in range(50)]
-    rebuild = []
-    for tool in ("claw", "club") * 10 if env.task.name == "hammer" else ():
-        other = scene.model_copy(update={"tool": tool})
-        rebuild.append(_seconds(lambda scene=other: env.reset(options={"scene": scene})))
-    return {
-        "reset with reuse, median ms": 1e3 * np.median(reuse),
-        **({"reset with rebuild, median ms": 1e3 * np.median(rebuild)} if rebuild else {}),
-    }
+    scenes = [env.scene]
+    for seed in range(1, 12):
+        env.reset(seed=seed)
+        models = {"tool": env.scene.tool, "object": env.scene.object}
+        scenes.append(scenes[0].model_copy(update=models))
+    kinds = {"reuse": [], "rebuild": []}
+    for scene in scenes * 2:
+        current = (env.scene.tool, env.scene.object)
+        kind = "reuse" if (scene.tool, scene.object) == current else "rebuild"
+        reset = lambda scene=scene: env.reset(options={"scene": scene})  # noqa: E731
+        kinds[kind].append(_seconds(reset))
+        kinds["reuse"].append(_seconds(reset))
+    env.close()
+    return {f"reset with {kind}, median ms": 1e3 * np.median(kinds[kind]) for kind in kinds}
 
 
 def _seconds(work: Callable) -> float:
     start = time.process_time()
     work()
     return time.process_time() - start
-
-
-def _text(value) -> str:
-    return value if isinstance(value, str) else f"{value:.1f}"
 
 
 if __name__ == "__main__":
