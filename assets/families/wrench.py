@@ -8,7 +8,8 @@ import numpy as np
 
 from ..materials import BRASS, NYLON
 from ..model import Keypoint, Link, Model
-from .wrench_parts import LIP_ROOT, PAD, TAILS, WRENCH_STEEL, WrenchParams, wrench_parts
+from .wrench_params import LIP_ROOT, PAD, TAILS, THROAT, WRENCH_STEEL, WrenchParams
+from .wrench_parts import wrench_parts
 
 MASSES = (0.2, 1.2)
 """What an arm can swing without effort, kg."""
@@ -16,7 +17,7 @@ MASSES = (0.2, 1.2)
 
 def build(params: WrenchParams, name: str) -> Model:
     """The wrench as a model of one link, `wrench`, in the frame T."""
-    behind = -(params.back + 0.0245) / 2  # on the faces of the head, behind the throat
+    behind = -(params.back + THROAT) / 2  # on the faces of the head, behind the throat
     half = params.thickness
     points = {
         "jaw": (0.0, 0.0, 0.0),
