@@ -1,0 +1,118 @@
+"""Open-ended wrenches of one size: a jaw at the end of a handle turns nuts by their flats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..materials import BRASS, NYLON
+from ..model import Keypoint, Link, Model
+from .wrench_params import LIP_ROOT, PAD, TAILS, THROAT, WRENCH_STEEL, WrenchParams
+from .wrench_parts import wrench_parts
+
+MASSES = (0.2, 1.2)
+"""What an arm can swing without effort, kg."""
+
+
+def build(params: WrenchParams, name: str) -> Model:
+    """The wrench as a model of one link, `wrench`, in the frame T."""
+    behind = -(params.back + THROAT) / 2  # on the faces of the head, behind the throat
+    half = params.thickness
+    points = {
+        "jaw": (0.0, 0.0, 0.0),
+        "left": (0.0, -PAD, 0.0),
+        "right": (0.0, PAD, 0.0),
+        "upper": (behind, 0.0, -half),
+        "lower": (behind, 0.0, half),
+    }
+    return Model(
+        kind="tool",
+        family="wrench",
+        name=name,
+        links=(Link("wrench", wrench_parts(params)),),
+        keypoints={
+            key: Keypoint("wrench", tuple(params.R_TJ @ point + params.p_TJ))
+            for key, point in points.items()
+        },
+    )
+
+
+CHROME = WRENCH_STEEL.coloured(0.78, 0.79, 0.81)
+BLACK_OXIDE = WRENCH_STEEL.coloured(0.15, 0.15, 0.17)
+SPARKLESS = replace(BRASS, modulus=1e9)
+RED_PLASTIC, BLUE_PLASTIC = NYLON, NYLON.coloured(0.12, 0.25, 0.62)
+
+CATALOGUE = {
+    "open_end": WrenchParams(grip=CHROME, body=CHROME),
+    "angled": WrenchParams(
+        butt_x=-0.115, jaw_x=0.185, jaw_deg=15, outer=0.038, shift=0.002, tail="fork",
+        grip=CHROME, body=CHROME,
+    ),
+    "combination": WrenchParams(
+        butt_x=-0.085, jaw_x=0.160, jaw_deg=-15, grip_z=0.0055, roundness=1.0, tail="ring",
+        grip=BLACK_OXIDE, body=BLACK_OXIDE,
+    ),
+    "cranked": WrenchParams(
+        jaw_x=0.190, drop=0.022, grip_z=0.0075, neck_y=0.0125, thickness=0.0075,
+        grip=BLACK_OXIDE, body=BLACK_OXIDE,
+    ),
+    "flare": WrenchParams(
+        butt_x=-0.090, jaw_x=0.165, lips=True, reach=LIP_ROOT, outer=0.037, shift=0.0,
+        neck_y=0.010, grip=CHROME, body=CHROME,
+    ),
+    "adjustable": WrenchParams(
+        butt_x=-0.105, jaw_x=0.180, sliding=0.014, reach=0.019, thickness=0.008, outer=0.039,
+        shift=0.004, grip_z=0.007, neck_y=0.013, neck_z=0.006,
+        grip=WRENCH_STEEL.coloured(0.42, 0.43, 0.46), body=CHROME,
+    ),
+    "brass": WrenchParams(
+        butt_x=-0.080, jaw_x=0.150, facets=3, outer=0.040, shift=0.003, roundness=0.2,
+        thickness=0.008, grip_z=0.0065, grip=SPARKLESS, body=SPARKLESS,
+    ),
+    "sleeved": WrenchParams(
+        butt_x=-0.110, jaw_x=0.200, grip_z=0.012, roundness=1.0, shank_x=0.065, neck_y=0.010,
+        neck_z=0.0055, grip=RED_PLASTIC, body=CHROME,
+    ),
+    "rod": WrenchParams(
+        butt_x=-0.095, jaw_x=0.175, jaw_deg=10, drop=0.012, grip_z=0.015, roundness=1.0,
+        shank_x=0.060, neck_y=0.009, neck_z=0.006, facets=6, grip=BLUE_PLASTIC, body=BLACK_OXIDE,
+    ),
+}  # fmt: skip
+
+
+def sample(rng: np.random.Generator) -> WrenchParams:
+    """A random believable wrench, within `MASSES`."""
+    for _ in range(100):
+        params = _draw(rng)
+        if MASSES[0] <= build(params, "draft").mass <= MASSES[1]:
+            return params
+    raise RuntimeError(f"100 draws gave no wrench between {MASSES[0]} and {MASSES[1]} kg")
+
+
+def _draw(rng: np.random.Generator) -> WrenchParams:
+    body = (CHROME, BLACK_OXIDE, SPARKLESS)[rng.integers(3)]
+    sleeved = rng.random() < 0.4
+    style = ("open", "lips", "sliding")[rng.integers(3)]
+    thickness = rng.uniform(0.0065, 0.008)
+    return WrenchParams(
+        butt_x=rng.uniform(-0.12, -0.075),
+        jaw_x=rng.uniform(0.150, 0.200),
+        jaw_deg=rng.uniform(-15, 15),
+        drop=(0.0, rng.uniform(0.010, 0.025))[rng.integers(2)],
+        thickness=thickness,
+        reach=LIP_ROOT if style == "lips" else rng.uniform(0.014, 0.019),
+        lips=style == "lips",
+        outer=rng.uniform(0.037, 0.040),
+        shift=0.0 if style == "lips" else rng.uniform(0.001, 0.004),
+        facets=rng.integers(3, 13).item(),
+        sliding=rng.uniform(0.011, 0.015) if style == "sliding" else 0.0,
+        grip_z=rng.uniform(0.010, 0.014) if sleeved else rng.uniform(0.0055, 0.008),
+        roundness=rng.uniform(0.2, 1.0),
+        shank_x=rng.uniform(0.045, 0.065),
+        neck_y=rng.uniform(0.009, 0.0125),
+        neck_z=thickness * rng.uniform(0.65, 0.85),
+        tail="plain" if style == "lips" else TAILS[rng.integers(len(TAILS))],
+        grip=(RED_PLASTIC, BLUE_PLASTIC)[rng.integers(2)] if sleeved else body,
+        body=body,
+    )

@@ -1,0 +1,133 @@
+"""Nuts: flats of one size, and the brake that resists turning them, in Drake's own plant."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydrake.multibody.parsing import Parser
+from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
+from pydrake.systems.analysis import Simulator
+from pydrake.systems.framework import DiagramBuilder
+
+from fleet_tools.assets.families import nut
+from fleet_tools.assets.model import Model, write
+
+SHIPPED = [nut.build(params, name) for name, params in nut.CATALOGUE.items()]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def check(model: Model) -> None:
+    base, turned = model.links
+    (body,) = [part for part in turned.parts if part.name == "nut"]
+    centre, left, right = (
+        np.array(model.keypoints[name].position) for name in ("nut", "left", "right")
+    )
+    flats = left[1] - right[1]
+    assert flats == pytest.approx(nut.FLATS, abs=nut.DEVIATION + 1e-6)
+    np.testing.assert_allclose((left + right) / 2, centre, atol=1e-12)
+    assert np.array_equal(centre[:2], [0, 0])
+    # Seen and felt, the flats are plane, upright, and as long as the keypoints say.
+    for solid in (body.solid, body.collision[0]):
+        on_flat = solid.vertices[np.abs(solid.vertices[:, 1] - left[1]) < 1e-9]
+        low, high = on_flat[:, 2].min(), on_flat[:, 2].max()
+        assert high - low >= 0.019 - 1e-9
+        assert centre[2] == pytest.approx((low + high) / 2)
+    assert base.parts[0].solid.vertices[:, 2].min() == 0
+    top, foot = model.keypoints["top"], model.keypoints["base"]
+    highest = max(
+        link.origin[2] + part.solid.vertices[:, 2].max()
+        for link in model.links
+        for part in link.parts
+    )
+    (owner,) = [link for link in model.links if link.name == top.link]
+    assert owner.origin[2] + top.position[2] == pytest.approx(highest)
+    assert foot.position == (0, 0, 0) and top.position[:2] == (0, 0)
+
+
+class Bench:
+    """One nut on a bench in Drake, its base fixed, its brake armed."""
+
+    def __init__(self, model: Model) -> None:
+        builder = DiagramBuilder()
+        self.plant, self.scene_graph = AddMultibodyPlantSceneGraph(builder, 0.004)
+        parser = Parser(self.plant)
+        parser.SetStrictParsing()
+        with tempfile.TemporaryDirectory() as folder:
+            write(model, Path(folder) / model.name)
+            (self.instance,) = parser.AddModels(str(Path(folder) / model.name / "model.sdf"))
+        base = self.plant.GetFrameByName("base", self.instance)
+        self.plant.WeldFrames(self.plant.world_frame(), base)
+        self.plant.Finalize()
+        self.diagram = builder.Build()
+
+    def twist(self, torque: float, seconds: float) -> float:
+        """Turn a fresh nut; returns how far it went, rad."""
+        simulator = Simulator(self.diagram)
+        context = self.plant.GetMyMutableContextFromRoot(simulator.get_mutable_context())
+        brake = self.plant.get_desired_state_input_port(self.instance)
+        brake.FixValue(context, np.zeros(2))
+        self.plant.get_applied_generalized_force_input_port().FixValue(context, [torque])
+        simulator.AdvanceTo(seconds)
+        return self.plant.GetPositions(context)[0]
+
+
+@pytest.fixture(scope="module", params=SHIPPED, ids=lambda model: model.name)
+def model(request) -> Model:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def bench(model) -> Bench:
+    return Bench(model)
+
+
+def test_shipped(model):
+    check(model)
+
+
+@settings(max_examples=25)
+@given(seeds)
+def test_random(seed):
+    check(nut.build(nut.sample(np.random.default_rng(seed)), "random"))
+
+
+def test_positive_is_clockwise_as_seen_from_above(model, bench):
+    context = bench.plant.CreateDefaultContext()
+    left = np.array(model.keypoints["left"].position)
+    body = bench.plant.GetBodyByName("nut", bench.instance)
+    bench.plant.SetPositions(context, [np.pi / 2])
+    p_W = body.EvalPoseInWorld(context) @ left
+    origin = np.array(model.links[1].origin)
+    np.testing.assert_allclose(p_W, np.add(origin, [left[1], 0, left[2]]), atol=1e-12)
+
+
+def test_nut_and_base_do_not_collide(bench):
+    assert not bench.scene_graph.model_inspector().GetCollisionCandidates()
+
+
+def test_brake_holds_below_its_resistance_and_gives_way_above(model, bench):
+    torque = model.joints[0].resistance
+    for sign in (1, -1):
+        assert abs(bench.twist(0.9 * sign * torque, 0.2)) < 1e-3
+        assert sign * bench.twist(1.1 * sign * torque, 0.2) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"crown": "gold"}, "crown one of stud, dome, boss"),
+        ({"sides": 5}, "6 or 4 sides"),
+        ({"flats": 0.036}, "flats within DEVIATION"),
+        ({"height": 0.015}, "room for a jaw"),
+        ({"flange": 0.020, "flange_height": 0.005}, "wider than the corners"),
+        ({"flange_height": 0.005}, "flange with a height"),
+        ({"base": 0.020}, "nut on its base"),
+    ],
+)
+def test_impossible_measures_are_refused_by_name(change, named):
+    with pytest.raises(ValueError, match=named):
+        replace(nut.NutParams(), **change)
