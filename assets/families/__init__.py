@@ -14,7 +14,9 @@ from types import ModuleType
 
 FAMILIES = {
     "hammer": "hammer",
+    "knife": "knife",
     "nail": "nail",
+    "pair": "pair",
 }
 
 
