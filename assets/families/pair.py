@@ -1,7 +1,7 @@
-"""Pairs of blocks that stand side by side, so close that they look like one; a blade parts them.
+"""Pairs of blocks that stand side by side and touch; a blade parts them.
 
 The model frame has its origin on the table in the middle of the seam, x along the seam and y from
-the right block to the left one. Both are free.
+the right block to the left one. Both are free. As their sides lean, they touch at their feet.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from ..materials import BEECH, Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, frusta, stack
 
-GAP = 0.0003
-"""At the foot of the seam, m: as near as blocks come without pressing on each other."""
 OCTAGONAL = 2
 """Corner points of a block seen from above. Drake feels the foot in triangles, one contact point
 each: a rectangle's two would leave the block to rock about their line for ever."""
@@ -72,7 +70,7 @@ def build(params: PairParams, name: str) -> Model:
     """The pair as a model of two free links, `left` and `right`, each with its foot at z = 0."""
     links, points = [], {}
     for link, width, side in (("left", params.left, 1), ("right", params.right, -1)):
-        origin = (0.0, side * (width + GAP) / 2, 0.0)
+        origin = (0.0, side * width / 2, 0.0)
         links.append(Link(link, (_block(params, link, width),), origin))
         points[link] = Keypoint(link, (0.0, 0.0, params.height))
         points[f"{link}_foot"] = Keypoint(link, (0.0, 0.0, 0.0))
