@@ -64,7 +64,7 @@ class KnifeParams:
     def __post_init__(self) -> None:
         rules = {
             "butt_x < -GRIP_END": self.butt_x < -GRIP_END,
-            "GRIP_END < heel_x - BOLSTER": GRIP_END < self.heel_x - BOLSTER,
+            "heel_x - BOLSTER > GRIP_END": self.heel_x - BOLSTER > GRIP_END,
             "neck_y <= GRIP": self.neck_y <= GRIP,
             "the middle of the edge below the spine": self.heel_x < self.middle_x < self.nose_x,
             "edge < spine <= neck_y": self.edge < self.spine <= self.neck_y,
