@@ -160,6 +160,12 @@ def _numbers(values, places: int = 9) -> str:
     return " ".join(decimal(value, places) for value in values)
 
 
+def _yaml_float(value: float) -> str:
+    """Never with an exponent: YAML 1.1 reads 5e-05 as a string."""
+    text = decimal(value, 9)
+    return text if "." in text else f"{text}.0"
+
+
 def _keypoints_yaml(model: Model) -> str:
     lines = [
         f"{SIGNATURE} --family {model.family}",
@@ -168,7 +174,7 @@ def _keypoints_yaml(model: Model) -> str:
         "keypoints:  # metres, in the named link's frame",
     ]
     for name, point in model.keypoints.items():
-        position = ", ".join(f"{float(decimal(x, 9))!r}" for x in point.position)
+        position = ", ".join(map(_yaml_float, point.position))
         lines.append(f"  {name}: {{link: {point.link}, position: [{position}]}}")
     return "\n".join(lines) + "\n"
 

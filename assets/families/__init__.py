@@ -14,8 +14,10 @@ from types import ModuleType
 
 FAMILIES = {
     "hammer": "hammer",
+    "knife": "knife",
     "nail": "nail",
     "nut": "nut",
+    "pair": "pair",
     "wrench": "wrench",
 }
 

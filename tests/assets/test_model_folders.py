@@ -4,6 +4,7 @@ import functools
 import itertools
 import tempfile
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools import assets
 from fleet_tools.assets.families import FAMILIES, family_module
-from fleet_tools.assets.model import SIGNATURE, Model, differences, files, write
+from fleet_tools.assets.model import SIGNATURE, Keypoint, Model, differences, files, write
 
 ROOT = Path(assets.__file__).parent
 SHIPPED = {
@@ -170,6 +171,14 @@ def test_random_member_is_sound(family, seed):
 def test_same_generator_state_same_bytes(family):
     assert files(sampled(family, 5)) == files(sampled(family, 5))
     assert files(sampled(family, 5)) != files(sampled(family, 6))
+
+
+@given(st.tuples(*[st.floats(-1, 1) | st.floats(-1e-3, 1e-3)] * 3))
+def test_yaml_reads_every_position_as_numbers(position):
+    model = replace(SHIPPED["knife/chef"], keypoints={"tip": Keypoint("knife", position)})
+    said = yaml.safe_load(files(model)["keypoints.yaml"])["keypoints"]["tip"]["position"]
+    assert [type(x) for x in said] == [float] * 3
+    np.testing.assert_allclose(said, position, atol=0.5e-9, rtol=0)
 
 
 def test_write_replaces_its_own_folder_and_leaves_a_foreign_one(tmp_path):

@@ -1,0 +1,207 @@
+"""Knives: a blade that goes on from the handle, its edge away from the palm.
+
+In the tool frame T the handle is the x axis, and the edge is parallel to it at z = depth. The blade
+is a wedge: thick at the spine, as thin as a good butter knife at the edge, which parts things
+without cutting them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..materials import ASH, BEECH, BRASS, FORGED_STEEL, HICKORY, NYLON, STEEL, Material
+from ..model import Keypoint, Link, Model, Part
+from ..solids import Section, Solid, circle, fillet, frusta, loft, rectangle, ring, stack
+
+GRIP = 0.015
+"""Half the opening of the fingers, which the handle fills where it is held."""
+GRIP_END = 0.035
+"""The handle is held, and as thick as `GRIP`, for |x| up to here."""
+BOLSTER = 0.008
+"""Length of the metal between handle and blade."""
+MASSES = (0.12, 0.5)
+"""What is believable, kg."""
+Z_TO_X = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
+
+EBONY = HICKORY.coloured(0.20, 0.15, 0.12)
+BLACK_NYLON = NYLON.coloured(0.13, 0.13, 0.14)
+BLUE_NYLON = NYLON.coloured(0.12, 0.28, 0.55)
+OLIVE_WOOD = BEECH.coloured(0.66, 0.52, 0.30)
+
+
+@dataclass(frozen=True)
+class KnifeParams:
+    """A knife's measures in metres; the blade is a trapezoid seen from its side.
+
+    Attributes:
+        butt_x: x of the handle's free end; negative.
+        neck_y, neck_z: Half widths of the handle where it meets the bolster.
+        heel_x: x at which the blade begins.
+        edge_x: x at which the edge ends.
+        nose_x: x at which the spine ends; beyond `edge_x` the nose slants upwards, as a chef's
+            knife's does, before it downwards, as a santoku's.
+        spine_z: Where the spine is; negative is behind the handle's axis.
+        depth: z of the edge.
+        spine, edge: Half thicknesses of the blade.
+        handle, blade: Materials.
+    """
+
+    butt_x: float
+    neck_y: float
+    neck_z: float
+    heel_x: float
+    edge_x: float
+    nose_x: float
+    spine_z: float
+    depth: float
+    spine: float = 0.0015
+    edge: float = 0.0003
+    handle: Material = EBONY
+    blade: Material = STEEL
+
+    def __post_init__(self) -> None:
+        rules = {
+            "butt_x < -GRIP_END": self.butt_x < -GRIP_END,
+            "heel_x - BOLSTER > GRIP_END": self.heel_x - BOLSTER > GRIP_END,
+            "neck_y <= GRIP": self.neck_y <= GRIP,
+            "the middle of the edge below the spine": self.heel_x < self.middle_x < self.nose_x,
+            "edge < spine <= neck_y": self.edge < self.spine <= self.neck_y,
+            "-neck_z <= spine_z < depth - 0.03": -self.neck_z <= self.spine_z < self.depth - 0.03,
+        }
+        broken = [rule for rule, holds in rules.items() if not holds]
+        if broken:
+            raise ValueError(f"not a knife; wanted: {'; '.join(broken)}; given: {self}")
+
+    @property
+    def middle_x(self) -> float:
+        """Of the edge."""
+        return (self.heel_x + self.edge_x) / 2
+
+
+def build(params: KnifeParams, name: str) -> Model:
+    """The knife as a model of one link, `knife`, in the frame T."""
+    p = params
+    points = {
+        "edge": (p.middle_x, 0.0, p.depth),
+        "spine": (p.middle_x, 0.0, p.spine_z),
+        "heel": (p.heel_x, 0.0, p.depth),
+        "tip": (p.edge_x, 0.0, p.depth),
+    }
+    return Model(
+        kind="tool",
+        family="knife",
+        name=name,
+        links=(Link("knife", (_handle(p), _bolster(p), _blade(p))),),
+        keypoints={key: Keypoint("knife", point) for key, point in points.items()},
+    )
+
+
+def _neck(p: KnifeParams) -> Section:
+    return Section(p.neck_z, p.neck_y, 0.7 * min(p.neck_y, p.neck_z))
+
+
+def _handle(p: KnifeParams) -> Part:
+    end = p.heel_x - BOLSTER
+    grip, neck = circle(GRIP), _neck(p)
+    back, front = (-GRIP_END, grip), (GRIP_END, grip)
+    profile = [(p.butt_x, circle(0.75 * GRIP)), (p.butt_x + 0.003, circle(0.97 * GRIP))]
+    profile += [back, front, *fillet(front, (end, neck))]
+    (rod,) = frusta([(p.butt_x, grip), (end, neck)], 2)
+    seen, felt = (one.transformed(Z_TO_X, (0, 0, 0)) for one in (stack(profile, 5), rod))
+    return Part("handle", seen, p.handle, (felt,))
+
+
+def _bolster(p: KnifeParams) -> Part:
+    """Not felt: it is no wider than the handle's end, and next to it."""
+    neck = _neck(p)
+    thin = Section(neck.half_x, max(p.spine, 0.4 * p.neck_y), 0.4 * min(p.neck_z, p.neck_y))
+    stations = [(p.heel_x - BOLSTER, neck), (p.heel_x, thin)]
+    return Part("bolster", stack(stations, 5).transformed(Z_TO_X, (0, 0, 0)), p.blade)
+
+
+def _blade(p: KnifeParams) -> Part:
+    wedge = _wedge(p)
+    return Part("blade", wedge, p.blade, (wedge,))
+
+
+def _wedge(p: KnifeParams) -> Solid:
+    """Six plane sides: each has two edges that are parallel to x or y."""
+
+    def level(z: float, end_x: float, half: float) -> np.ndarray:
+        length, middle = (round(v, 9) for v in ((end_x - p.heel_x) / 2, (end_x + p.heel_x) / 2))
+        return ring(rectangle(length, half), z, 1, (middle, 0.0))
+
+    return loft([level(p.spine_z, p.nose_x, p.spine), level(p.depth, p.edge_x, p.edge)])
+
+
+CATALOGUE = {
+    "chef": KnifeParams(
+        butt_x=-0.075, neck_y=0.0125, neck_z=0.0135,
+        heel_x=0.060, edge_x=0.180, nose_x=0.215, spine_z=-0.010, depth=0.042,
+    ),
+    "santoku": KnifeParams(
+        butt_x=-0.070, neck_y=0.0125, neck_z=0.0125,
+        heel_x=0.058, edge_x=0.190, nose_x=0.160, spine_z=-0.008, depth=0.043,
+        spine=0.0013, handle=OLIVE_WOOD,
+    ),
+    "cleaver": KnifeParams(
+        butt_x=-0.070, neck_y=0.0130, neck_z=0.0140,
+        heel_x=0.056, edge_x=0.180, nose_x=0.180, spine_z=-0.012, depth=0.056,
+        spine=0.0018, edge=0.0004, handle=HICKORY, blade=FORGED_STEEL,
+    ),
+    "bread": KnifeParams(
+        butt_x=-0.080, neck_y=0.0120, neck_z=0.0135,
+        heel_x=0.057, edge_x=0.225, nose_x=0.222, spine_z=0.002, depth=0.040,
+        spine=0.0012, handle=BLACK_NYLON,
+    ),
+    "cheese": KnifeParams(
+        butt_x=-0.065, neck_y=0.0120, neck_z=0.0120,
+        heel_x=0.060, edge_x=0.170, nose_x=0.185, spine_z=-0.004, depth=0.044,
+        spine=0.0020, edge=0.0004, handle=BEECH, blade=BRASS,
+    ),
+    "butter": KnifeParams(
+        butt_x=-0.060, neck_y=0.0110, neck_z=0.0120,
+        heel_x=0.055, edge_x=0.165, nose_x=0.150, spine_z=-0.002, depth=0.040,
+        spine=0.0016, edge=0.0005, handle=NYLON.coloured(0.90, 0.88, 0.82),
+    ),
+    "herb": KnifeParams(
+        butt_x=-0.060, neck_y=0.0125, neck_z=0.0140,
+        heel_x=0.055, edge_x=0.185, nose_x=0.130, spine_z=-0.012, depth=0.050,
+        spine=0.0014, handle=BLUE_NYLON,
+    ),
+    "paring": KnifeParams(
+        butt_x=-0.065, neck_y=0.0120, neck_z=0.0125,
+        heel_x=0.065, edge_x=0.160, nose_x=0.195, spine_z=-0.003, depth=0.041,
+        spine=0.0012, handle=ASH,
+    ),
+}  # fmt: skip
+
+
+def sample(rng: np.random.Generator) -> KnifeParams:
+    """A random believable knife, within `MASSES`."""
+    for _ in range(100):
+        params = _draw(rng)
+        if MASSES[0] <= build(params, "draft").mass <= MASSES[1]:
+            return params
+    raise RuntimeError(f"100 draws gave no knife between {MASSES[0]} and {MASSES[1]} kg")
+
+
+def _draw(rng: np.random.Generator) -> KnifeParams:
+    heel_x, neck_z = rng.uniform(0.055, 0.065), rng.uniform(0.0115, 0.014)
+    edge_x = heel_x + rng.uniform(0.10, 0.16)
+    return KnifeParams(
+        butt_x=rng.uniform(-0.080, -0.055),
+        neck_y=rng.uniform(0.0115, 0.013),
+        neck_z=neck_z,
+        heel_x=heel_x,
+        edge_x=edge_x,
+        nose_x=edge_x + rng.uniform(-0.04, 0.04),
+        spine_z=rng.uniform(-0.9 * neck_z, 0.002),
+        depth=rng.uniform(0.040, 0.055),
+        spine=rng.uniform(0.0012, 0.0020),
+        edge=rng.uniform(0.0003, 0.0005),
+        handle=(ASH, BEECH, HICKORY, EBONY, OLIVE_WOOD, BLACK_NYLON)[rng.integers(6)],
+        blade=(STEEL, FORGED_STEEL, BRASS)[rng.integers(3)],
+    )
