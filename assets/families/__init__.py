@@ -15,6 +15,8 @@ from types import ModuleType
 FAMILIES = {
     "hammer": "hammer",
     "nail": "nail",
+    "slab": "slab",
+    "spatula": "spatula",
 }
 
 
