@@ -24,7 +24,7 @@ CORK = replace(BEEF, density=240.0).coloured(0.76, 0.58, 0.40)
 VULCANIZED = replace(BEEF, density=1150.0, friction=0.6).coloured(0.09, 0.09, 0.10)
 FELT = replace(BEEF, density=350.0).coloured(0.20, 0.36, 0.33)
 ROUND, OCTAGONAL, SQUARE = 8, 2, 1
-MASSES = (0.03, 0.25)
+MASSES = (0.025, 0.25)
 """What is neither blown away nor too much for a blade, kg."""
 
 

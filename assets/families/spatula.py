@@ -23,6 +23,7 @@ EDGE = 0.0003
 CLEARANCE = 0.045
 """Of the grip above a table on which the sole lies, at least, m: there are fingers around it."""
 SPRING_STEEL = replace(STEEL, modulus=1e7, friction=0.2, dissipation=50.0)
+HOLLOW_STEEL = replace(SPRING_STEEL, density=1500.0)  # of a handle, with what is not there
 BLACK_NYLON = replace(NYLON, modulus=1e7, friction=0.2, dissipation=50.0).coloured(0.13, 0.13, 0.14)
 MAPLE = replace(BEECH, modulus=1e7, friction=0.25, dissipation=50.0).coloured(0.85, 0.68, 0.47)
 SQUARE = 1
@@ -239,7 +240,7 @@ CATALOGUE = {
     ),
     "cake_server": SpatulaParams(
         butt_x=-0.090, handle_z=0.008, neck=0.007, heel_x=0.110, drop=0.044, incline=0.12,
-        length=0.108, heel=0.042, edge=0.034, thickness=0.0046, handle=SPRING_STEEL,
+        length=0.108, heel=0.042, edge=0.034, thickness=0.0046, handle=HOLLOW_STEEL,
     ),
 }  # fmt: skip
 
@@ -249,9 +250,11 @@ def sample(rng: np.random.Generator) -> SpatulaParams:
     heel = rng.uniform(0.032, 0.044)
     incline = rng.uniform(0.0, 0.15)
     heel_x = rng.uniform(0.100, 0.130)
-    whole = rng.random() < 0.3  # handle and blade in one
-    blade = (SPRING_STEEL, BLACK_NYLON, MAPLE)[rng.integers(3)]
-    handle = (HICKORY, BEECH, RUBBER, FIBREGLASS)[rng.integers(4)]
+    handle, blade = (
+        (HICKORY, SPRING_STEEL), (BEECH, SPRING_STEEL), (FIBREGLASS, SPRING_STEEL),
+        (HOLLOW_STEEL, SPRING_STEEL), (RUBBER, BLACK_NYLON), (BLACK_NYLON, BLACK_NYLON),
+        (MAPLE, MAPLE),
+    )[rng.integers(7)]  # fmt: skip
     return SpatulaParams(
         butt_x=rng.uniform(-0.100, -0.080),
         handle_x=rng.uniform(0.045, 0.060),
@@ -266,6 +269,6 @@ def sample(rng: np.random.Generator) -> SpatulaParams:
         thickness=rng.uniform(0.0042, 0.0052),
         corner=(0.0, rng.uniform(0.008, 0.016))[rng.integers(2)],
         slots=(0, 0, 2, 4)[rng.integers(4)],
-        handle=blade if whole else handle,
+        handle=handle,
         blade=blade,
     )
