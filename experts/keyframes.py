@@ -10,10 +10,11 @@ from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.expert_config import KeyframeMotion, Rotate, Stay, Translate
+from fleet_tools.expert_config import Advance, KeyframeMotion, Rotate, Stay, Translate
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.motions import displacement
 from fleet_tools.tasks import ActionBounds
+from fleet_tools.values import Axis
 
 ACTUATION = "actuation"
 """Name of the leg that ends in the actuation pose."""
@@ -31,10 +32,10 @@ def move(
         motion: What to do.
         X_WE: The pose in which it begins.
         fraction: How much of it is done, at a constant rate: 0 none, 1 all.
-        problem: Says where the object and its keypoints are.
+        problem: Says where the keypoints are: the object's in the world, the tool's in the hand.
 
     Raises:
-        UnknownNameError, ConfigError: A rotation's axis does not fit the object's keypoints.
+        UnknownNameError, ConfigError: The motion's axis does not fit the keypoints.
     """
     match motion:
         case Translate():
@@ -45,22 +46,27 @@ def move(
             }[motion.frame]
             p = X_WE.translation() + R_WF @ (fraction * np.array(motion.by_m))
             return RigidTransform(X_WE.rotation(), p)
+        case Advance():
+            a_E = _direction(motion.axis, problem.tool_point)
+            p = X_WE.translation() + X_WE.rotation() @ (fraction * motion.by_m * a_E)
+            return RigidTransform(X_WE.rotation(), p)
         case Rotate():
             angle = fraction * math.radians(motion.angle_deg)
-            R = RotationMatrix(AngleAxis(angle, _axis(motion, problem)))
+            a_W = np.array([0.0, 0.0, 1.0])
+            if motion.axis is not None:
+                a_W = _direction(motion.axis, problem.object_point)
+            R = RotationMatrix(AngleAxis(angle, a_W))
             p_WC = problem.object_point(motion.about)
             return RigidTransform(R @ X_WE.rotation(), p_WC + R @ (X_WE.translation() - p_WC))
         case Stay():
             return X_WE
 
 
-def _axis(motion: Rotate, problem: PlanningProblem) -> np.ndarray:
-    if motion.axis is None:
-        return np.array([0.0, 0.0, 1.0])
-    start, end = map(problem.object_point, motion.axis)
+def _direction(axis: Axis, locate: Callable[[str], np.ndarray]) -> np.ndarray:
+    start, end = map(locate, axis)
     length = np.linalg.norm(end - start)
     if length < 1e-9:
-        raise ConfigError(f"The axis {'->'.join(motion.axis)} has no direction.")
+        raise ConfigError(f"The axis {'->'.join(axis)} has no direction.")
     return (end - start) / length
 
 
@@ -137,7 +143,7 @@ def legs(
         X_WE_star: The actuation pose.
 
     Raises:
-        UnknownNameError, ConfigError: A rotation's axis does not fit the object's keypoints.
+        UnknownNameError, ConfigError: A motion's axis does not fit the keypoints.
     """
     expert = problem.expert
     result = []

@@ -73,6 +73,16 @@ class Translate(Value):
     frame: Literal["world", "object", "end_effector"]
 
 
+class Advance(Value):
+    """Moves the end effector along an axis of the tool, however the hand holds it."""
+
+    type: Literal["advance"]
+    axis: Axis
+    """From one tool keypoint to another."""
+    by_m: Number
+    """Negative withdraws."""
+
+
 class Rotate(Value):
     """Turns the end effector about an axis through an object keypoint."""
 
@@ -90,7 +100,9 @@ class Stay(Value):
     steps: Count
 
 
-KeyframeMotion = Annotated[Translate | Rotate | Stay, pydantic.Field(discriminator="type")]
+KeyframeMotion = Annotated[
+    Translate | Advance | Rotate | Stay, pydantic.Field(discriminator="type")
+]
 
 
 class Keyframe(Value):

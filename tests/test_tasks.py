@@ -97,7 +97,11 @@ UNIFORM = {"uniform": [-1, 1]}
         ("reach.tool", "haed", ["haed", "head"]),
         ("expert.before.0.speed", 1.5, ["expert.before.0.speed", "less than or equal to 1"]),
         ("expert.before.0.motion.by", 1, ["expert.before.0", "did you mean 'by_m'?"]),
-        ("expert.before.0.motion", {"type": "fly"}, ["'fly'", "'translate', 'rotate', 'stay'"]),
+        (
+            "expert.before.0.motion",
+            {"type": "fly"},
+            ["'fly'", "'translate', 'advance', 'rotate', 'stay'"],
+        ),
         ("expert.actuation.constraints", [], ["constraints", "at least 1"]),
         ("expert.actuation.constraints.0.tolerance", 1, ["did you mean 'tolerance_m'?"]),
         ("expert.actuation.constraints.0.type", "p2p", ["'p2p'", "'point_to_point'"]),

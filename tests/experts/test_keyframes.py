@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from problems import planning_problem, poses
 from pydrake.math import RigidTransform
 
-from fleet_tools.expert_config import Keyframe, Rotate, Stay, Translate
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.expert_config import Advance, Keyframe, Rotate, Stay, Translate
 from fleet_tools.experts import keyframes
 from fleet_tools.experts.keyframes import move
 
@@ -22,6 +23,10 @@ translations = st.builds(
     st.tuples(numbers, numbers, numbers),
     st.sampled_from(["world", "object", "end_effector"]),
 )
+tool_axes = st.permutations(["head", "side", "tail"]).map(lambda names: tuple(names[:2]))
+advances = st.builds(
+    lambda axis, by_m: Advance(type="advance", axis=axis, by_m=by_m), tool_axes, numbers
+)
 rotations = st.builds(
     lambda angle_deg, about, axis: Rotate(
         type="rotate", angle_deg=angle_deg, about=about, axis=axis
@@ -30,7 +35,7 @@ rotations = st.builds(
     st.sampled_from(["head", "base"]),
     st.sampled_from([None, ("head", "base")]),
 )
-motions = translations | rotations | st.just(Stay(type="stay", steps=3))
+motions = translations | advances | rotations | st.just(Stay(type="stay", steps=3))
 fractions = st.floats(0, 1)
 
 
@@ -55,6 +60,36 @@ def test_translations_in_one_frame_add_up(first, second, X_WE):
     both = first.model_copy(update={"by_m": tuple(np.add(first.by_m, second.by_m).tolist())})
     one_by_one = move(second, move(first, X_WE, 1.0, PROBLEM), 1.0, PROBLEM)
     assert_same(one_by_one, move(both, X_WE, 1.0, PROBLEM))
+
+
+@given(advances, poses, fractions)
+def test_an_advance_carries_the_axis_along_itself(motion, X_WE, fraction):
+    start, end = map(PROBLEM.tool_point, motion.axis)
+    moved = move(motion, X_WE, fraction, PROBLEM)
+    carried = X_WE @ (start + fraction * motion.by_m * (end - start) / np.linalg.norm(end - start))
+    np.testing.assert_allclose(moved @ start, carried, atol=1e-9)
+    assert_same(RigidTransform(moved.rotation()), RigidTransform(X_WE.rotation()))
+
+
+@given(advances, poses, poses)
+def test_an_advance_does_not_depend_on_how_the_hand_holds_the_tool(motion, X_WE, X_EF):
+    held = {name: X_EF @ p for name, p in PROBLEM.p_E_tool.items()}
+    elsewhere = planning_problem(1, p_E_tool=held)
+    as_held = move(motion, X_WE @ X_EF.inverse(), 1.0, elsewhere)
+    assert_same(as_held @ X_EF, move(motion, X_WE, 1.0, PROBLEM))
+
+
+@pytest.mark.parametrize("axis", [("head", "base"), ("hed", "tail")])
+def test_an_advance_is_along_keypoints_of_the_tool(axis):
+    motion = Advance(type="advance", axis=axis, by_m=0.1)
+    with pytest.raises(UnknownNameError, match="keypoint of the tool"):
+        move(motion, RigidTransform(), 1.0, PROBLEM)
+
+
+def test_an_axis_without_a_direction_is_refused():
+    motion = Advance(type="advance", axis=("head", "head"), by_m=0.1)
+    with pytest.raises(ConfigError, match="head->head has no direction"):
+        move(motion, RigidTransform(), 1.0, PROBLEM)
 
 
 @given(rotations, poses, fractions)

@@ -1,0 +1,129 @@
+"""Slabs: what lies flat and is turned or served with a spatula, such as patties and pucks.
+
+A slab lies on z = 0 of its model frame. Contact feels it as a prism with a sharp lower rim: a
+blade gets under a bevel as it should not, and under a rim as it should, by lifting it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..materials import Material
+from ..model import Keypoint, Link, Model, Part
+from ..solids import Section, Station, frusta, stack
+
+# As soft, and as damped, as food is: at a hundred times the modulus such light things rock on.
+BEEF = Material(1050.0, (0.36, 0.20, 0.13), modulus=5e4, friction=0.5, dissipation=200.0)
+BATTER = replace(BEEF, density=750.0).coloured(0.85, 0.62, 0.30)
+TOAST = replace(BEEF, density=480.0).coloured(0.72, 0.47, 0.22)
+CHOCOLATE = replace(BEEF, density=900.0).coloured(0.25, 0.13, 0.08)
+POTATO = replace(BEEF, density=850.0).coloured(0.80, 0.55, 0.18)
+CORK = replace(BEEF, density=240.0).coloured(0.76, 0.58, 0.40)
+VULCANIZED = replace(BEEF, density=1150.0, friction=0.6).coloured(0.09, 0.09, 0.10)
+FELT = replace(BEEF, density=350.0).coloured(0.20, 0.36, 0.33)
+ROUND, OCTAGONAL, SQUARE = 8, 2, 1
+MASSES = (0.025, 0.25)
+"""What is neither blown away nor too much for a blade, kg."""
+
+
+@dataclass(frozen=True)
+class SlabParams:
+    """Measures in metres.
+
+    Attributes:
+        half_x, half_y: Half widths.
+        height: From the table to the top.
+        roundness: 1 makes a disc or an oval's rounding, 0 sharp corners.
+        dome: By how much of the height the rim is lower than the top, from 0 (flat) to 0.5.
+        material: Of all of it.
+    """
+
+    half_x: float = 0.045
+    half_y: float = 0.045
+    height: float = 0.018
+    roundness: float = 1.0
+    dome: float = 0.2
+    material: Material = BEEF
+
+    def __post_init__(self) -> None:
+        rules = {
+            "0 <= roundness <= 1": 0 <= self.roundness <= 1,
+            "0 <= dome <= 0.5": 0 <= self.dome <= 0.5,
+            "height < half_x, half_y": self.height < min(self.half_x, self.half_y),
+        }
+        broken = [rule for rule, holds in rules.items() if not holds]
+        if broken:
+            raise ValueError(f"not a slab; wanted: {'; '.join(broken)}; given: {self}")
+
+    def section(self, inset: float = 0.0) -> Section:
+        """The slab's section, narrower all around by `inset`."""
+        x, y = self.half_x - inset, self.half_y - inset
+        return Section(x, y, self.roundness * min(x, y))
+
+
+def build(params: SlabParams, name: str) -> Model:
+    """The slab as a model of one link, `slab`."""
+    points = {"base": (0.0, 0.0, 0.0), "top": (0.0, 0.0, params.height)}
+    return Model(
+        kind="object",
+        family="slab",
+        name=name,
+        links=(Link("slab", (_slab(params),)),),
+        keypoints={key: Keypoint("slab", point) for key, point in points.items()},
+    )
+
+
+def _slab(p: SlabParams) -> Part:
+    bevel = min(0.0015, 0.1 * p.height)
+    rim = p.height * (1 - p.dome)
+    seen: list[Station] = [(0.0, p.section(bevel)), (bevel, p.section())]
+    seen += [(rim - bevel, p.section()), (rim, p.section(bevel))]
+    if p.dome:
+        seen.append((rim + 0.7 * (p.height - rim), p.section(0.25 * p.half_y)))
+        seen.append((p.height, p.section(0.6 * p.half_y)))
+    corners = SQUARE if p.roundness == 0 else OCTAGONAL
+    felt = frusta([(0.0, p.section()), (p.height, p.section())], corners)
+    return Part("slab", stack(seen, 1 if p.roundness == 0 else ROUND), p.material, felt)
+
+
+CATALOGUE = {
+    "patty": SlabParams(),
+    "pancake": SlabParams(half_x=0.055, half_y=0.055, height=0.012, material=BATTER),
+    "waffle": SlabParams(
+        half_x=0.048, half_y=0.048, height=0.018, roundness=0.0, dome=0.0, material=TOAST
+    ),
+    "brownie": SlabParams(
+        half_x=0.035, half_y=0.035, height=0.026, roundness=0.2, dome=0.1, material=CHOCOLATE
+    ),
+    "hash_brown": SlabParams(
+        half_x=0.054, half_y=0.036, height=0.016, roundness=0.6, material=POTATO
+    ),
+    "coaster": SlabParams(half_x=0.048, half_y=0.048, height=0.016, dome=0.0, material=CORK),
+    "puck": SlabParams(half_x=0.038, half_y=0.038, height=0.025, dome=0.0, material=VULCANIZED),
+    "scone": SlabParams(half_x=0.036, half_y=0.036, height=0.030, dome=0.35, material=TOAST),
+}
+
+
+def sample(rng: np.random.Generator) -> SlabParams:
+    """A random believable slab, within `MASSES`."""
+    for _ in range(100):
+        params = _draw(rng)
+        if MASSES[0] <= build(params, "draft").mass <= MASSES[1]:
+            return params
+    raise RuntimeError(f"100 draws gave no slab between {MASSES[0]} and {MASSES[1]} kg")
+
+
+def _draw(rng: np.random.Generator) -> SlabParams:
+    half_x = rng.uniform(0.035, 0.054)
+    roundness = (0.0, 1.0, rng.uniform(0.2, 0.8))[rng.integers(3)]
+    materials = (BEEF, BATTER, TOAST, CHOCOLATE, POTATO, CORK, VULCANIZED, FELT)
+    return SlabParams(
+        half_x=half_x,
+        half_y=half_x * (1.0 if roundness == 1.0 else rng.uniform(0.7, 1.0)),
+        height=rng.uniform(0.012, 0.024),
+        roundness=roundness,
+        dome=(0.0, rng.uniform(0.1, 0.3))[rng.integers(2)],
+        material=materials[rng.integers(len(materials))],
+    )

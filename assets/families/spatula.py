@@ -1,0 +1,274 @@
+"""Spatulas: a tapered blade, level when its sole lies on the table, below and before a handle.
+
+In the tool frame T the handle is the x axis. The blade's sole runs from the heel, at the neck, to
+the edge; where the blade is inclined to the handle, it is the blade that lies level at work.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..materials import BEECH, FIBREGLASS, HICKORY, NYLON, RUBBER, STEEL, Material
+from ..model import Keypoint, Link, Model, Part
+from ..solids import Section, Solid, join, loft, ring
+from .hammer_parts import GRIP, GRIP_END, Z_TO_X
+
+EDGE = 0.0003
+"""Thickness of the blade's edge, m: thin enough to get under what lies flat."""
+CLEARANCE = 0.045
+"""Of the grip above a table on which the sole lies, at least, m: there are fingers around it."""
+SPRING_STEEL = replace(STEEL, modulus=1e7, friction=0.2, dissipation=50.0)
+HOLLOW_STEEL = replace(SPRING_STEEL, density=1500.0)  # of a handle, with what is not there
+BLACK_NYLON = replace(NYLON, modulus=1e7, friction=0.2, dissipation=50.0).coloured(0.13, 0.13, 0.14)
+MAPLE = replace(BEECH, modulus=1e7, friction=0.25, dissipation=50.0).coloured(0.85, 0.68, 0.47)
+SQUARE = 1
+STRIPS = 0.62
+"""The share of a slotted blade's width that is left standing."""
+
+
+@dataclass(frozen=True)
+class SpatulaParams:
+    """A spatula's measures in metres; half widths are from an axis to the surface.
+
+    Attributes:
+        butt_x: x of the handle's free end; negative.
+        handle_x: x of its other end, where the neck begins.
+        handle_z: Half its height; it is as wide as the open fingers.
+        neck: Half the width of the neck at the handle.
+        heel_x: x of the blade's heel.
+        drop: How far the sole's heel lies below the handle's axis.
+        incline: By how much the sole comes nearer to the handle's axis, per length along it.
+        length: Of the blade, along x.
+        heel: Half the blade's width at the heel.
+        edge: Half its width at the edge.
+        thickness: At the heel; from there it tapers to `EDGE`.
+        corner: How much of the length the rounding of the edge's corners takes; may be 0.
+        slots: How many slots there are; an even number, so that the middle stands.
+        handle, blade: Materials.
+    """
+
+    butt_x: float = -0.095
+    handle_x: float = 0.050
+    handle_z: float = 0.010
+    neck: float = 0.008
+    heel_x: float = 0.120
+    drop: float = 0.050
+    incline: float = 0.0
+    length: float = 0.100
+    heel: float = 0.035
+    edge: float = 0.040
+    thickness: float = 0.0045
+    corner: float = 0.0
+    slots: int = 0
+    handle: Material = HICKORY
+    blade: Material = SPRING_STEEL
+
+    def __post_init__(self) -> None:
+        rules = {
+            "butt_x < -GRIP_END": self.butt_x < -GRIP_END,
+            "GRIP_END < handle_x < heel_x": GRIP_END < self.handle_x < self.heel_x,
+            "handle_z <= GRIP": self.handle_z <= GRIP,
+            "neck < heel": self.neck < self.heel,
+            "thickness > EDGE": self.thickness > EDGE,
+            "corner < edge, length / 3": self.corner < min(self.edge, self.length / 3),
+            "slots even": self.slots % 2 == 0,
+            "grip clear of the table": self.clearance >= CLEARANCE,
+        }
+        broken = [rule for rule, holds in rules.items() if not holds]
+        if broken:
+            raise ValueError(f"not a spatula; wanted: {'; '.join(broken)}; given: {self}")
+
+    @property
+    def clearance(self) -> float:
+        """Distance of the origin of T from the sole's plane."""
+        return (self.drop + self.incline * self.heel_x) / math.hypot(1, self.incline)
+
+    def sole_z(self, s: float) -> float:
+        """Height of the sole in T, at a fraction of the way from heel to edge."""
+        return self.drop - self.incline * s * self.length
+
+    def taper(self, s: float) -> float:
+        """Thickness there, along z."""
+        return self.thickness + s * (EDGE - self.thickness)
+
+    def width(self, s: float) -> float:
+        """Half the width there, before corners are rounded."""
+        return self.heel + s * (self.edge - self.heel)
+
+
+def build(params: SpatulaParams, name: str) -> Model:
+    """The spatula as a model of one link, `spatula`, in the frame T."""
+    p = params
+    middle_x = p.heel_x + p.length / 2
+    # Straight above the middle of a level sole lies a point of the upper side.
+    rate = (p.thickness - EDGE) / p.length
+    rise = p.taper(0.5) / (1 + p.incline**2 - rate * p.incline)
+    points = {
+        "edge": (p.heel_x + p.length, 0.0, p.sole_z(1)),
+        "heel": (p.heel_x, 0.0, p.sole_z(0)),
+        "sole": (middle_x, 0.0, p.sole_z(0.5)),
+        "face": (middle_x - p.incline * rise, 0.0, p.sole_z(0.5) - rise),
+        "tail": (p.butt_x, 0.0, 0.0),
+    }
+    return Model(
+        kind="tool",
+        family="spatula",
+        name=name,
+        links=(Link("spatula", (_handle(p), _neck(p), _blade(p))),),
+        keypoints={key: Keypoint("spatula", point) for key, point in points.items()},
+    )
+
+
+Station = tuple[float, float, float, Section]
+"""x, y and z of a section's centre, and the section: half its height, half its width, radius."""
+
+
+def _along_x(stations: Iterable[Station], corner_points: int) -> Solid:
+    rings = [
+        ring(section, round(x, 9), corner_points, (round(-z, 9), round(y, 9)))
+        for x, y, z, section in stations
+    ]
+    return loft(rings).transformed(Z_TO_X, (0, 0, 0))
+
+
+def _handle(p: SpatulaParams) -> Part:
+    """Held where it is as wide as the fingers are open, a little waisted behind."""
+
+    def station(x: float, share: float) -> Station:
+        half_z, half_y = share * p.handle_z, share * GRIP
+        return x, 0.0, 0.0, Section(half_z, half_y, 0.9 * half_z)
+
+    waist_x = (p.butt_x - GRIP_END) / 2
+    shares = [(p.butt_x, 0.6), (p.butt_x + 0.004, 0.92), (p.butt_x + 0.010, 1.0), (waist_x, 0.93)]
+    shares += [(-GRIP_END, 1.0), (GRIP_END, 1.0), (p.handle_x - 0.004, 0.9), (p.handle_x, 0.7)]
+    seen = _along_x((station(x, share) for x, share in shares), 4)
+    block = Section(p.handle_z, GRIP, 0.0)
+    felt = _along_x([(p.butt_x, 0.0, 0.0, block), (p.handle_x, 0.0, 0.0, block)], SQUARE)
+    return Part("handle", seen, p.handle, (felt,))
+
+
+def _neck(p: SpatulaParams) -> Part:
+    """A strap that swings down from the handle to the heel, and widens there."""
+    root_z, end_z = 0.0, p.sole_z(0) - p.thickness / 2
+    high, low = min(p.neck, 0.6 * p.handle_z), p.thickness / 2
+    wide = max(p.neck, 0.55 * p.heel)
+    seen = []
+    for t in np.linspace(0, 1, 9).tolist():
+        bend, flare = t * t * (3 - 2 * t), t**3
+        half_z, half_y = high + (low - high) * min(1, 2 * t), p.neck + (wide - p.neck) * flare
+        section = Section(half_z, half_y, 0.5 * half_z)
+        x = p.handle_x + t * (p.heel_x - p.handle_x)
+        seen.append((x, 0.0, root_z + bend * (end_z - root_z), section))
+    ends = [(p.handle_x, 0.0, root_z, Section(high, p.neck, 0.0))]
+    ends.append((p.heel_x, 0.0, end_z, Section(low, wide, 0.0)))
+    return Part("neck", _along_x(seen, 3), p.blade, (_along_x(ends, SQUARE),))
+
+
+def _blade(p: SpatulaParams) -> Part:
+    """A wedge with a plane sole; what lies on it does not feel the slots."""
+    start = 1 - p.corner / p.length
+    rim, curve = [(1.0, p.edge)], []
+    if p.corner:
+        rim = [(start, p.width(start)), (1.0, p.edge - 0.6 * p.corner)]
+        for angle in np.linspace(0, math.pi / 2, 6)[1:-1].tolist():
+            s = start + (1 - start) * math.sin(angle)
+            curve.append((s, p.width(s) - 0.6 * p.corner * (1 - math.cos(angle))))
+    outline = [*rim[:-1], *curve, rim[-1]]
+    felt = [_wedge(p, pair) for pair in itertools.pairwise([(0.0, p.heel), *rim])]
+    if not p.slots:
+        seen = _wedge(p, [(0.0, p.heel), *outline])
+    else:
+        back, front = 0.14, min(0.84, start - 0.02)
+        seen = join(
+            _wedge(p, [(0.0, p.heel), (back, p.width(back))]),
+            *(_strip(p, k, back, front) for k in range(p.slots + 1)),
+            _wedge(p, [(front, p.width(front)), *outline]),
+        )
+    return Part("blade", seen, p.blade, tuple(felt))
+
+
+def _strip(p: SpatulaParams, k: int, back: float, front: float) -> Solid:
+    """One of the bars between slots; as a share of the blade's width, from -1 to 1."""
+    count = p.slots + 1
+    half = STRIPS / count
+    centre = (2 * k / p.slots - 1) * (0.996 - half)  # off the corners, which would not be closed
+    return _wedge(p, [(s, half * p.width(s)) for s in (back, front)], centre)
+
+
+def _wedge(p: SpatulaParams, outline: Sequence[tuple[float, float]], centre: float = 0.0) -> Solid:
+    """The part of the blade within an outline: fraction of the length, half the width there."""
+    stations = []
+    for s, half_width in outline:
+        half, y = p.taper(s) / 2, centre * p.width(s)
+        x, z = p.heel_x + s * p.length, p.sole_z(s) - half
+        stations.append((x, y, z, Section(half, half_width, 0.0)))
+    return _along_x(stations, SQUARE)
+
+
+CATALOGUE = {
+    "turner": SpatulaParams(),
+    "fish_slice": SpatulaParams(
+        butt_x=-0.090, heel_x=0.115, drop=0.045, incline=0.10, length=0.115, heel=0.030,
+        edge=0.043, thickness=0.0042, slots=4, handle=BEECH,
+    ),
+    "burger_flipper": SpatulaParams(
+        butt_x=-0.100, handle_x=0.055, handle_z=0.012, heel_x=0.110, drop=0.055, length=0.098,
+        heel=0.045, edge=0.045, thickness=0.0050, handle=RUBBER,
+    ),
+    "pancake_turner": SpatulaParams(
+        butt_x=-0.085, heel_x=0.125, drop=0.040, incline=0.15, length=0.100, heel=0.036,
+        edge=0.044, thickness=0.0046, corner=0.016, handle=BLACK_NYLON, blade=BLACK_NYLON,
+    ),
+    "slotted_turner": SpatulaParams(
+        butt_x=-0.090, neck=0.009, heel_x=0.130, drop=0.048, incline=0.06, length=0.102,
+        heel=0.036, edge=0.039, thickness=0.0048, corner=0.010, slots=2, handle=BLACK_NYLON,
+        blade=BLACK_NYLON,
+    ),
+    "wooden": SpatulaParams(
+        butt_x=-0.100, handle_x=0.060, handle_z=0.009, neck=0.011, heel_x=0.125, drop=0.052,
+        incline=0.04, length=0.095, heel=0.037, edge=0.041, thickness=0.0055, corner=0.012,
+        handle=MAPLE, blade=MAPLE,
+    ),
+    "griddle_scraper": SpatulaParams(
+        butt_x=-0.080, handle_x=0.045, handle_z=0.013, neck=0.014, heel_x=0.095, drop=0.060,
+        length=0.090, heel=0.048, edge=0.048, thickness=0.0044, handle=FIBREGLASS,
+    ),
+    "cake_server": SpatulaParams(
+        butt_x=-0.090, handle_z=0.008, neck=0.007, heel_x=0.110, drop=0.044, incline=0.12,
+        length=0.108, heel=0.042, edge=0.034, thickness=0.0046, handle=HOLLOW_STEEL,
+    ),
+}  # fmt: skip
+
+
+def sample(rng: np.random.Generator) -> SpatulaParams:
+    """A random believable spatula."""
+    heel = rng.uniform(0.032, 0.044)
+    incline = rng.uniform(0.0, 0.15)
+    heel_x = rng.uniform(0.100, 0.130)
+    handle, blade = (
+        (HICKORY, SPRING_STEEL), (BEECH, SPRING_STEEL), (FIBREGLASS, SPRING_STEEL),
+        (HOLLOW_STEEL, SPRING_STEEL), (RUBBER, BLACK_NYLON), (BLACK_NYLON, BLACK_NYLON),
+        (MAPLE, MAPLE),
+    )[rng.integers(7)]  # fmt: skip
+    return SpatulaParams(
+        butt_x=rng.uniform(-0.100, -0.080),
+        handle_x=rng.uniform(0.045, 0.060),
+        handle_z=rng.uniform(0.008, 0.013),
+        neck=rng.uniform(0.007, 0.012),
+        heel_x=heel_x,
+        drop=rng.uniform(0.052, 0.060) - 0.8 * incline * heel_x,
+        incline=incline,
+        length=rng.uniform(0.092, 0.112),
+        heel=heel,
+        edge=heel * rng.uniform(0.95, 1.2),
+        thickness=rng.uniform(0.0042, 0.0052),
+        corner=(0.0, rng.uniform(0.008, 0.016))[rng.integers(2)],
+        slots=(0, 0, 2, 4)[rng.integers(4)],
+        handle=handle,
+        blade=blade,
+    )

@@ -1,0 +1,84 @@
+"""Spatulas: they fit the hand, and their blades lie flat and come to an edge."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_tools.assets.families import spatula
+from fleet_tools.assets.families.hammer_parts import GRIP, GRIP_END
+from fleet_tools.assets.model import Model
+
+SHIPPED = [spatula.build(params, name) for name, params in spatula.CATALOGUE.items()]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def check(model: Model) -> None:
+    (link,) = model.links
+    assert 0.05 <= model.mass <= 0.5
+    edge, heel, sole, face, tail = (
+        np.array(model.keypoints[name].position)
+        for name in ("edge", "heel", "sole", "face", "tail")
+    )
+    along = (edge - heel) / np.linalg.norm(edge - heel)
+    np.testing.assert_allclose(sole, (edge + heel) / 2, atol=1e-9)
+    # The face is straight above the sole; up is from the blade towards the handle.
+    up = (face - sole) / np.linalg.norm(face - sole)
+    assert abs(along @ up) < 1e-6 and up[2] < -0.9
+    assert tail[0] < 0 < heel[0] < edge[0] and (tail - sole) @ up > 0.03
+
+    parts = {part.name: part for part in link.parts}
+    for part in link.parts:
+        for solid in (part.solid, *part.collision):
+            # Nothing is below the sole's plane, so that it can lie flat on a table.
+            assert ((solid.vertices - sole) @ up).min() > -1e-8, part.name
+            # The fingers have room around the grip.
+            assert -(sole @ up) >= spatula.CLEARANCE - 1e-9
+    handle = parts["handle"].solid.vertices
+    held = handle[np.abs(handle[:, 0]) <= GRIP_END + 1e-9]
+    assert np.abs(held[:, 1]).max() == pytest.approx(GRIP)
+
+    # Seen and felt, the blade ends in an edge that is thin, straight and centred on its keypoint.
+    for solids in ((parts["blade"].solid,), parts["blade"].collision):
+        vertices = np.concatenate([solid.vertices for solid in solids])
+        rim = vertices[vertices[:, 0] > edge[0] - 1e-9]
+        assert np.ptp(rim[:, 2]) == pytest.approx(spatula.EDGE, abs=1e-8)
+        assert rim[:, 2].max() == pytest.approx(edge[2], abs=1e-8)
+        assert rim[:, 1].max() == -rim[:, 1].min() > 0.02
+
+
+@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.name)
+def test_shipped(model):
+    check(model)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_random(seed):
+    check(spatula.build(spatula.sample(np.random.default_rng(seed)), "random"))
+
+
+def test_slots_save_metal_and_are_not_felt():
+    solid, slotted = (
+        spatula.build(replace(spatula.CATALOGUE["turner"], slots=slots), "one") for slots in (0, 4)
+    )
+    assert 0.7 * solid.mass < slotted.mass < solid.mass
+    felt = [model.links[0].parts[-1].collision for model in (solid, slotted)]
+    np.testing.assert_array_equal(*[pieces[0].vertices for pieces in felt])
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"butt_x": 0.01}, "butt_x"),
+        ({"handle_x": 0.2}, "handle_x < heel_x"),
+        ({"thickness": 0.0002}, "thickness > EDGE"),
+        ({"slots": 3}, "slots even"),
+        ({"drop": 0.02}, "clear of the table"),
+    ],
+)
+def test_impossible_measures_are_refused_by_name(change, named):
+    with pytest.raises(ValueError, match=named):
+        replace(spatula.CATALOGUE["turner"], **change)
