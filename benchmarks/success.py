@@ -143,10 +143,11 @@ def _row(summary: dict) -> str:
     low, high = summary["interval_95"]
     planning = summary["planning_ms_median_p95"]
     failures = summary["failures"]
-    if planning:
-        causes = [
-            f"{e['outcome']} at seed {e['seed']} ({e['models']}): {e['why']}" for e in failures
-        ]
+    if planning and len(failures) <= 5:
+        causes = [f"{e['outcome']}, seed {e['seed']} ({e['models']}): {e['why']}" for e in failures]
+    elif planning:
+        counted = Counter(cause for e in failures for cause in e["why"].split(", "))
+        causes = [f"{count} times {cause}" for cause, count in counted.most_common(4)]
     else:
         counted = Counter(episode["outcome"] for episode in failures)
         causes = [f"{count} {outcome}" for outcome, count in counted.items()]

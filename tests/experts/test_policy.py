@@ -83,6 +83,24 @@ def test_it_sees_that_it_missed_and_tries_again(hammer, seed):
     assert (episode.info["plans"], episode.info["retreats"]) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    "environment_id, at, translation_m",
+    [
+        ("FleetTools/Wrench-v0", 0, (0.0, 0.04, 0.0)),  # the nut leaps out of the jaw
+        ("FleetTools/Knife-v0", 0, (0.04, 0.04, 0.0)),  # the blade is beside the blocks
+    ],
+)
+def test_it_tries_again_with_other_tools_too(make, environment_id, at, translation_m):
+    env = make(environment_id)
+    env.reset(seed=0)
+    expert = ExpertPolicy(env)
+    expert.reset()
+    scene = with_push(env, 0, expert.plan.actuation + at, translation_m)
+    episode = rollout(env, expert, scene=scene)
+    assert episode.outcome == "success"
+    assert (episode.info["plans"], episode.info["retreats"]) == (2, 1)
+
+
 def test_without_disturbance_looking_changes_nothing(hammer):
     scene = rollout(hammer, ExpertPolicy(hammer), seed=2).scene
     episodes = [
