@@ -21,15 +21,18 @@ from fleet_tools.registration import make_environment
 def main() -> None:
     """Runs the program."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", default="hammer")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tool", default="hammer", help="the package's task for this tool")
+    which.add_argument("--task", help="a task's name, or the path of your own")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    env = make_environment(task=arguments.tool)
+    task = arguments.task or arguments.tool
+    env = make_environment(task=task)
     figures = {
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         **_stepping(env, arguments.episodes),
-        **_controller_share(env),
+        **_controller_share(task),
         **_resets(env),
     }
     if arguments.json:
@@ -67,7 +70,7 @@ def _stepping(env, episodes: int) -> dict:
     }
 
 
-def _controller_share(env) -> dict:
+def _controller_share(task: str) -> dict:
     from fleet_tools.robot import controller
 
     original = controller.OperationalSpaceController._calc_actuation
@@ -80,7 +83,7 @@ def _controller_share(env) -> dict:
 
     with patch.object(controller.OperationalSpaceController, "_calc_actuation", timed):
         # Drake binds the method when the controller is made.
-        fresh = make_environment(task=env.task.name)
+        fresh = make_environment(task=task)
         fresh.reset(seed=0)
         start = time.process_time()
         for _ in range(30):

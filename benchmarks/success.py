@@ -23,7 +23,9 @@ _env = None
 def main() -> None:
     """Runs the program."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", default="hammer")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tool", default="hammer", help="the package's task for this tool")
+    which.add_argument("--task", help="a task's name, or the path of your own")
     parser.add_argument("--split", default="all")
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -37,7 +39,7 @@ def main() -> None:
 
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.episodes)
     context = multiprocessing.get_context("spawn")
-    environment = (arguments.tool, arguments.split)
+    environment = (arguments.task or arguments.tool, arguments.split)
     with ProcessPoolExecutor(
         arguments.workers, context, initializer=_make_environment, initargs=environment
     ) as pool:
