@@ -22,14 +22,17 @@ def main() -> None:
     from fleet_tools.tasks import task_names
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", default="all", help="a task, the path of one, or all")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tool", default="all", help="a task of the package, or all (the default)")
+    which.add_argument("--task", help="the path of a task file of your own")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     if not arguments.json:
         print(f"On {machine}.")
-    for task in task_names() if arguments.tool == "all" else [arguments.tool]:
+    given = arguments.task or arguments.tool
+    for task in task_names() if given == "all" else [given]:
         figures = {**_episodes(task, arguments.episodes), **_profile(task), **_resets(task)}
         if arguments.json:
             print(json.dumps({"task": task, "machine": machine, **figures}), flush=True)

@@ -17,7 +17,6 @@ import os
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
@@ -32,7 +31,9 @@ def main() -> None:
     from fleet_tools.tasks import task_names
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", default="all", help="a task, the path of one, or all")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tool", default="all", help="a task of the package, or all (the default)")
+    which.add_argument("--task", help="the path of a task file of your own")
     parser.add_argument("--split", default="all", help="a split, or each")
     parser.add_argument("--episodes", type=int, default=200, help="per row (default: 200)")
     parser.add_argument("--first-seed", type=int, default=0)
@@ -42,7 +43,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="a line per row, with every failure")
     arguments = parser.parse_args()
 
-    tasks = task_names() if arguments.tool == "all" else [arguments.tool]
+    given = arguments.task or arguments.tool
+    tasks = task_names() if given == "all" else [given]
     splits = SPLITS if arguments.split == "each" else [arguments.split]
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.episodes)
     if not arguments.json:
@@ -154,7 +156,7 @@ def _row(summary: dict) -> str:
     if summary["replanned"]:
         causes.append(f"{summary['replanned']} planned again, {summary['retreated']} retreated")
     cells = [
-        Path(summary["task"]).stem,
+        summary["task"],
         summary["split"],
         summary["policy"] + (", pushed" if summary["push"] else ""),
         f"{summary['successes']} of {summary['episodes']}",

@@ -10,21 +10,34 @@ from gymnasium.envs.registration import WrapperSpec
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.resources import task_configs_root
 
+CUSTOM_ID = "FleetTools/Custom-v0"
+"""A user's own task: `gymnasium.make("FleetTools/Custom-v0", task="path/to/task.yaml")`."""
+
 _NAMED_TIME_LIMIT = WrapperSpec("NamedTimeLimit", "fleet_tools.time_limit:NamedTimeLimit", {})
 
 
 def register_environments() -> None:
-    """Registers `FleetTools/<Task>-v0` for every task file of the package."""
+    """Registers `FleetTools/<Task>-v0` for every task file of the package, and `CUSTOM_ID`."""
     for path in sorted(task_configs_root().glob("*.yaml")):
-        environment_id = f"FleetTools/{path.stem.title()}-v0"
-        if environment_id not in gymnasium.registry:
-            gymnasium.register(
-                id=environment_id,
-                entry_point="fleet_tools.registration:make_environment",
-                kwargs={"task": path.stem},
-                max_episode_steps=_max_episode_steps(path),
-                additional_wrappers=(_NAMED_TIME_LIMIT,),
-            )
+        _register(environment_id(path.stem), path.stem, _max_episode_steps(path))
+    # Its file is not known yet; the environment itself counts, up to the limit that it says.
+    _register(CUSTOM_ID, task=None, max_episode_steps=None)
+
+
+def environment_id(task: str) -> str:
+    """Returns the id of a task of the package."""
+    return f"FleetTools/{task.title()}-v0"
+
+
+def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:
+    if id not in gymnasium.registry:
+        gymnasium.register(
+            id=id,
+            entry_point="fleet_tools.registration:make_environment",
+            kwargs={"task": task},
+            max_episode_steps=max_episode_steps,
+            additional_wrappers=(_NAMED_TIME_LIMIT,),
+        )
 
 
 def make_environment(**kwargs: Any) -> gymnasium.Env:

@@ -15,12 +15,16 @@ from pydrake.math import RigidTransform, RotationMatrix
 import fleet_tools
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.motions import displacement
+from fleet_tools.registration import CUSTOM_ID
 
 # The same examples everywhere, so that a green suite stays green.
 hypothesis.settings.register_profile("fleet_tools", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("fleet_tools")
 
 ROOT = Path(fleet_tools.__file__).resolve().parents[1]
+
+IDS = sorted({name for name in gymnasium.registry if name.startswith("FleetTools/")} - {CUSTOM_ID})
+"""The environments of the package's own tasks."""
 
 
 def run_python(code: str, *arguments: str):

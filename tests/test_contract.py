@@ -7,11 +7,10 @@ import pickle
 import gymnasium
 import numpy as np
 import pytest
-from conftest import needs_gl, run_python, same
+from conftest import IDS, needs_gl, run_python, same
 
 from fleet_tools.errors import EpisodeOverError, FleetToolsError, InvalidActionError
 
-IDS = sorted(name for name in gymnasium.registry if name.startswith("FleetTools/"))
 INFO = {"outcome", "success", "is_success", "success_once", "progress"}
 
 pytestmark = pytest.mark.parametrize("environment_id", IDS)

@@ -9,8 +9,10 @@ import yaml
 from conftest import ROOT
 
 import fleet_tools  # noqa: F401
+from fleet_tools.dataset.header import describe
 from fleet_tools.episode import rollout
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.registration import make_environment
 from fleet_tools.tasks import task_path
 
 
@@ -33,7 +35,7 @@ def own(tmp_path_factory):
 
 
 def test_its_expert_solves_it(own):
-    env = gymnasium.make("FleetTools/Hammer-v0", task=str(own / "thumping.yaml"))
+    env = gymnasium.make("FleetTools/Custom-v0", task=str(own / "thumping.yaml"))
     for seed in range(2):
         episode = rollout(env, ExpertPolicy(env), seed=seed)
         assert episode.succeeded
@@ -48,6 +50,15 @@ def test_it_is_collected_and_replayed(own):
     assert collected.returncode == 0, collected.stderr
     replayed = subprocess.run([sys.executable, "-m", "fleet_tools.replay", output], **run)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+
+
+def test_its_data_set_says_how_to_make_its_environment(own):
+    task = str(own / "thumping.yaml")
+    header = describe(
+        make_environment(task=task), task, policy="expert", seed=0, keep_failures=False
+    )
+    env = gymnasium.make(header.environment.id, **header.environment.kwargs)
+    assert env.unwrapped.task.name == "thumping"
 
 
 def test_one_foreign_model_in_a_task_of_the_package(own):

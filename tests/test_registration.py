@@ -1,16 +1,16 @@
 import gymnasium
+import numpy as np
 import pytest
-from conftest import run_python
+from conftest import IDS, run_python
 from gymnasium.envs.registration import EnvSpec
 
-from fleet_tools.registration import register_environments
-from fleet_tools.tasks import load_task, task_names
-
-IDS = sorted(name for name in gymnasium.registry if name.startswith("FleetTools/"))
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.registration import CUSTOM_ID, environment_id, register_environments
+from fleet_tools.tasks import load_task, task_names, task_path
 
 
 def test_every_task_has_an_environment():
-    assert sorted(f"FleetTools/{name.title()}-v0" for name in task_names()) == IDS
+    assert sorted(map(environment_id, task_names())) == IDS
 
 
 @pytest.mark.parametrize("environment_id", IDS)
@@ -31,6 +31,23 @@ def test_the_spec_of_a_made_environment_goes_through_json(environment_id):
     assert all(first[key].tobytes() == second[key].tobytes() for key in first)
 
 
+def test_a_task_of_ones_own_is_made_by_its_path(tmp_path):
+    own = tmp_path / "own.yaml"
+    text = task_path("hammer").read_text()
+    own.write_text(text.replace("name: hammer", "name: own").replace("_steps: 60", "_steps: 70"))
+    env = gymnasium.make(CUSTOM_ID, task=str(own), tool="claw", object="round_nail")
+    for one in (env, gymnasium.make(EnvSpec.from_json(env.spec.to_json()))):
+        one.reset(seed=0)
+        ends = [one.step(np.zeros(6, np.float32)) for _ in range(70)]  # its own limit
+        assert [truncated for *_, truncated, _ in ends] == [False] * 69 + [True]
+        assert (one.unwrapped.task.name, ends[-1][4]["outcome"]) == ("own", "time_limit")
+
+
+def test_a_task_of_ones_own_needs_a_path():
+    with pytest.raises(UnknownNameError, match="given by the path of its YAML"):
+        gymnasium.make(CUSTOM_ID)
+
+
 def test_registering_again_changes_nothing():
     before = dict(gymnasium.registry)
     register_environments()
@@ -45,7 +62,7 @@ heavy = {"pydrake", "torch", "ray", "open3d", "trimesh", "h5py", "pydantic", "sc
 names = [name for name in gymnasium.registry if name.startswith("FleetTools/")]
 print(json.dumps([sorted(heavy & set(sys.modules)), sorted(names)]))
 """
-    assert run_python(code) == [[], IDS]
+    assert run_python(code) == [[], sorted([*IDS, CUSTOM_ID])]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from gymnasium import spaces
 import fleet_tools
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.observation import LAYOUT
-from fleet_tools.registration import make_environment
+from fleet_tools.registration import CUSTOM_ID, environment_id, make_environment
 from fleet_tools.tasks import TaskConfig, task_names, task_path
 from fleet_tools.values import Positive, Value, parse
 
@@ -42,9 +42,9 @@ class TaskFile(Value):
 
 
 class Environment(Value):
-    """What to make: `gymnasium.make(id, **kwargs)`; a user's own task has no id."""
+    """What to make: `gymnasium.make(id, **kwargs)`."""
 
-    id: str | None
+    id: str
     kwargs: dict[str, pydantic.JsonValue]
 
 
@@ -132,7 +132,7 @@ def describe(
     return Header(
         task=file,
         environment=Environment(
-            id=None if own else f"FleetTools/{task.title()}-v0",
+            id=CUSTOM_ID if own else environment_id(task),
             kwargs={"task": str(task_path(task)) if own else task, **kwargs},
         ),
         policy=policy,

@@ -107,7 +107,7 @@ class Dataset:
     def _remedy(self, record: Record) -> str:
         header = self.header
         task = header.environment.kwargs["task"]
-        option = "--tool" if header.environment.id else "--task"
+        option = "--tool" if header.task.folder is None else "--task"
         before = [r for r in self.manifest() if r.attempt <= record.attempt]
         episodes = sum(r.success for r in before) + (not record.success)
         keep = " --keep-failures" if header.keep_failures else ""

@@ -1,14 +1,11 @@
 """Policies that know nothing."""
 
-import gymnasium
 import numpy as np
 import pytest
+from conftest import IDS
 
-import fleet_tools  # noqa: F401
 from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
 from fleet_tools.episode import rollout
-
-IDS = sorted(name for name in gymnasium.registry if name.startswith("FleetTools/"))
 
 
 @pytest.mark.parametrize("environment_id", IDS)

@@ -1,16 +1,14 @@
 """The expert, through the same `step` as everyone."""
 
-import gymnasium
 import numpy as np
 import pytest
+from conftest import IDS
 
 import fleet_tools  # noqa: F401
 from fleet_tools.episode import rollout
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.scene import Push
-
-IDS = sorted(name for name in gymnasium.registry if name.startswith("FleetTools/"))
 
 
 @pytest.mark.parametrize("actuation", ["joint_space", "pose_space"])
