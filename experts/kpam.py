@@ -14,7 +14,7 @@ from pydrake.solvers import MathematicalProgram
 
 from fleet_tools.experts.kinematics import Kinematics, free_body
 from fleet_tools.experts.problem import ActuationPose, PlanningProblem
-from fleet_tools.experts.solver import first_feasible, violations
+from fleet_tools.experts.solver import feasible, violations
 from fleet_tools.experts.terms import AtPose, Condition, condition
 
 RESTARTS = 8
@@ -23,8 +23,10 @@ MARGIN = 0.1
 """How far the actuation pose stays from the joints' limits, rad: room for the motions around it."""
 
 
-def solve_joint_space(problem: PlanningProblem, arm: Kinematics) -> ActuationPose:
+def solve_joint_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[ActuationPose]:
     """Finds joint positions that satisfy the terms with the least motion (the paper, eq. obj_q).
+
+    Yields local minima: from the present joint positions first, then from ever farther ones.
 
     Raises:
         InfeasibleError: No joint positions were found; it names the violated terms.
@@ -34,12 +36,16 @@ def solve_joint_space(problem: PlanningProblem, arm: Kinematics) -> ActuationPos
     prog = MathematicalProgram()
     q = arm.add_positions(prog)
     _add_keypoint_motion_cost(prog, q, arm, problem, arm.forward(problem.q0))
-    q_star = _solve_for_joints(prog, q, arm, problem, conditions, "The tool cannot act there.")
-    return ActuationPose(arm.forward(q_star), q_star)
+    for q_star in _solve_for_joints(
+        prog, q, arm, problem, conditions, "The tool cannot act there."
+    ):
+        yield ActuationPose(arm.forward(q_star), q_star)
 
 
-def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> ActuationPose:
-    """Finds the pose first (eq. obj), and then joint positions that reach it, near the present.
+def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[ActuationPose]:
+    """Finds the pose first (eq. obj), and then joint positions that reach it.
+
+    Yields one pose with several joint positions: near the present ones first, then farther ones.
 
     Raises:
         InfeasibleError: No pose satisfies the terms, or no joint positions reach the one found;
@@ -54,20 +60,22 @@ def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> ActuationPose
     _add_keypoint_motion_cost(prog, x, body, problem, X_WE_now)
     for one in conditions:
         one.add_to(prog, x, body)
-    x_star = first_feasible(
+    minima = feasible(
         prog,
         x,
         _poses_to_start_from(X_WE_now),
         lambda x: violations(body, x, conditions),
         "No pose of the end effector lets the tool act.",
     )
+    x_star = next(minima)
     X_WE = body.forward(x_star)
 
     prog = MathematicalProgram()
     q = arm.add_positions(prog)
     pose = AtPose("actuation pose", X_WE)
-    q_star = _solve_for_joints(prog, q, arm, problem, [pose], "The arm cannot reach the pose.")
-    return ActuationPose(X_WE, q_star)
+    failure = "The arm cannot reach the pose."
+    for q_star in _solve_for_joints(prog, q, arm, problem, [pose], failure):
+        yield ActuationPose(X_WE, q_star)
 
 
 def keypoint_motion(
@@ -106,14 +114,14 @@ def _solve_for_joints(
     problem: PlanningProblem,
     conditions: list[Condition],
     failure: str,
-) -> np.ndarray:
+) -> Iterator[np.ndarray]:
     """Adds the conditions and the cost of joint motion, and solves."""
     prog.AddBoundingBoxConstraint(arm.lower + MARGIN, arm.upper - MARGIN, q)
     weight = problem.expert.actuation.joint_motion_cost
     prog.AddQuadraticErrorCost(weight * np.eye(len(q)), problem.q0, q)
     for one in conditions:
         one.add_to(prog, q, arm)
-    return first_feasible(
+    return feasible(
         prog,
         q,
         _joints_to_start_from(problem.q0, arm),

@@ -1,6 +1,7 @@
 """From keypoints to a joint trajectory: the expert's plan."""
 
 import time
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -9,9 +10,16 @@ from fleet_tools.errors import InfeasibleError, UnknownNameError
 from fleet_tools.experts import keyframes, kpam, trajectory
 from fleet_tools.experts.keyframes import ACTUATION, Leg
 from fleet_tools.experts.kinematics import Kinematics, arm
-from fleet_tools.experts.problem import Plan, PlanningProblem
+from fleet_tools.experts.problem import ActuationPose, Plan, PlanningProblem
 
 MAX_STRETCHES = 10
+
+MAX_POSES = 4
+"""Around so many different actuation poses, at most, a trajectory is looked for."""
+
+SAME_RAD = 0.05
+"""Actuation poses whose joints differ by less are one and the same."""
+
 ACTUATION_SOLVERS = {"joint_space": kpam.solve_joint_space, "pose_space": kpam.solve_pose_space}
 
 
@@ -34,19 +42,49 @@ def plan(
     if actuation not in ACTUATION_SOLVERS:
         raise UnknownNameError("way to the actuation pose", actuation, ACTUATION_SOLVERS)
     robot = arm()
-    started = time.perf_counter()
-    pose = ACTUATION_SOLVERS[actuation](problem, robot)
-    found = time.perf_counter()
-    q, outline = _trajectory(problem, robot, pose.q)
-    ended = time.perf_counter()
+    watch = {"actuation": 0.0, "trajectory": 0.0}
+    q, outline = _first_with_trajectory(
+        problem, robot, ACTUATION_SOLVERS[actuation](problem, robot), watch
+    )
     ends = np.cumsum([leg.steps for leg in outline]).tolist()
     return Plan(
         q=q,
         X_WE=tuple(robot.forward(q_k) for q_k in q),
         actuation=ends[[leg.name for leg in outline].index(ACTUATION)],
         keyframes=tuple(ends),
-        seconds={"actuation": found - started, "trajectory": ended - found},
+        seconds=watch,
     )
+
+
+def _first_with_trajectory(
+    problem: PlanningProblem,
+    robot: Kinematics,
+    poses: Iterator[ActuationPose],
+    watch: dict[str, float],
+) -> tuple[np.ndarray, list[Leg]]:
+    """Solves for a trajectory through the first actuation pose around which there is one.
+
+    The nearest pose may leave the arm no room for the motions around it, such as a wrist that has
+    turned as far as it goes.
+    """
+    tried: list[np.ndarray] = []
+    failure = None
+    clock = time.perf_counter()
+    for pose in poses:
+        now = time.perf_counter()
+        watch["actuation"] += now - clock
+        if not any(np.abs(pose.q - q).max() < SAME_RAD for q in tried):
+            tried.append(pose.q)
+            try:
+                return _trajectory(problem, robot, pose.q)
+            except InfeasibleError as error:
+                failure = failure or error
+            finally:
+                watch["trajectory"] += time.perf_counter() - now
+        if len(tried) == MAX_POSES:
+            break
+        clock = time.perf_counter()
+    raise failure
 
 
 def _trajectory(

@@ -1,6 +1,6 @@
 """SNOPT, and what counts as a solution: not its word, but the conditions themselves."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,14 +49,14 @@ def violations(
     return result
 
 
-def first_feasible(
+def feasible(
     prog: MathematicalProgram,
     x: np.ndarray,
     guesses: Iterable[np.ndarray],
     check: Callable[[np.ndarray], Sequence[Violation]],
     failure: str,
-) -> np.ndarray:
-    """Returns the first local minimum, over the guesses, that passes the check; as x.
+) -> Iterator[np.ndarray]:
+    """Yields the local minima, one per guess, that pass the check; each as x.
 
     Args:
         prog: The problem. All its variables are in x.
@@ -71,13 +71,15 @@ def first_feasible(
     options = SolverOptions()
     for name, value in _SNOPT.items():
         options.SetOption(SnoptSolver.id(), name, value)
-    nearest: Sequence[Violation] = ()
+    found, nearest = False, ()
     for guess in guesses:
         prog.SetInitialGuess(x, guess)
         solution = SnoptSolver().Solve(prog, None, options).GetSolution(x)
         wrong = check(solution)
         if not wrong:
-            return solution
-        if not nearest or sum(v.ratio for v in wrong) < sum(v.ratio for v in nearest):
+            found = True
+            yield solution
+        elif not nearest or sum(v.ratio for v in wrong) < sum(v.ratio for v in nearest):
             nearest = wrong
-    raise InfeasibleError(failure, {v.name: v.text for v in nearest})
+    if not found:
+        raise InfeasibleError(failure, {v.name: v.text for v in nearest})

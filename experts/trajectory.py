@@ -13,7 +13,7 @@ from pydrake.solvers import MathematicalProgram
 
 from fleet_tools.experts.keyframes import ACTUATION, Leg
 from fleet_tools.experts.kinematics import Kinematics
-from fleet_tools.experts.solver import SLACK, Violation, first_feasible, violations
+from fleet_tools.experts.solver import SLACK, Violation, feasible, violations
 from fleet_tools.experts.terms import AtPose
 
 
@@ -90,13 +90,14 @@ def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarr
             prog.Add2NormSquaredCost(difference / np.sqrt(steps), np.zeros(7), ends)
             farthest = steps * arm.step_limit
             prog.AddLinearConstraint(difference, -farthest, farthest, ends)
-    return first_feasible(
+    solutions = feasible(
         prog,
         np.array(variables),
         [guess],
         lambda q: _violations(arm, knots, q),
         "The arm cannot follow the keyframes.",
     )
+    return next(solutions)
 
 
 def _violations(arm: Kinematics, knots: Sequence[Knot], q: np.ndarray) -> list[Violation]:

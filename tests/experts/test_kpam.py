@@ -11,6 +11,7 @@ from fleet_tools.errors import InfeasibleError, UnknownNameError
 from fleet_tools.expert_config import AxisToAxis, PointToPoint
 from fleet_tools.experts import kpam
 from fleet_tools.experts.kinematics import arm
+from fleet_tools.experts.solver import violations
 from fleet_tools.experts.terms import AtPose, condition
 
 SOLVERS = [kpam.solve_joint_space, kpam.solve_pose_space]
@@ -34,7 +35,7 @@ def cost(problem, q, robot) -> float:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_terms_and_the_joint_limits_hold(solve, seed):
     problem, robot = planning_problem(seed), arm()
-    pose = solve(problem, robot)
+    pose = next(solve(problem, robot))
     for term in problem.expert.actuation.constraints:
         assert condition(term, problem).ratio(pose.X_WE) <= 1.01
     assert np.all(pose.q >= robot.lower) and np.all(pose.q <= robot.upper)
@@ -44,7 +45,7 @@ def test_the_terms_and_the_joint_limits_hold(solve, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_another_optimizer_finds_nothing_cheaper_nearby(seed):
     problem, robot = planning_problem(seed), arm()
-    q_star = kpam.solve_joint_space(problem, robot).q
+    q_star = next(kpam.solve_joint_space(problem, robot)).q
     terms = [condition(term, problem) for term in problem.expert.actuation.constraints]
     other = minimize(
         lambda q: cost(problem, q, robot),
@@ -65,7 +66,7 @@ def test_the_pose_alone_moves_the_keypoints_no_more_than_the_joints_do(seed):
     problem, robot = with_actuation(seed, joint_motion_cost=0.0), arm()
     X_WE_now = robot.forward(problem.q0)
     by_pose, by_joints = (
-        kpam.keypoint_motion(problem, X_WE_now, solve(problem, robot).X_WE)
+        kpam.keypoint_motion(problem, X_WE_now, next(solve(problem, robot)).X_WE)
         for solve in (kpam.solve_pose_space, kpam.solve_joint_space)
     )
     assert by_pose <= by_joints * (1 + 1e-4)
@@ -81,7 +82,7 @@ def test_out_of_reach_is_an_error_that_says_by_how_much(solve):
         X_WO=RigidTransform(here.X_WO.rotation(), here.X_WO.translation() + shift),
     )
     with pytest.raises(InfeasibleError) as error:
-        solve(there, arm())
+        next(solve(there, arm()))
     name = {
         kpam.solve_joint_space: "point_to_point(head, head)",
         kpam.solve_pose_space: "actuation pose",
@@ -97,7 +98,7 @@ def test_terms_that_contradict_each_other_are_named(solve):
         for world in ((0, 0, -1), (0, 0, 1))
     )
     with pytest.raises(InfeasibleError) as error:
-        solve(with_actuation(0, constraints=terms), arm())
+        next(solve(with_actuation(0, constraints=terms), arm()))
     violated = error.value.violations
     assert set(violated) <= {
         "axis_to_axis(side->head, world 0 0 -1)",
@@ -110,7 +111,7 @@ def test_terms_that_contradict_each_other_are_named(solve):
 def test_unknown_keypoints_are_found_before_anything_is_solved(solve):
     term = PointToPoint(type="point_to_point", tool="tip", object="head", tolerance_m=0.01)
     with pytest.raises(UnknownNameError, match="tip"):
-        solve(with_actuation(0, constraints=(term,)), arm())
+        next(solve(with_actuation(0, constraints=(term,)), arm()))
 
 
 def test_the_tool_may_begin_upside_down():
@@ -118,6 +119,16 @@ def test_the_tool_may_begin_upside_down():
     flip = RigidTransform(RotationMatrix(AngleAxis(np.pi, [1.0, 0.0, 0.0])), np.zeros(3))
     flipped = planning_problem(0, p_E_tool={name: flip @ p for name, p in problem.p_E_tool.items()})
     for solve in SOLVERS:
-        pose = solve(flipped, arm())
+        pose = next(solve(flipped, arm()))
         for term in flipped.expert.actuation.constraints:
             assert condition(term, flipped).ratio(pose.X_WE) <= 1.01
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_every_pose_that_is_offered_satisfies_the_terms(solve):
+    problem, robot = planning_problem(0), arm()
+    terms = [condition(term, problem) for term in problem.expert.actuation.constraints]
+    poses = list(solve(problem, robot))
+    assert len(poses) > 1
+    for pose in poses:
+        assert not violations(robot, pose.q, terms)

@@ -14,7 +14,7 @@ from fleet_tools.experts.trajectory import Knot
 
 def keyframe_solution(seed: int):
     problem, robot = planning_problem(seed), arm()
-    q_star = kpam.solve_joint_space(problem, robot).q
+    q_star = next(kpam.solve_joint_space(problem, robot)).q
     legs = keyframes.legs(problem, robot.forward(problem.q0), robot.forward(q_star))
     knots = trajectory.keyframe_knots(legs, problem.q0, q_star)
     return robot, knots, trajectory.solve(robot, knots, trajectory.guess(robot, knots))
