@@ -10,7 +10,6 @@ fingers are 30 mm open.
 from __future__ import annotations
 
 import math
-import shutil
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -160,16 +159,22 @@ def write(model: Model, directory: Path) -> None:
 
 
 def replace_folder(directory: Path, contents: Mapping[str, bytes]) -> None:
-    """Write a folder of relative path -> content, whole or not at all, in place of what was there."""
+    """Write relative path -> content as a folder, whole or not at all, in place of the old."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".writing_") as aside:
         fresh = Path(aside) / directory.name
         for path, content in contents.items():
             (fresh / path).parent.mkdir(parents=True, exist_ok=True)
             (fresh / path).write_bytes(content)
+        old = Path(aside) / "old"
         if directory.exists():
-            shutil.move(directory, Path(aside) / "old")
-        shutil.move(fresh, directory)
+            directory.rename(old)
+        try:
+            fresh.rename(directory)
+        except OSError:
+            if old.exists():
+                old.rename(directory)
+            raise
 
 
 def _read(directory: Path) -> dict[str, bytes]:
@@ -196,7 +201,9 @@ def _keypoints_yaml(model: Model) -> str:
         position = ", ".join(f"{float(decimal(x, 9))!r}" for x in point.position)
         lines.append(f"  {name}: {{link: {point.link}, position: [{position}]}}")
     if model.grasp is not None:
-        where = ["[" + ", ".join(decimal(x, 9) for x in half) + "]" for half in _halves(model.grasp)]
+        where = [
+            "[" + ", ".join(decimal(x, 9) for x in half) + "]" for half in _halves(model.grasp)
+        ]
         lines += ["grasp:  # X_TG", f"  translation_m: {where[0]}", f"  rpy_deg: {where[1]}"]
     return "\n".join(lines) + "\n"
 

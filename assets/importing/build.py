@@ -85,7 +85,7 @@ class Imported:
         extents: Of the bounding box, m.
         inertial: In the model's frame.
         density: Of the solid, kg/m^3.
-        excess: How far the felt surface stands out from its convex pieces at most, m.
+        excess: How far what is felt stands out from the convex parts it wraps, at most, m.
         notes: What was repaired or guessed.
         warnings: What the user should look at.
     """

@@ -35,8 +35,8 @@ def convex_pieces(solid: Solid, *, most: int, concavity: float) -> list[np.ndarr
     Raises:
         MissingLibraryError: It is not convex, and the library that parts it is absent.
 
-    Source: Wei et al., "Approximate Convex Decomposition for 3D Meshes with Collision-Aware Concavity
-    and Tree Search", SIGGRAPH 2022.
+    Source: Wei et al., "Approximate Convex Decomposition for 3D Meshes with Collision-Aware
+    Concavity and Tree Search", SIGGRAPH 2022.
     """
     whole = hull(solid.vertices)
     if most == 1 or volume(solid) >= CONVEX * volume(whole):

@@ -9,6 +9,7 @@ triangles, which is what contact costs by.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -134,7 +135,7 @@ class _Body:
 
 
 class _Planes:
-    """A simple bounded polytope about a body; the first planes may be given up, if they are `spare`."""
+    """A simple bounded polytope about a body; planes that are `spare` may be given up."""
 
     def __init__(self, body: _Body, normals, offsets, spare) -> None:
         self.body = body
@@ -216,7 +217,7 @@ class _Planes:
             u = arm[0] / np.linalg.norm(arm[0])
             order = np.argsort(np.arctan2(arm @ np.cross(normal, u), arm @ u))
             loop = loop[order]
-            fans += [(loop[0], a, b) for a, b in zip(loop[1:], loop[2:], strict=False)]
+            fans += [(loop[0], a, b) for a, b in itertools.pairwise(loop[1:])]
         return np.array(fans)
 
 

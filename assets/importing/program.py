@@ -108,8 +108,14 @@ def _parser() -> argparse.ArgumentParser:
     contact = parser.add_argument_group("contact")
     contact.add_argument("--friction", type=_positive, help="Coulomb coefficient")
     stiffness = contact.add_mutually_exclusive_group()
-    stiffness.add_argument("--modulus", type=_positive, metavar="PA", help="hydroelastic; compliant")
-    stiffness.add_argument("--rigid", action="store_true", help="not felt by what is rigid, too")
+    stiffness.add_argument(
+        "--modulus", type=_positive, metavar="PA", help="hydroelastic; compliant"
+    )
+    stiffness.add_argument(
+        "--rigid",
+        action="store_true",
+        help="not compliant; what is rigid, too, such as the table, is then felt at points alone",
+    )
     contact.add_argument(
         "--pieces", type=programs.positive_int, default=8, metavar="N", help="convex, at most; 8"
     )
@@ -264,9 +270,9 @@ def _lines(report: dict) -> list[str]:
         f"  size {size} m",
         f"  mass {report['mass_kg']:.4g} kg ({report['density_kg_m3']:.4g} kg/m^3), centre of mass "
         f"at ({centre}) m",
-        f"  seen: {report['visual_triangles']} triangles; felt: {report['collision_pieces']} convex "
-        f"piece(s), {report['collision_triangles']} triangles, standing out by "
-        f"{report['collision_excess_m'] * 1000:.2g} mm at most",
+        f"  seen: {report['visual_triangles']} triangles; felt: {report['collision_pieces']} "
+        f"convex piece(s) of {report['collision_triangles']} triangles, at most "
+        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the parts they wrap",
         report["folder"],
     ]
 

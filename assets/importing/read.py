@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.catalog import MESHES
 from fleet_tools.errors import ConfigError, UnknownNameError
 
-FORMATS = ("glb", "gltf", "obj", "off", "ply", "stl")
+FORMATS = tuple(suffix.removeprefix(".") for suffix in MESHES)
 GLTF = ("glb", "gltf")
 
 

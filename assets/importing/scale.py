@@ -1,4 +1,4 @@
-"""How large a mesh is meant to be: mesh files rarely say, and downloads are often in millimetres."""
+"""How large a mesh is meant to be: files rarely say, and downloads are often in millimetres."""
 
 from __future__ import annotations
 

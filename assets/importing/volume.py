@@ -74,9 +74,9 @@ def enclosed(shells: Sequence[Shell], *, hull_if_open: bool = True) -> tuple[Bod
     for shell in shells:
         if not shell.closed and not hull_if_open:
             raise ConfigError(
-                f"A part of {len(shell.solid.triangles)} triangles is not watertight, and its holes "
-                "are too large to close. Close them, for instance with Blender's 3D-Print toolbox "
-                "or MeshLab's 'Close Holes', or take its convex hull: --if-open hull."
+                f"A part of {len(shell.solid.triangles)} triangles is not watertight, and its "
+                "holes are too large to close. Close them, for instance with Blender's 3D-Print "
+                "toolbox or MeshLab's 'Close Holes', or take its convex hull: --if-open hull."
             )
         solid = shell.solid if shell.closed else _hull(shell.solid)
         if solid is None or abs(volume(solid)) < FLAT * np.ptp(solid.vertices, axis=0).max() ** 3:
@@ -84,9 +84,9 @@ def enclosed(shells: Sequence[Shell], *, hull_if_open: bool = True) -> tuple[Bod
             continue
         if not shell.closed:
             notes.append(
-                f"a part of {len(shell.solid.triangles)} triangles is not watertight beyond repair: "
-                "its convex hull stands for it, in mass and in contact (--if-open refuse to stop "
-                "here, and close its holes in Blender or MeshLab)"
+                f"a part of {len(shell.solid.triangles)} triangles is not watertight beyond "
+                "repair: its convex hull stands for it, in mass and in contact (--if-open refuse "
+                "to stop here, and close its holes in Blender or MeshLab)"
             )
         solids.append(solid)
     if not solids:
