@@ -1,4 +1,4 @@
-"""Write generated model folders: python -m fleet_tools.assets --help."""
+"""Write model folders: python -m fleet_tools.assets --help, or ... import --help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ ASSETS = Path(__file__).resolve().parent
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the program; returns 0, or 1 where --check finds a difference or a folder is not ours."""
+    """Run the program; returns 0, or 1 where --check finds a difference or a folder is not ours.
+
+    What follows the word `import` is another program's: it makes a model of a foreign mesh.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["import"]:
+        from .importing.program import main as import_main
+
+        return import_main(given[1:])
     options = _parse(arguments)
     root = options.output or ASSETS
     reports = []
@@ -45,7 +53,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         description="Write tools and objects as SDFormat model folders. Without --count, those "
         "that ship with Fleet-Tools; with it, random members of the families.",
         epilog="Exit status: 0 done, 1 --check found a difference or a folder that may not be "
-        "overwritten, 2 bad usage.",
+        "overwritten, 2 bad usage. A mesh of your own becomes a model with: "
+        "python -m fleet_tools.assets import MESH (see import --help).",
     )
     parser.add_argument("--family", choices=[*FAMILIES, "all"], default="all")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: the package itself")

@@ -10,7 +10,6 @@ fingers are 30 mm open.
 from __future__ import annotations
 
 import math
-import shutil
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -33,24 +32,35 @@ class Part:
         material: What it is made of.
         collision: What is felt: convex solids of few vertices (`solids.frusta`), because contact
             costs by the triangle. None where another part's already cover it.
+        collision_places: Digits after the point of their vertices. Ours are planned in whole
+            nanometres; the planes of a foreign piece would be bent by rounding, which Drake answers
+            with "a mesh field element was degenerate".
     """
 
     name: str
     solid: Solid
     material: Material
     collision: tuple[Solid, ...] = ()
+    collision_places: int = 9
 
 
 @dataclass(frozen=True)
 class Link:
-    """A rigid body; its frame is displaced from the model's by `origin` (m), without rotation."""
+    """A rigid body; its frame is displaced from the model's by `origin` (m), without rotation.
+
+    `inertial` is its mass in its own frame where the parts do not say it, because what is seen was
+    simplified.
+    """
 
     name: str
     parts: tuple[Part, ...]
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    inertial: MassProperties | None = None
 
     def mass_properties(self) -> MassProperties:
         """Of all parts together, in the link's frame."""
+        if self.inertial is not None:
+            return self.inertial
         return combined([mass_properties(p.solid, p.material.density) for p in self.parts])
 
 
@@ -92,7 +102,13 @@ class Keypoint:
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that a model folder says. `kind` is `tool` or `object`."""
+    """Everything that a model folder says.
+
+    Attributes:
+        kind: `tool` or `object`.
+        grasp: X_TG, where the end effector holds a tool: translation (m), roll, pitch, yaw (deg).
+        written_by: What its files begin with.
+    """
 
     kind: str
     family: str
@@ -100,6 +116,8 @@ class Model:
     links: tuple[Link, ...]
     keypoints: Mapping[str, Keypoint]
     joints: tuple[Joint, ...] = ()
+    grasp: tuple[float, float, float, float, float, float] | None = None
+    written_by: str = SIGNATURE
 
     @property
     def mass(self) -> float:
@@ -117,7 +135,8 @@ def files(model: Model) -> dict[str, bytes]:
     for part in (part for link in model.links for part in link.parts):
         texts[_mesh(part.name)] = obj_text(part.solid)
         for k, piece in enumerate(part.collision):
-            texts[_mesh(f"{part.name}_collision_{k}")] = obj_text(piece)
+            text = obj_text(piece, part.collision_places)
+            texts[_mesh(f"{part.name}_collision_{k}")] = text
     return {path: text.encode() for path, text in sorted(texts.items())}
 
 
@@ -136,15 +155,26 @@ def write(model: Model, directory: Path) -> None:
     found = _read(directory)
     if found and not found.get("keypoints.yaml", b"").startswith(SIGNATURE.encode()):
         raise FileExistsError(f"{directory} was not written by a generator; it is left as it is")
+    replace_folder(directory, files(model))
+
+
+def replace_folder(directory: Path, contents: Mapping[str, bytes]) -> None:
+    """Write relative path -> content as a folder, whole or not at all, in place of the old."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".writing_") as aside:
         fresh = Path(aside) / directory.name
-        for path, content in files(model).items():
+        for path, content in contents.items():
             (fresh / path).parent.mkdir(parents=True, exist_ok=True)
             (fresh / path).write_bytes(content)
+        old = Path(aside) / "old"
         if directory.exists():
-            shutil.move(directory, Path(aside) / "old")
-        shutil.move(fresh, directory)
+            directory.rename(old)
+        try:
+            fresh.rename(directory)
+        except OSError:
+            if old.exists():
+                old.rename(directory)
+            raise
 
 
 def _read(directory: Path) -> dict[str, bytes]:
@@ -168,7 +198,7 @@ def _yaml_float(value: float) -> str:
 
 def _keypoints_yaml(model: Model) -> str:
     lines = [
-        f"{SIGNATURE} --family {model.family}",
+        f"{model.written_by} --family {model.family}",
         f"family: {model.family}",
         f"kind: {model.kind}",
         "keypoints:  # metres, in the named link's frame",
@@ -176,12 +206,21 @@ def _keypoints_yaml(model: Model) -> str:
     for name, point in model.keypoints.items():
         position = ", ".join(map(_yaml_float, point.position))
         lines.append(f"  {name}: {{link: {point.link}, position: [{position}]}}")
+    if model.grasp is not None:
+        where = [
+            "[" + ", ".join(decimal(x, 9) for x in half) + "]" for half in _halves(model.grasp)
+        ]
+        lines += ["grasp:  # X_TG", f"  translation_m: {where[0]}", f"  rpy_deg: {where[1]}"]
     return "\n".join(lines) + "\n"
+
+
+def _halves(pose):
+    return pose[:3], pose[3:]
 
 
 def _sdf(model: Model) -> str:
     root = ET.Element("sdf", {"version": "1.9", "xmlns:drake": "https://drake.mit.edu"})
-    root.append(ET.Comment(f"{SIGNATURE[1:]}, family {model.family} "))
+    root.append(ET.Comment(f"{model.written_by[1:]}, family {model.family} "))
     element = ET.SubElement(root, "model", name=model.name)
     for link in model.links:
         _add_link(element, link)

@@ -214,11 +214,16 @@ def corner_normals(solid: Solid) -> np.ndarray:
     return normals / np.linalg.norm(normals, axis=2, keepdims=True)
 
 
-def obj_text(solid: Solid) -> str:
-    """Wavefront OBJ with normals; the same solid gives the same text."""
+def obj_text(solid: Solid, places: int = 9) -> str:
+    """Wavefront OBJ with normals; the same solid gives the same text.
+
+    Args:
+        solid: Without degenerate triangles.
+        places: Digits of a coordinate after the point.
+    """
     rounded = np.round(corner_normals(solid).reshape(-1, 3), 4) + 0.0  # no -0
     normals, used = np.unique(rounded, axis=0, return_inverse=True)
-    lines = ["v " + " ".join(decimal(x, 9) for x in vertex) for vertex in solid.vertices]
+    lines = ["v " + " ".join(decimal(x, places) for x in vertex) for vertex in solid.vertices]
     lines += ["vn " + " ".join(decimal(x, 4) for x in normal) for normal in normals]
     for corners in zip(solid.triangles + 1, used.reshape(-1, 3) + 1, strict=True):
         lines.append("f " + " ".join(f"{v}//{n}" for v, n in zip(*corners, strict=True)))

@@ -25,6 +25,9 @@ from fleet_tools.values import Value, Vector3, load_yaml
 
 Kind = Literal["tool", "object"]
 
+MESHES = (".glb", ".gltf", ".obj", ".off", ".ply", ".stl")
+"""Files that `python -m fleet_tools.assets import` reads."""
+
 
 class Keypoint(Value):
     """A labelled point: `position` in metres, in the frame of the model's link `link`."""
@@ -74,18 +77,34 @@ def load_model(folder: Path, kind: Kind) -> Model:
     if len(files) != 1:
         raise ConfigError(
             f"{folder} must hold one SDFormat or URDF file, such as model.sdf; it holds "
-            f"{[file.name for file in files] or 'none'}."
+            f"{[file.name for file in files] or 'none'}." + _remedy(kind, folder, files)
         )
     labels_file = folder / "keypoints.yaml"
     if not labels_file.is_file():
         raise ConfigError(
-            f"{folder} lacks keypoints.yaml, which names its family and its labelled points, "
-            "for instance `keypoints: {head: {link: hammer, position: [0.18, 0, 0.045]}}`."
+            f"{folder} lacks keypoints.yaml, which names its family and its labelled points. Add "
+            f"it, with such lines as `family: hammer`, `kind: {kind}` and "
+            "`keypoints: {head: {link: hammer, position: [0.18, 0, 0.045]}}` (metres)."
         )
     labels = _read_labels(labels_file, labels_file.stat().st_mtime_ns)
     if labels.kind != kind:
         raise ConfigError(f"{folder} is labelled as kind: {labels.kind}; a {kind} was asked for.")
     return Model(name=folder.name, file=files[0], labels=labels)
+
+
+def _remedy(kind: Kind, folder: Path, files: list[Path]) -> str:
+    if files:
+        return " Name the one that is meant model.sdf, or move the others away."
+    found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in MESHES]
+    mesh = found[0] if found else Path("MESH")
+    return " " + _import_command(kind, "FAMILY", mesh)
+
+
+def _import_command(kind: Kind, family: str, mesh: Path) -> str:
+    return (
+        f"A mesh becomes a model with: python -m fleet_tools.assets import {mesh} --kind {kind} "
+        f"--family {family} --mass KG --keypoint NAME=X,Y,Z --output DIR"
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -108,7 +127,7 @@ def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None
 
     Raises:
         UnknownNameError: There is no such family, or no such name in it and no such folder.
-        ConfigError: The folder is not a model of that kind.
+        ConfigError: The folder is not a model of that kind, or it is a file.
     """
     known = _family(kind, family, extra_root)
     if isinstance(name, str) and name:
@@ -117,6 +136,13 @@ def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None
         folder = Path(os.path.expanduser(name))
         if folder.is_dir():
             return load_model(folder.resolve(), kind)
+        if folder.is_file() and folder.suffix.lower() in MESHES:
+            raise ConfigError(f"{folder} is a mesh. {_import_command(kind, family, folder)}")
+        if folder.is_file():
+            raise ConfigError(
+                f"{folder} is a file; a {kind} is given by the path of its folder, which holds "
+                "keypoints.yaml, too."
+            )
     remedy = f"A {kind} of your own is given by the path of its folder."
     raise UnknownNameError(f"{kind} of the family {family!r}", name, known, remedy)
 

@@ -12,6 +12,7 @@ from pydrake.systems.analysis import Simulator
 
 from fleet_tools.catalog import Model
 from fleet_tools.errors import SimulationError
+from fleet_tools.own_models import contact_refused, model_frame
 from fleet_tools.robot.osc import external_wrench
 from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS
 from fleet_tools.robot.reference import Reference
@@ -53,7 +54,10 @@ class Simulation:
 
     def __init__(self, world: World, tool: Model, object: Model) -> None:
         self.world, self.tool, self.object = world, tool, object
-        self._simulator = Simulator(world.diagram)
+        try:
+            self._simulator = Simulator(world.diagram)
+        except RuntimeError as error:
+            raise contact_refused(error, [tool.file, object.file]) from error
         self._root = self._simulator.get_mutable_context()
         self._context = world.plant.GetMyMutableContextFromRoot(self._root)
         self._step = 0
@@ -135,7 +139,7 @@ class Simulation:
             X_WE=X_WE,
             F_E=np.concatenate([R_EW @ F_W[:3], R_EW @ F_W[3:]]),
             p_W_tool=self._locate(self._tool_points),
-            X_WO=plant.GetFrameByName("__model__", world.object).CalcPoseInWorld(context),
+            X_WO=model_frame(plant, world.object).CalcPoseInWorld(context),
             p_W_object=self._locate(self._object_points),
             object_joints={j.name(): j.GetOnePosition(context) for j in self._object_joints},
             contacts=self._contacts(),

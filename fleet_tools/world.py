@@ -31,6 +31,7 @@ from pydrake.systems.primitives import ConstantVectorSource
 
 from fleet_tools.catalog import Model
 from fleet_tools.errors import ConfigError
+from fleet_tools.own_models import check_masses, complete_contact, model_frame
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
@@ -87,7 +88,8 @@ def build_world(
     """Builds the diagram; scenes are applied to its context by the simulation.
 
     Raises:
-        ConfigError: The object has no such joints as the task says, or they are no brakes.
+        ConfigError: The object has no such joints as the task says, or they are no brakes; or a
+            model lacks what cannot be made up.
     """
     builder = DiagramBuilder()
     plant, scene_graph = AddMultibodyPlant(
@@ -105,6 +107,8 @@ def build_world(
     _add_table(plant, arm)
     tool_instance, grasp_frame = _add_tool(plant, tool)
     object_instance, mount_frame = _add_object(plant, object, task.object_mount)
+    complete_contact(plant, scene_graph, tool_instance, tool.file)
+    complete_contact(plant, scene_graph, object_instance, object.file)
     plant.Finalize()
     _ignore_contact_within_robot(plant, scene_graph, arm, tool_instance)
     brakes = _find_brakes(plant, object_instance, task, object)
@@ -148,9 +152,8 @@ def _add_table(plant: MultibodyPlant, arm: ModelInstanceIndex) -> None:
 def _add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
     """Adds the tool, welded to the hand by its grasp frame G with an adjustable X_EG."""
     instance = _add_model(plant, tool, "tool")
-    model_frame = plant.GetFrameByName("__model__", instance)
     X_TG = tool.labels.grasp.to_transform()
-    held = plant.AddFrame(FixedOffsetFrame("held", model_frame, X_TG))
+    held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
     hand = plant.GetFrameByName(END_EFFECTOR)
     grasp = plant.AddFrame(FixedOffsetFrame("grasp", hand, RigidTransform()))
     plant.WeldFrames(grasp, held)
@@ -163,13 +166,13 @@ def _add_object(
     instance = _add_model(plant, object, "object")
     if mount == "free":
         return instance, None
-    model_frame = plant.GetFrameByName("__model__", instance)
     frame = plant.AddFrame(FixedOffsetFrame("mount", plant.world_frame(), RigidTransform()))
-    plant.WeldFrames(frame, model_frame)
+    plant.WeldFrames(frame, model_frame(plant, instance))
     return instance, frame
 
 
 def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
+    check_masses(model.file)
     parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
     try:
         if model.file.suffix == ".sdf":
