@@ -60,6 +60,8 @@ def check_masses(file: Path) -> None:
             continue
         place = f"{file}: the link {link.get('name')!r}"
         inertial = link.find("inertial")
+        if inertial is not None and inertial.get("auto") in ("true", "1"):
+            continue  # Drake computes it from the collision shapes and their density
         mass = None if inertial is None else _number(inertial.find("mass"), "value")
         tensor = None if inertial is None else _tensor(inertial.find("inertia"))
         if mass is None or tensor is None:

@@ -1,7 +1,7 @@
 """Slabs: what lies flat and is turned or served with a spatula, such as patties and pucks.
 
-A slab lies on z = 0 of its model frame. Contact feels it as a prism with a sharp lower rim: a
-blade gets under a bevel as it should not, and under a rim as it should, by lifting it.
+A slab lies on z = 0 of its model frame. Contact feels it as a prism: what rests on the table is its
+whole base, and a thin edge meets it at the rim.
 """
 
 from __future__ import annotations
