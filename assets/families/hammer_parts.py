@@ -27,17 +27,14 @@ from ..solids import (
     ring,
     stack,
 )
+from .grip import GRIP, GRIP_END, Z_TO_X
+from .rules import require
 
 ROUND, OCTAGONAL = 6, 2
-GRIP = 0.015
-"""Half the opening of the fingers, which the handle fills where it is held."""
-GRIP_END = 0.035
-"""The handle is held, and as thick as `GRIP`, for |x| up to here."""
 BEVEL = 0.0025
 SWELL = 0.006
 """From the butt's end to where it is thickest."""
 CLAW_SWEEP = math.radians(62)
-Z_TO_X = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
 
 
 @dataclass(frozen=True)
@@ -102,9 +99,7 @@ class HammerParams:
                 "face": True,
             }[self.peen],
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a hammer; wanted: {'; '.join(broken)}; given: {self}")
+        require("hammer", self, rules)
 
     def square(self, half: float) -> Section:
         """A section of the head in the shape of its face."""

@@ -14,16 +14,13 @@ import numpy as np
 from ..materials import ASH, BEECH, BRASS, FORGED_STEEL, HICKORY, NYLON, STEEL, Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, Solid, circle, fillet, frusta, loft, rectangle, ring, stack
+from .grip import GRIP, GRIP_END, Z_TO_X
+from .rules import require
 
-GRIP = 0.015
-"""Half the opening of the fingers, which the handle fills where it is held."""
-GRIP_END = 0.035
-"""The handle is held, and as thick as `GRIP`, for |x| up to here."""
 BOLSTER = 0.008
 """Length of the metal between handle and blade."""
 MASSES = (0.12, 0.5)
 """What is believable, kg."""
-Z_TO_X = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
 
 EBONY = HICKORY.coloured(0.20, 0.15, 0.12)
 BLACK_NYLON = NYLON.coloured(0.13, 0.13, 0.14)
@@ -70,9 +67,7 @@ class KnifeParams:
             "edge < spine <= neck_y": self.edge < self.spine <= self.neck_y,
             "-neck_z <= spine_z < depth - 0.03": -self.neck_z <= self.spine_z < self.depth - 0.03,
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a knife; wanted: {'; '.join(broken)}; given: {self}")
+        require("knife", self, rules)
 
     @property
     def middle_x(self) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from ..materials import BEECH, BRASS, PINE, STEEL, Material
 from ..model import Joint, Keypoint, Link, Model, Part
 from ..solids import Section, Station, circle, frusta, stack
+from .rules import require
 
 NAIL_STEEL, NAIL_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
 CLEARANCE = 0.005
@@ -68,9 +69,7 @@ class NailParams:
             "point <= embedded": self.point <= self.embedded,
             "shaft < head < block": self.shaft < self.head < self.block,
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a nail; wanted: {'; '.join(broken)}; given: {self}")
+        require("nail", self, rules)
 
     @property
     def gap(self) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from ..materials import BRASS, PINE, STEEL, Material
 from ..model import Joint, Keypoint, Link, Model, Part
 from ..solids import Section, Station, circle, frusta, join, loft, rectangle, stack
+from .rules import require
 
 FLATS = 0.040
 """Nominal width across flats, to which the family of wrenches is made, m."""
@@ -86,9 +87,7 @@ class NutParams:
             "flange with a height": (self.flange > 0) == (self.flange_height > 0),
             "nut on its base": max(self.flange, self.reach) + 0.004 < self.base,
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a nut; wanted: {'; '.join(broken)}; given: {self}")
+        require("nut", self, rules)
 
     @property
     def half(self) -> float:

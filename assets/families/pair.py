@@ -14,6 +14,7 @@ import numpy as np
 from ..materials import BEECH, Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, frusta, stack
+from .rules import require
 
 OCTAGONAL = 2
 """Corner points of a block seen from above. Drake feels the foot in triangles, one contact point
@@ -61,9 +62,7 @@ class PairParams:
                 2 * (self.chamfer + self.bevel + lean * self.height) < min(narrow, self.length)
             ),
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a pair; wanted: {'; '.join(broken)}; given: {self}")
+        require("pair", self, rules)
 
 
 def build(params: PairParams, name: str) -> Model:

@@ -13,6 +13,7 @@ import numpy as np
 from ..materials import Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, Station, frusta, stack
+from .rules import require
 
 # As soft, and as damped, as food is: at a hundred times the modulus such light things rock on.
 BEEF = Material(1050.0, (0.36, 0.20, 0.13), modulus=5e4, friction=0.5, dissipation=200.0)
@@ -53,9 +54,7 @@ class SlabParams:
             "0 <= dome <= 0.5": 0 <= self.dome <= 0.5,
             "height < half_x, half_y": self.height < min(self.half_x, self.half_y),
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a slab; wanted: {'; '.join(broken)}; given: {self}")
+        require("slab", self, rules)
 
     def section(self, inset: float = 0.0) -> Section:
         """The slab's section, narrower all around by `inset`."""

@@ -16,7 +16,8 @@ import numpy as np
 from ..materials import BEECH, FIBREGLASS, HICKORY, NYLON, RUBBER, STEEL, Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, Solid, join, loft, ring
-from .hammer_parts import GRIP, GRIP_END, Z_TO_X
+from .grip import GRIP, GRIP_END, Z_TO_X
+from .rules import require
 
 EDGE = 0.0003
 """Thickness of the blade's edge, m: thin enough to get under what lies flat."""
@@ -79,9 +80,7 @@ class SpatulaParams:
             "slots even": self.slots % 2 == 0,
             "grip clear of the table": self.clearance >= CLEARANCE,
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a spatula; wanted: {'; '.join(broken)}; given: {self}")
+        require("spatula", self, rules)
 
     @property
     def clearance(self) -> float:

@@ -14,7 +14,9 @@ import numpy as np
 
 from ..materials import STEEL, Material
 from ..solids import Solid
+from .grip import GRIP_END
 from .nut import FLATS
+from .rules import require
 
 CLEARANCE = 0.0012
 """Between a jaw and a nominal nut, both sides together, m."""
@@ -26,10 +28,6 @@ LIP = (0.0255, 0.012)
 """x and half the gap at the end of lips that all but close the jaw, m."""
 LIP_ROOT = 0.0215
 """x where lips begin: beyond the corners of a square, m."""
-GRIP = 0.015
-"""Half the opening of the fingers, which the handle fills where it is held."""
-GRIP_END = 0.035
-"""The handle is held, and as wide as `GRIP`, for |x| up to here."""
 NUT_ROOM = 0.075
 """What is nearer to the jaw than this is above the base that the nut sits on, m."""
 WRENCH_STEEL = replace(STEEL, modulus=1e9)
@@ -106,9 +104,7 @@ class WrenchParams:
             "lips without a sliding jaw or a tail": not self.lips
             or (not self.sliding and self.tail == "plain" and self.reach == LIP_ROOT),
         }
-        broken = [rule for rule, holds in rules.items() if not holds]
-        if broken:
-            raise ValueError(f"not a wrench; wanted: {'; '.join(broken)}; given: {self}")
+        require("wrench", self, rules)
 
     @property
     def back(self) -> float:

@@ -8,19 +8,18 @@ import numpy as np
 
 from ..model import Part
 from ..solids import Section, Solid, circle, join, loft, rectangle, ring, stack
+from .grip import GRIP, Z_TO_X
 from .wrench_params import (
     AT_BACK,
     AT_CORNER,
     AT_LIP,
     AT_ROOT,
     AT_TIP,
-    GRIP,
     PAD,
     THROAT,
     WrenchParams,
 )
 
-Z_TO_X = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
 CORNERS = 4
 """Points to a corner of a handle's section."""
 TAIL, TAIL_BORE = 0.019, 0.58

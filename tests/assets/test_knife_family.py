@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.families import knife
-from fleet_tools.assets.families.knife import GRIP, GRIP_END
+from fleet_tools.assets.families.grip import GRIP, GRIP_END
 from fleet_tools.assets.model import Model
 
 SHIPPED = [knife.build(params, name) for name, params in knife.CATALOGUE.items()]

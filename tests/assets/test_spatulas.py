@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.families import spatula
-from fleet_tools.assets.families.hammer_parts import GRIP, GRIP_END
+from fleet_tools.assets.families.grip import GRIP, GRIP_END
 from fleet_tools.assets.model import Model
 
 SHIPPED = [spatula.build(params, name) for name, params in spatula.CATALOGUE.items()]

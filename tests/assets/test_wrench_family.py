@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.families import nut, wrench
-from fleet_tools.assets.families.wrench_params import GRIP, GRIP_END, PAD, WrenchParams
+from fleet_tools.assets.families.grip import GRIP, GRIP_END
+from fleet_tools.assets.families.wrench_params import PAD, WrenchParams
 from fleet_tools.assets.solids import Solid
 
 seeds = st.integers(0, 2**32 - 1)
