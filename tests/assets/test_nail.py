@@ -1,20 +1,15 @@
 """Nails: geometry of the drive, and the brake that resists it, in Drake's own plant."""
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from bench import Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydrake.multibody.parsing import Parser
-from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
-from pydrake.systems.analysis import Simulator
-from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools.assets.families import nail
-from fleet_tools.assets.model import Model, write
+from fleet_tools.assets.model import Model
 
 SHIPPED = [nail.build(params, name) for name, params in nail.CATALOGUE.items()]
 seeds = st.integers(0, 2**32 - 1)
@@ -43,33 +38,6 @@ def check(model: Model) -> None:
     for part in model.links[1].parts:  # felt and seen reach equally high
         felt = max(solid.vertices[:, 2].max() for solid in part.collision)
         assert felt == part.solid.vertices[:, 2].max()
-
-
-class Bench:
-    """One nail on a bench in Drake, its block fixed, its brake armed."""
-
-    def __init__(self, model: Model) -> None:
-        builder = DiagramBuilder()
-        self.plant, self.scene_graph = AddMultibodyPlantSceneGraph(builder, 0.004)
-        parser = Parser(self.plant)
-        parser.SetStrictParsing()
-        with tempfile.TemporaryDirectory() as folder:
-            write(model, Path(folder) / model.name)
-            (self.instance,) = parser.AddModels(str(Path(folder) / model.name / "model.sdf"))
-        block = self.plant.GetFrameByName("block", self.instance)
-        self.plant.WeldFrames(self.plant.world_frame(), block)
-        self.plant.Finalize()
-        self.diagram = builder.Build()
-
-    def press(self, force: float, seconds: float) -> float:
-        """Press a fresh nail down in addition to its weight; returns how far it went, m."""
-        simulator = Simulator(self.diagram)
-        context = self.plant.GetMyMutableContextFromRoot(simulator.get_mutable_context())
-        brake = self.plant.get_desired_state_input_port(self.instance)
-        brake.FixValue(context, np.zeros(2))
-        self.plant.get_applied_generalized_force_input_port().FixValue(context, [force])
-        simulator.AdvanceTo(seconds)
-        return self.plant.GetPositions(context)[0]
 
 
 @pytest.fixture(scope="module", params=SHIPPED, ids=lambda model: model.name)

@@ -1,20 +1,15 @@
 """Nuts: flats of one size, and the brake that resists turning them, in Drake's own plant."""
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from bench import Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydrake.multibody.parsing import Parser
-from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
-from pydrake.systems.analysis import Simulator
-from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools.assets.families import nut
-from fleet_tools.assets.model import Model, write
+from fleet_tools.assets.model import Model
 
 SHIPPED = [nut.build(params, name) for name, params in nut.CATALOGUE.items()]
 seeds = st.integers(0, 2**32 - 1)
@@ -46,33 +41,6 @@ def check(model: Model) -> None:
     (owner,) = [link for link in model.links if link.name == top.link]
     assert owner.origin[2] + top.position[2] == pytest.approx(highest)
     assert foot.position == (0, 0, 0) and top.position[:2] == (0, 0)
-
-
-class Bench:
-    """One nut on a bench in Drake, its base fixed, its brake armed."""
-
-    def __init__(self, model: Model) -> None:
-        builder = DiagramBuilder()
-        self.plant, self.scene_graph = AddMultibodyPlantSceneGraph(builder, 0.004)
-        parser = Parser(self.plant)
-        parser.SetStrictParsing()
-        with tempfile.TemporaryDirectory() as folder:
-            write(model, Path(folder) / model.name)
-            (self.instance,) = parser.AddModels(str(Path(folder) / model.name / "model.sdf"))
-        base = self.plant.GetFrameByName("base", self.instance)
-        self.plant.WeldFrames(self.plant.world_frame(), base)
-        self.plant.Finalize()
-        self.diagram = builder.Build()
-
-    def twist(self, torque: float, seconds: float) -> float:
-        """Turn a fresh nut; returns how far it went, rad."""
-        simulator = Simulator(self.diagram)
-        context = self.plant.GetMyMutableContextFromRoot(simulator.get_mutable_context())
-        brake = self.plant.get_desired_state_input_port(self.instance)
-        brake.FixValue(context, np.zeros(2))
-        self.plant.get_applied_generalized_force_input_port().FixValue(context, [torque])
-        simulator.AdvanceTo(seconds)
-        return self.plant.GetPositions(context)[0]
 
 
 @pytest.fixture(scope="module", params=SHIPPED, ids=lambda model: model.name)
@@ -112,8 +80,8 @@ def test_nut_and_base_do_not_collide(bench):
 def test_brake_holds_below_its_resistance_and_gives_way_above(model, bench):
     torque = model.joints[0].resistance
     for sign in (1, -1):
-        assert abs(bench.twist(0.9 * sign * torque, 0.2)) < 1e-3
-        assert sign * bench.twist(1.1 * sign * torque, 0.2) > 0.5
+        assert abs(bench.press(0.9 * sign * torque, 0.2)) < 1e-3
+        assert sign * bench.press(1.1 * sign * torque, 0.2) > 0.5
 
 
 @pytest.mark.parametrize(
