@@ -14,7 +14,7 @@ from ..model import Keypoint, Link, Model, Part, files
 from ..solids import MassProperties, Solid, join
 from .check import contact_problem
 from .pieces import convex_pieces
-from .polytope import Polytope, outer_polytope
+from .polytope import outer_polytope
 from .read import RawMesh
 from .repair import clean, shells
 from .scale import Scale, check_size, guess_scale, rotation_to_z
@@ -119,7 +119,8 @@ def import_mesh(raw: RawMesh, wanted: Wanted) -> Imported:
     notes += more
     inertial, density = _weighed(body, wanted)
     points, grasp = _labels(wanted, X)
-    part, excess = _part(body, wanted)
+    part, excess, more = _part(body, wanted)
+    notes += more
     model = Model(
         kind=wanted.kind,
         family=wanted.family,
@@ -198,7 +199,7 @@ def _labels(wanted: Wanted, X: tuple) -> tuple[dict[str, np.ndarray], tuple | No
     return points, (*(float(x) for x in where), *wanted.grasp[3:])
 
 
-def _part(body: Body, wanted: Wanted) -> tuple[Part, float]:
+def _part(body: Body, wanted: Wanted) -> tuple[Part, float, list[str]]:
     seen = simplified(sound(join(*body.outer)), VISUAL_TRIANGLES)
     share = max(1, wanted.pieces // len(body.outer))
     sets = [
@@ -206,22 +207,32 @@ def _part(body: Body, wanted: Wanted) -> tuple[Part, float]:
         for solid in body.outer
         for points in convex_pieces(solid, most=share, concavity=wanted.concavity)
     ]
-    felt = [_felt(points, wanted) for points in sets]
+    thick, notes = _thick_enough(sets)
+    felt = [
+        outer_polytope(
+            points, tolerance=wanted.tolerance, shortest=min(5e-4, _thickness(points) / 3)
+        )
+        for points in thick
+    ]
     part = Part(
         wanted.name, seen, wanted.material, tuple(p.solid for p in felt), collision_places=17
     )
-    return part, max(p.excess for p in felt)
+    return part, max(p.excess for p in felt), notes
 
 
-def _felt(points: np.ndarray, wanted: Wanted) -> Polytope:
-    thickness = _thickness(points)
-    if thickness < THINNEST:
+def _thick_enough(sets: list[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
+    """Those pieces that contact can feel, and a note on the others: decals, threads, sheets."""
+    thicknesses = [_thickness(points) for points in sets]
+    thick = [points for points, t in zip(sets, thicknesses, strict=True) if t >= THINNEST]
+    thinnest = f"{min(thicknesses) * 1000:.2g} mm"
+    if not thick:
         raise ConfigError(
-            f"A part is only {thickness * 1000:.2g} mm thick, and contact needs "
-            f"{THINNEST * 1000:g} mm. Thicken it, for instance with Blender's Solidify modifier; "
-            "or mend the size with --length METRES."
+            f"It is only {thinnest} thick, and contact needs {THINNEST * 1000:g} mm. Thicken it, "
+            "for instance with Blender's Solidify modifier; or mend the size with --length METRES."
         )
-    return outer_polytope(points, tolerance=wanted.tolerance, shortest=min(5e-4, thickness / 3))
+    left_out = len(sets) - len(thick)
+    note = f"{left_out} piece(s), as thin as {thinnest}, are seen and weighed, and not felt"
+    return thick, [note] if left_out else []
 
 
 def _thickness(points: np.ndarray) -> float:
