@@ -14,7 +14,7 @@ from ..model import Keypoint, Link, Model, Part, files
 from ..solids import MassProperties, Solid, join
 from .check import contact_problem
 from .pieces import convex_pieces
-from .polytope import outer_polytope
+from .polytope import hull, outer_polytope
 from .read import RawMesh
 from .repair import clean, shells
 from .scale import Scale, check_size, guess_scale, rotation_to_z
@@ -236,10 +236,15 @@ def _thick_enough(sets: list[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
 
 
 def _thickness(points: np.ndarray) -> float:
-    """Least width along the normals of the points' hull, m."""
-    from scipy.spatial import ConvexHull
-
-    normals = np.unique(np.round(ConvexHull(points).equations[:, :3], 3), axis=0)
+    """Least width along the normals of the points' hull, m; 0 where they lie in a plane."""
+    around = hull(points)
+    if around is None:
+        return 0.0
+    a, b, c = np.moveaxis(around.vertices[around.triangles], 1, 0)
+    across = np.cross(b - a, c - a)
+    areas = np.linalg.norm(across, axis=1)
+    real = areas > 1e-9 * areas.max()  # slivers have no direction
+    normals = np.unique(np.round(across[real] / areas[real, None], 3), axis=0)
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     heights = points @ normals[:: max(1, len(normals) // 300)].T
     return float(np.ptp(heights, axis=0).min())

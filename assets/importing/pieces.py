@@ -13,8 +13,15 @@ from .volume import volume
 CONVEX = 0.97
 """Share of its hull that a solid must fill to be taken for convex."""
 
-DETAIL = 4000
+DETAIL = 2000
 """Triangles that the decomposition looks at; more take minutes and change nothing."""
+
+REMESHED = 25
+"""Voxels along the longest side of a surface that is no manifold, which CoACD remeshes: half of
+its default, and many times faster on shells of twenty thousand triangles."""
+
+SEARCH = 60
+"""Iterations of CoACD's tree search for each cut."""
 
 CRUMB = 1e-3
 """Share of the body's volume below which a piece is not worth its contact."""
@@ -52,6 +59,8 @@ def convex_pieces(solid: Solid, *, most: int, concavity: float) -> list[np.ndarr
         library.Mesh(coarse.vertices, coarse.triangles),
         threshold=concavity,
         max_convex_hull=most,
+        preprocess_resolution=REMESHED,
+        mcts_iterations=SEARCH,
         seed=0,
     )
     hulls = [one for points, _ in found if (one := hull(np.asarray(points))) is not None]
