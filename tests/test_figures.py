@@ -1,7 +1,7 @@
 """The promised figures that are no matter of speed; the long way round is marked slow."""
 
 import pytest
-from conftest import run_python
+from conftest import IDS, run_python
 
 from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
 from fleet_tools.episode import rollout
@@ -9,6 +9,7 @@ from fleet_tools.experts.policy import ExpertPolicy
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("environment_id", IDS)
 @pytest.mark.parametrize(
     ("make_policy", "at_least", "at_most"),
     [
@@ -18,8 +19,8 @@ from fleet_tools.experts.policy import ExpertPolicy
     ],
     ids=["expert", "zero", "random"],
 )
-def test_success_in_200_scenes(make, make_policy, at_least, at_most):
-    env = make()
+def test_success_in_200_scenes(make, environment_id, make_policy, at_least, at_most):
+    env = make(environment_id, split="all")
     successes = sum(
         rollout(env, make_policy(env, seed), seed=seed).succeeded for seed in range(200)
     )
