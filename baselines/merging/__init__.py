@@ -1,0 +1,24 @@
+"""Policy merging: a library about PyTorch state dicts that knows no simulator and no robot.
+
+    from fleet_tools.baselines.merging.check import check
+    from fleet_tools.baselines.merging.layers import linear
+    from fleet_tools.baselines.merging.symmetry import Symmetry
+
+    symmetry = Symmetry.of(linear("0", "_obs", "h"), linear("2", "h", "_act"))
+    check(symmetry, model, example)
+    group = symmetry.group(model.state_dict())
+    permuted = symmetry.apply(group.random(numpy.random.default_rng(0)), model.state_dict())
+
+Raises:
+    MissingLibraryError: PyTorch is absent; the message holds the line that installs it.
+"""
+
+from importlib.util import find_spec
+
+from fleet_tools.errors import MissingLibraryError
+
+if find_spec("torch") is None:
+    raise MissingLibraryError(
+        "Merging needs PyTorch. Install it with: python3 -m pip install "
+        '"torch>=2.6" "safetensors>=0.4" (or Fleet-Tools with its extra, "fleet-tools[merging]").'
+    )
