@@ -120,7 +120,7 @@ def _check_names(axes: list[Axis], text: str) -> None:
     for axis in axes:
         for product in axis:
             here: set[str] = set()
-            for factor in (factor for factor in product if not factor.fixed):
+            for factor in (factor for factor in product if factor.name != "_"):
                 if factor.name in here:
                     raise _unreadable(text, 0, f"{factor.name!r} stands twice in one product")
                 if factor.owner and factor.owner not in earlier | here:
@@ -128,7 +128,7 @@ def _check_names(axes: list[Axis], text: str) -> None:
                     raise _unreadable(text, 0, f"{str(factor)!r} has no owner before it; {remedy}")
                 here.add(factor.name)
         if len(axis) == 1:
-            earlier |= {factor.name for factor in axis[0] if not factor.fixed}
+            earlier |= {factor.name for factor in axis[0]}
 
 
 def _unreadable(text: str, at: int, why: str) -> AxisSyntaxError:

@@ -139,8 +139,8 @@ def _cast(value: Any, dtype: torch.dtype | None) -> Any:
         return value.to(dtype) if dtype is not None and value.is_floating_point() else value
     if isinstance(value, Mapping):
         return {name: _cast(item, dtype) for name, item in value.items()}
-    if isinstance(value, tuple | list):
-        return type(value)([_cast(item, dtype) for item in value])
+    if type(value) in (tuple, list):  # and no named tuple, which is made in another way
+        return type(value)(_cast(item, dtype) for item in value)
     return value
 
 

@@ -19,7 +19,9 @@ def products(draw):
     factors = [Factor(name, draw(SIZES)) for name in free]
     if factors and draw(st.booleans()):
         factors.append(Factor("inner", draw(SIZES), owner=factors[0].name))
-    factors += draw(st.lists(FIXED, min_size=0 if factors else 1, max_size=2))
+    factors += draw(
+        st.lists(FIXED, min_size=not factors, max_size=2, unique_by=lambda factor: factor.name)
+    )
     return tuple(factors)
 
 
@@ -53,6 +55,7 @@ def test_writing_undoes_reading(text):
         ("h:x", "is no axis"),
         ("(head _k@head)", "'_k' is fixed"),
         ("(h h)", "twice in one product"),
+        ("(_k _k)", "twice in one product"),
         ("(k@head head)", r"no owner before it; .* \(head k@head\)"),
         ("(head | _) k@head", "no owner before it"),
     ],

@@ -126,7 +126,18 @@ def test_a_table_is_its_strings(kind):
     assert Symmetry.of(symmetry.table()) == symmetry
 
 
-def test_sizes_are_told_by_the_shapes():
+@given(
+    *[st.integers(1, 6)] * 4,
+    st.permutations(["w (a b) _", "x (a | c c2@c | _k | _k)", "y a", "z (c c2@c)", "u (c _:3)"]),
+)
+def test_sizes_solve_the_equations_of_all_axes_in_any_order(a, b, c, d, lines):
+    shapes = {"w": (a * b, 3), "x": (a + c * d + 4,), "y": (a,), "z": (c * d,), "u": (c * 3,)}
+    symmetry = Symmetry.of(dict(line.split(" ", 1) for line in lines))
+    sizes = symmetry.group({name: torch.zeros(shape) for name, shape in shapes.items()}).sizes
+    assert sizes == {"a": (a,), "b": (b,), "c": (c,), "c2": (c, d)}
+
+
+def test_sizes_of_networks_are_told_by_the_shapes():
     def sizes(kind):
         architecture = ARCHITECTURES[kind]
         return architecture.symmetry.group(architecture.build().state_dict()).sizes
