@@ -1,4 +1,4 @@
-"""Every error that Fleet-Tools raises on purpose.
+"""Every error that Fleet-Tools raises on purpose; merging adds its own, of the same base.
 
 Each says what was given, what exists and how to mend it, and is raised before anything changes.
 """

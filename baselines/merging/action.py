@@ -58,7 +58,9 @@ def act(
 def _reorder(tensor: torch.Tensor, at: int, value: torch.Tensor) -> torch.Tensor:
     if not value.is_floating_point():
         return tensor.index_select(at, value)
-    return torch.tensordot(value, tensor, dims=([1], [at])).movedim(0, at)
+    if at == tensor.dim() - 1:
+        return tensor @ value.T
+    return (value @ tensor.flatten(at + 1)).reshape(tensor.shape)
 
 
 def _reorder_inside(tensor: torch.Tensor, owner: int, at: int, value: torch.Tensor) -> torch.Tensor:

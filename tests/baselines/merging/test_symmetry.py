@@ -1,5 +1,8 @@
 """Permuting models: Proposition 1, a homomorphism, and soft application that extends hard."""
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +13,7 @@ torch = pytest.importorskip("torch")
 from architectures import ARCHITECTURES
 from conftest import run_python
 
+from fleet_tools.baselines import merging
 from fleet_tools.baselines.merging.errors import (
     AxisSizeError,
     AxisSyntaxError,
@@ -18,6 +22,7 @@ from fleet_tools.baselines.merging.errors import (
     UncoveredParameterError,
 )
 from fleet_tools.baselines.merging.symmetry import Symmetry, require_alike
+from fleet_tools.errors import MissingLibraryError
 
 KINDS = st.sampled_from(sorted(ARCHITECTURES))
 SEEDS = st.integers(0, 2**32 - 1)
@@ -211,3 +216,9 @@ def test_merging_loads_no_simulator_and_the_package_no_torch():
         "print(json.dumps([light, 'pydrake' in sys.modules, 'ray' in sys.modules]))"
     )
     assert loaded == [False, False, False]
+
+
+def test_without_torch_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingLibraryError, match=r"pip install .*torch.*merging"):
+        importlib.reload(merging)
