@@ -102,23 +102,30 @@ class PermutationGroup:
 
     def _tensor(self, name: str, value: np.ndarray | torch.Tensor) -> torch.Tensor:
         shape = tuple(self.sizes[name])
-        tensor = torch.as_tensor(value)
-        soft = tensor.is_floating_point()
+        if not isinstance(value, torch.Tensor):
+            try:  # a copy, since torch takes neither read-only nor backward views
+                value = torch.from_numpy(np.array(value))
+            except (TypeError, ValueError) as error:
+                raise PermutationError(
+                    f"The permutation {name!r} cannot be read ({error}). Give an array of integers "
+                    f"of the shape {shape}, or of floats of the shape {(*shape, shape[-1])}."
+                ) from None
+        soft = value.is_floating_point()
         wanted = (*shape, shape[-1]) if soft else shape
-        if tuple(tensor.shape) != wanted or tensor.is_complex() or tensor.dtype == torch.bool:
+        if tuple(value.shape) != wanted or value.is_complex() or value.dtype == torch.bool:
             raise PermutationError(
-                f"The permutation {name!r} has the shape {tuple(tensor.shape)} and the dtype "
-                f"{tensor.dtype}; it must be integers of the shape {shape} (hard), or floats of "
+                f"The permutation {name!r} has the shape {tuple(value.shape)} and the dtype "
+                f"{value.dtype}; it must be integers of the shape {shape} (hard), or floats of "
                 f"the shape {(*shape, shape[-1])} (soft)."
             )
         if soft:
-            return tensor
-        index = tensor.long()
+            return value
+        index = value.long()
         ordered = torch.arange(shape[-1], device=index.device).expand(shape)
         if not torch.equal(index.sort(dim=-1).values, ordered):
             raise PermutationError(
-                f"The permutation {name!r} is {index.tolist()}; it must hold each of 0 to "
-                f"{shape[-1] - 1} exactly once."
+                f"The permutation {name!r} begins with {index.flatten()[:8].tolist()}; each of its "
+                f"rows must hold each of 0 to {shape[-1] - 1} exactly once."
             )
         return index
 

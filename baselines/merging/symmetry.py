@@ -55,6 +55,10 @@ class Symmetry:
                         f"{name} is given twice, as {format_axes(axes[name])!r} and as {text!r}. "
                         "Leave one of them out."
                     )
+                if not isinstance(text, str):
+                    raise AxisSyntaxError(
+                        f"{name}: axes are a string, such as 'h _in'; given is {text!r}."
+                    )
                 try:
                     axes[name] = parse_axes(text)
                 except AxisSyntaxError as error:
@@ -157,6 +161,12 @@ def require_covered(symmetry: Symmetry, state: State) -> None:
     Raises:
         UncoveredParameterError: It does not; the message names every difference.
     """
+    for name, value in state.items():
+        if not isinstance(value, torch.Tensor):
+            raise UncoveredParameterError(
+                f"{name} holds a {type(value).__name__}, and only tensors have axes. Leave it out "
+                "of the state dict."
+            )
     uncovered = [name for name in state if name not in symmetry.axes]
     absent = [name for name in symmetry.axes if name not in state]
     if uncovered:

@@ -171,6 +171,7 @@ def test_sizes_of_networks_are_told_by_the_shapes():
         ({"w": "h (h | _:9)", "b": "h"}, AxisSizeError, "does not come to 6"),
         ({"w": "(g:2 k@g) _", "b": "(_:2 k)"}, AxisSyntaxError, "'k' belongs to g in w and to no"),
         ({"w": "(a:2 b@a) c@b", "b": "_"}, AxisSyntaxError, "'b', which itself belongs to 'a'"),
+        ({"w": 3, "b": "h"}, AxisSyntaxError, "w: axes are a string"),
         ({"w": "h (", "b": "h"}, AxisSyntaxError, "w: The axes 'h \\('"),
     ],
 )
@@ -190,6 +191,11 @@ def test_a_parameter_is_given_once_and_integers_are_not_weighed():
     assert symmetry.apply({"h": np.array([2, 0, 1])}, state)["w"].tolist() == [2, 0, 1]
     with pytest.raises(PermutationError, match=r"w holds torch.int64.* index arrays for h"):
         symmetry.apply({"h": np.eye(3)}, state)
+
+
+def test_what_is_no_tensor_has_no_axes():
+    with pytest.raises(UncoveredParameterError, match="w holds a int"):
+        Symmetry.of({"w": "h"}).group({"w": 3})
 
 
 def test_models_of_different_forms_are_refused():
