@@ -66,7 +66,8 @@ def merge_by_permutation(
     max <P, A_i' P_old A-bar + B_i B-bar' + C_i' C-bar>, one side of the quadratic term held at the
     last permutation. This may raise the objective, and cycle. By default the quadratic
     assignment is climbed by Frank-Wolfe steps with exact line search instead, and a permutation
-    is taken only where it lowers the objective, which then never rises.
+    is taken only where it lowers the objective, which then never rises. The first average is the
+    central controller (`central`): the mean of all as they are resembles none.
 
     Args:
         controllers: Of one shape.
@@ -78,23 +79,19 @@ def merge_by_permutation(
         LinearControlError: The controllers differ in shape, or there are none.
     """
     weights = _check(controllers, weights)
+    merged = controllers[central(controllers, weights)]
     transforms = average(controllers).transforms
+    step = climb if monotone else assign_one_sided
     losses: list[float] = []
     for _ in range(iterations):
+        transforms = np.stack(
+            [step(k, merged, P) for k, P in zip(controllers, transforms, strict=True)]
+        )
         moved = [k.transformed(P) for k, P in zip(controllers, transforms, strict=True)]
         merged = _mean(moved, weights)
-        loss = sum(w * _distance(k, merged) for w, k in zip(weights, moved, strict=True))
-        if losses and loss >= losses[-1] * (1.0 - 1e-12):
-            if monotone:
-                break
-            if loss in losses:  # a fixed point or a cycle
-                losses.append(loss)
-                break
-        losses.append(loss)
-        align = climb if monotone else assign_one_sided
-        transforms = np.stack(
-            [align(k, merged, P) for k, P in zip(controllers, transforms, strict=True)]
-        )
+        losses.append(sum(w * _distance(k, merged) for w, k in zip(weights, moved, strict=True)))
+        if losses[-1] in losses[:-1]:  # a fixed point or, without `monotone`, a cycle
+            break
     return Merge(merged, transforms, tuple(losses))
 
 
@@ -226,7 +223,8 @@ def central(controllers: Controllers, weights: Weights = None) -> int:
     """
     weights = _check(controllers, weights)
     laws = np.stack([k.responses(2 * k.shape[0]).ravel() for k in controllers])
-    return int(np.argmin(np.sum((laws - weights @ laws) ** 2, axis=1)))
+    distances = np.sum((laws - weights @ laws) ** 2, axis=1)
+    return int(np.argmin(np.where(weights > 0.0, distances, np.inf)))
 
 
 def transform_loss(
