@@ -7,6 +7,7 @@ SciPy alone:
 - `lqg`: Riccati-optimal controllers, the cost J and its gradient;
 - `rollouts`: simulated episodes;
 - `learning`: controllers from demonstrations, by least squares and by gradient;
+- `alignment`, `permutations`: what brings one controller to another;
 - `merging`: one controller out of many.
 
 Equation labels in docstrings are those of the paper's source; "slip" marks what it prints wrongly.

@@ -14,21 +14,26 @@ the paper). Slips of the paper in this part:
   one function, and may raise eq:linear_obj (`merge_by_permutation`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
 
+from fleet_tools.baselines.linear_control.alignment import (
+    Controllers,
+    Weights,
+    align,
+    balancing,
+    best_merged,
+    check_fleet,
+    transform_loss,
+)
 from fleet_tools.baselines.linear_control.permutations import assign_one_sided, climb
 from fleet_tools.baselines.linear_control.systems import (
     Controller,
-    LinearControlError,
     controller_from_vector,
 )
-
-Controllers = Sequence[Controller]
-Weights = Sequence[float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +53,7 @@ class Merge:
 
 def average(controllers: Controllers, weights: Weights = None) -> Merge:
     """Averages the matrices as they are, whatever coordinates they are in."""
-    weights = _check(controllers, weights)
+    weights = check_fleet(controllers, weights)
     identities = np.stack([np.eye(controllers[0].shape[0])] * len(controllers))
     return Merge(_mean(controllers, weights), identities)
 
@@ -78,7 +83,7 @@ def merge_by_permutation(
     Raises:
         LinearControlError: The controllers differ in shape, or there are none.
     """
-    weights = _check(controllers, weights)
+    weights = check_fleet(controllers, weights)
     merged = controllers[central(controllers, weights)]
     transforms = average(controllers).transforms
     step = climb if monotone else assign_one_sided
@@ -95,34 +100,12 @@ def merge_by_permutation(
     return Merge(merged, transforms, tuple(losses))
 
 
-def align(source: Controller, target: Controller) -> np.ndarray:
-    """Returns T, (n, n), that brings `source.transformed(T)` to `target`, in closed form.
-
-    Minimizes |T A_t - A_s T|^2 + |T B_t - B_s|^2 + |C_t - C_s T|^2 (eq:two_lin_merge with P = T,
-    model 1 the target), a linear least-squares problem. Where one controller is a transform of the
-    other and minimal (controllable or observable is enough), the T of zero loss is unique and
-    found whatever its determinant. Where several T are equally good, the one nearest to I.
-    """
-    n = source.shape[0]
-    eye = np.eye(n)
-    # Row-major: vec(X T Y) = kron(X, Y') vec(T).
-    rows = np.vstack(
-        [
-            np.kron(eye, target.A.T) - np.kron(source.A, eye),
-            np.kron(eye, target.B.T),
-            np.kron(source.C, eye),
-        ]
-    )
-    values = np.concatenate([np.zeros(n * n), source.B.ravel(), target.C.ravel()])
-    correction = np.linalg.lstsq(rows, values - rows @ eye.ravel())[0]
-    return eye + correction.reshape(n, n)
-
-
 def merge_by_least_squares(
     controllers: Controllers,
     weights: Weights = None,
     *,
     reference: int | None = None,
+    balance: bool = True,
     iterations: int = 200,
 ) -> Merge:
     """Alternates between the two exact minimizers of eq:linear_obj_inv_two over GL(n).
@@ -135,13 +118,17 @@ def merge_by_least_squares(
         weights: Relative, not negative; equal by default.
         reference: Index of the controller whose coordinates are kept; by default the one whose
             law is nearest to the mean law (`central`), so that order does not matter.
+        balance: Whether all are brought to balanced coordinates first. As it stands the loss
+            depends on each robot's coordinates, and states that hardly reach the law weigh as
+            much as others: learned controllers of nearly optimal cost then merge badly.
         iterations: At most so many sweeps.
 
     Raises:
         LinearControlError: The controllers differ in shape, or there are none.
     """
-    weights = _check(controllers, weights)
+    weights = check_fleet(controllers, weights)
     reference = central(controllers, weights) if reference is None else reference
+    controllers, frames = _frames(controllers, balance)
     merged = controllers[reference]
     eye = np.eye(merged.shape[0])
     losses: list[float] = []
@@ -149,11 +136,11 @@ def merge_by_least_squares(
         transforms = np.stack(
             [eye if i == reference else align(k, merged) for i, k in enumerate(controllers)]
         )
-        merged = _best_merged(controllers, weights, transforms)
+        merged = best_merged(controllers, weights, transforms)
         losses.append(transform_loss(merged, transforms, controllers, weights)[0])
         if len(losses) > 1 and losses[-1] >= losses[-2] * (1.0 - 1e-9):
             break
-    return Merge(merged, transforms, tuple(losses))
+    return Merge(merged, frames @ transforms, tuple(losses))
 
 
 def merge_by_gradient(
@@ -161,6 +148,7 @@ def merge_by_gradient(
     weights: Weights = None,
     *,
     reference: int | None = None,
+    balance: bool = True,
     iterations: int = 2000,
 ) -> Merge:
     """Descends eq:linear_obj_inv_two over the merged controller and all T_i (paper, "Method 2").
@@ -171,10 +159,11 @@ def merge_by_gradient(
     of L-BFGS. (Descending over everything at once from the start is slow where the scales of B and
     C differ, and can end in a valley where one transform grows without bound.)
 
-    Args and errors: as `merge_by_least_squares`; `iterations` are steps in each of the two parts.
+    Args and errors as `merge_by_least_squares`; `iterations` are steps in each of the two parts.
     """
-    weights = _check(controllers, weights)
+    weights = check_fleet(controllers, weights)
     reference = central(controllers, weights) if reference is None else reference
+    controllers, frames = _frames(controllers, balance)
     start = average(controllers).transforms
     losses: list[float] = []
 
@@ -182,7 +171,7 @@ def merge_by_gradient(
         return controllers[reference]
 
     def towards_best(T: np.ndarray) -> Controller:
-        return _best_merged(controllers, weights, T)
+        return best_merged(controllers, weights, T)
 
     transforms = start
     for choose_merged in (towards_reference, towards_best):
@@ -204,7 +193,7 @@ def merge_by_gradient(
             options=options | {"ftol": 1e-16, "gtol": 1e-12},
         )
         transforms = result.x.reshape(start.shape)
-    return Merge(towards_best(transforms), transforms, tuple(losses))
+    return Merge(towards_best(transforms), frames @ transforms, tuple(losses))
 
 
 METHODS: dict[str, Callable[..., Merge]] = {
@@ -221,55 +210,16 @@ def central(controllers: Controllers, weights: Weights = None) -> int:
 
     Laws are compared by their impulse responses C A^k B for k < 2n, which no coordinates enter.
     """
-    weights = _check(controllers, weights)
+    weights = check_fleet(controllers, weights)
     laws = np.stack([k.responses(2 * k.shape[0]).ravel() for k in controllers])
     distances = np.sum((laws - weights @ laws) ** 2, axis=1)
     return int(np.argmin(np.where(weights > 0.0, distances, np.inf)))
 
 
-def transform_loss(
-    merged: Controller, transforms: np.ndarray, controllers: Controllers, weights: Weights = None
-) -> tuple[float, Controller, np.ndarray]:
-    """Returns eq:linear_obj_inv_two as a weighted mean, and its gradients.
-
-    The mean of |T_i A - A_i T_i|^2 + |T_i B - B_i|^2 + |C - C_i T_i|^2 over controllers.
-
-    Args:
-        merged: (A, B, C).
-        transforms: (N, n, n).
-        controllers: (A_i, B_i, C_i).
-        weights: Relative, not negative; equal by default.
-
-    Returns:
-        The loss, its derivative by the merged controller, and by the transforms, (N, n, n).
-    """
-    w = _check(controllers, weights)[:, None, None]
-    A, B, C = (np.stack([getattr(k, name) for k in controllers]) for name in "ABC")
-    T, T_transposed = transforms, np.swapaxes(transforms, 1, 2)
-    in_A, in_B, in_C = T @ merged.A - A @ T, T @ merged.B - B, merged.C - C @ T
-    loss = sum(float(np.sum(w * residual**2)) for residual in (in_A, in_B, in_C))
-    in_A, in_B, in_C = 2 * w * in_A, 2 * w * in_B, 2 * w * in_C
-    d_merged = Controller(
-        np.sum(T_transposed @ in_A, axis=0), np.sum(T_transposed @ in_B, axis=0), in_C.sum(axis=0)
-    )
-    d_transforms = in_A @ merged.A.T - np.swapaxes(A, 1, 2) @ in_A
-    d_transforms += in_B @ merged.B.T - np.swapaxes(C, 1, 2) @ in_C
-    return loss, d_merged, d_transforms
-
-
-def _check(controllers: Controllers, weights: Weights) -> np.ndarray:
-    """Returns weights that sum to one, (N,)."""
-    shapes = {k.shape for k in controllers}
-    if len(shapes) != 1:
-        found = ", ".join(map(str, sorted(shapes))) or "none"
-        raise LinearControlError(f"Controllers of one shape (n, p, m) are needed; found: {found}.")
-    weights = np.ones(len(controllers)) if weights is None else np.asarray(weights, float)
-    valid = weights.shape == (len(controllers),) and np.isfinite(weights).all()
-    if not valid or weights.min() < 0.0 or weights.sum() <= 0.0:
-        raise LinearControlError(
-            f"{len(controllers)} weights are needed, none negative and not all zero."
-        )
-    return weights / weights.sum()
+def _frames(controllers: Controllers, balance: bool) -> tuple[list[Controller], np.ndarray]:
+    n = controllers[0].shape[0]
+    frames = np.stack([balancing(k) if balance else np.eye(n) for k in controllers])
+    return [k.transformed(T) for k, T in zip(controllers, frames, strict=True)], frames
 
 
 def _mean(controllers: Controllers, weights: np.ndarray) -> Controller:
@@ -279,14 +229,3 @@ def _mean(controllers: Controllers, weights: np.ndarray) -> Controller:
 
 def _distance(first: Controller, second: Controller) -> float:
     return float(np.sum((first.to_vector() - second.to_vector()) ** 2))
-
-
-def _best_merged(controllers: Controllers, weights: np.ndarray, T: np.ndarray) -> Controller:
-    """Returns the minimizer of eq:linear_obj_inv_two over the merged controller."""
-    w = np.sqrt(weights)[:, None, None]
-    n = len(T[0])
-    stacked = (w * T).reshape(-1, n)
-    of_A = (w * np.stack([k.A @ S for k, S in zip(controllers, T, strict=True)])).reshape(-1, n)
-    of_B = (w * np.stack([k.B for k in controllers])).reshape(len(stacked), -1)
-    C = sum(v * (k.C @ S) for v, k, S in zip(weights, controllers, T, strict=True))
-    return Controller(np.linalg.lstsq(stacked, of_A)[0], np.linalg.lstsq(stacked, of_B)[0], C)
