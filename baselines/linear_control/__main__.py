@@ -10,9 +10,14 @@ import argparse
 
 import numpy as np
 
+from fleet_tools.baselines.linear_control.alignment import balancing
 from fleet_tools.baselines.linear_control.learning import learn_by_gradient
 from fleet_tools.baselines.linear_control.lqg import cost, optimal_controller, optimal_cost
-from fleet_tools.baselines.linear_control.merging import METHODS
+from fleet_tools.baselines.linear_control.merging import (
+    METHODS,
+    merge_by_gradient,
+    merge_by_permutation,
+)
 from fleet_tools.baselines.linear_control.rollouts import simulate
 from fleet_tools.baselines.linear_control.systems import (
     STATE_WEIGHTS,
@@ -73,9 +78,12 @@ def relative_costs(fleet: Fleet) -> dict[str, float]:
         costs = [cost(s, k) / b for s, k, b in zip(systems, used, best, strict=True)]
         return float(np.mean(costs))
 
-    merged = {name: merge(controllers).controller for name, merge in METHODS.items()}
+    balanced = [k.transformed(balancing(k)) for k in controllers]
+    merges = {name: merge(controllers) for name, merge in METHODS.items()}
+    merges["permutation, balanced first"] = merge_by_permutation(balanced)
+    merges["gradient, not balanced"] = merge_by_gradient(controllers, balance=False)
     return {"single": mean(controllers)} | {
-        name: mean([controller] * len(systems)) for name, controller in merged.items()
+        name: mean([merge.controller] * len(systems)) for name, merge in merges.items()
     }
 
 
@@ -90,7 +98,7 @@ def main() -> None:
         for name in table[0]:
             values = sorted(row[name] for row in table)
             median = values[len(values) // 2]
-            print(f"  {name:14s} {median:10.5f}  ({values[0]:.5f} to {values[-1]:.5f})", flush=True)
+            print(f"  {name:27s} {median:10.5f}  ({values[0]:.5f} to {values[-1]:.5f})", flush=True)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,7 @@ from fleet_tools.baselines.linear_control.alignment import (
     transform_loss,
 )
 from fleet_tools.baselines.linear_control.permutations import assign_one_sided, climb
-from fleet_tools.baselines.linear_control.systems import (
-    Controller,
-    controller_from_vector,
-)
+from fleet_tools.baselines.linear_control.systems import Controller, controller_from_vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +113,9 @@ def merge_by_least_squares(
     Args:
         controllers: Of one shape.
         weights: Relative, not negative; equal by default.
-        reference: Index of the controller whose coordinates are kept; by default the one whose
-            law is nearest to the mean law (`central`), so that order does not matter.
+        reference: Index of the controller in whose coordinates, balanced or its own, the merged
+            one comes out; by default that whose law is nearest to the mean law (`central`), so
+            that order does not matter.
         balance: Whether all are brought to balanced coordinates first. As it stands the loss
             depends on each robot's coordinates, and states that hardly reach the law weigh as
             much as others: learned controllers of nearly optimal cost then merge badly.
