@@ -1,0 +1,219 @@
+"""Linear controllers from demonstrations, by least squares and by gradient.
+
+Demonstrations are arrays y, (episodes, steps, p), and u, (episodes, steps, m): what an expert read
+and did, from the start of each episode, where the controller is at rest.
+"""
+
+import numpy as np
+import scipy.optimize
+
+from fleet_tools.baselines.linear_control.lqg import cost, cost_gradient
+from fleet_tools.baselines.linear_control.systems import (
+    Controller,
+    LinearControlError,
+    LinearSystem,
+    controller_from_vector,
+    static_controller,
+)
+
+
+def learn_static(y: np.ndarray, u: np.ndarray) -> Controller:
+    """Fits u = K y by least squares (alg:lqr_learner).
+
+    Slip: line 2 minimizes |y - K u|^2, with the expert's input and output exchanged.
+
+    Raises:
+        LinearControlError: The demonstrations do not determine K.
+    """
+    rows_y, rows_u = y.reshape(-1, y.shape[-1]), u.reshape(-1, u.shape[-1])
+    return static_controller(_solve(rows_y, rows_u).T)
+
+
+def learn_dynamic(y: np.ndarray, u: np.ndarray, order: int) -> Controller:
+    """Fits a controller of a given order in closed form, without iteration.
+
+    Least squares for the impulse response h[k] = C A^k B over the first steps of each episode,
+    where u[t] = sum h[k] y[t-k] is exact even if A is unstable; then the realization of Ho and
+    Kalman (1966) in balanced coordinates. It finds the expert's own law, up to GL(n), from
+    demonstrations without noise in u. (The paper's alternative is `learn_by_gradient`.)
+
+    Args:
+        y: (episodes, steps, p), at least 2 order + 1 steps; the later ones are left out.
+        u: (episodes, steps, m).
+        order: n, the number of the controller's states.
+
+    Raises:
+        LinearControlError: Too few steps, or too few episodes to determine the response.
+    """
+    lags = 2 * order + 1
+    episodes, steps, p = y.shape
+    if steps < lags:
+        raise LinearControlError(f"Order {order} needs {lags} steps an episode; there are {steps}.")
+    past = np.zeros((episodes, lags, lags, p))  # past[:, t, k] = y[t - k]
+    for k in range(lags):
+        past[:, k:, k] = y[:, : lags - k]
+    m = u.shape[-1]
+    solution = _solve(past.reshape(-1, lags * p), u[:, :lags].reshape(-1, m))
+    h = solution.reshape(lags, p, m).transpose(0, 2, 1)
+    return realize(h, order)
+
+
+def realize(responses: np.ndarray, order: int) -> Controller:
+    """Returns a controller whose impulse response C A^k B is the one given (Ho and Kalman 1966).
+
+    Args:
+        responses: (2 order + 1 or more, m, p); exact for a response of this order, otherwise
+            the truncation of its Hankel matrix.
+        order: n.
+    """
+    lags, m, p = responses.shape
+    rows = columns = lags // 2
+    hankel = np.block([[responses[i + j] for j in range(columns)] for i in range(rows)])
+    shifted = np.block([[responses[i + j + 1] for j in range(columns)] for i in range(rows)])
+    left, values, right = np.linalg.svd(hankel, full_matrices=False)
+    if len(values) < order or values[order - 1] <= 1e-12 * values[0]:
+        raise LinearControlError(f"The response is of lower order than {order}.")
+    root = np.sqrt(values[:order])
+    observe, control = left[:, :order] * root, root[:, None] * right[:order]
+    A = (left[:, :order] / root).T @ shifted @ (right[:order] / root[:, None]).T
+    return Controller(A, control[:, :p], observe[:m])
+
+
+def imitation_loss(
+    controller: Controller, y: np.ndarray, u: np.ndarray
+) -> tuple[float, Controller]:
+    """Returns the mean over episodes and steps of |u - u_hat|^2, and its gradient.
+
+    The loss of alg:lqg_learner as a mean; the gradient goes back through all steps (adjoint of
+    s[t] = A s[t-1] + B y[t]). Slip: the algorithm starts from x_hat[1] = 0 and then updates it to
+    x_hat[1] from x_hat[0]; the zero belongs to x_hat[0].
+
+    Returns:
+        The loss, infinite where it overflows, and dloss/dtheta shaped like the controller, zero
+        there.
+    """
+    A, B, C = controller.A, controller.B, controller.C
+    episodes, steps, _ = y.shape
+    s = np.zeros((steps + 1, episodes, len(A)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for t in range(steps):
+            s[t + 1] = s[t] @ A.T + y[:, t] @ B.T
+        error = s[1:] @ C.T - u.transpose(1, 0, 2)
+        loss = float(np.sum(error**2)) / (episodes * steps)
+        pull = (2.0 / (episodes * steps)) * error
+        adjoint = pull @ C
+        for t in range(steps - 2, -1, -1):
+            adjoint[t] += adjoint[t + 1] @ A
+        gradients = (
+            np.einsum("tei,tej->ij", adjoint, s[:-1]),
+            np.einsum("tei,etj->ij", adjoint, y),
+            np.einsum("tei,tej->ij", pull, s[1:]),
+        )
+    if not (np.isfinite(loss) and all(np.isfinite(g).all() for g in gradients)):
+        return np.inf, Controller(np.zeros_like(A), np.zeros_like(B), np.zeros_like(C))
+    return loss, Controller(*gradients)
+
+
+def learn_by_gradient(
+    y: np.ndarray,
+    u: np.ndarray,
+    order: int,
+    rng: np.random.Generator,
+    *,
+    iterations: int = 400,
+    start: Controller | None = None,
+) -> Controller:
+    """Fits a controller by gradients through its dynamics (alg:lqg_learner).
+
+    From the paper's start, A = 0 with B and C standard Gaussian, but with L-BFGS on all
+    demonstrations in place of plain steps on one at a time, in coordinates where y is white, and
+    in two parts: first with A held, then all together. (All together at once, fifty outputs led
+    most starts into unstable controllers.)
+
+    Args:
+        y: (episodes, steps, p).
+        u: (episodes, steps, m).
+        order: n, the number of the controller's states.
+        rng: Draws the start.
+        iterations: At most so many steps of L-BFGS in each part.
+        start: Instead of the random start, such as the result of `learn_dynamic`; A moves at once.
+    """
+    p, m = y.shape[-1], u.shape[-1]
+    values, vectors = np.linalg.eigh(np.einsum("eti,etj->ij", y, y) / (y.shape[0] * y.shape[1]))
+    scales = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+    white = y @ vectors / scales
+    if start is None:
+        B, C = rng.standard_normal((order, p)), rng.standard_normal((m, order))
+        controller = Controller(np.zeros((order, order)), B, C)
+        controller = _descend_imitation(controller, white, u, iterations, hold_A=True)
+    else:
+        controller = Controller(start.A, start.B @ vectors * scales, start.C)
+    learned = _descend_imitation(controller, white, u, iterations)
+    return Controller(learned.A, learned.B / scales @ vectors.T, learned.C)
+
+
+def improve_cost(system: LinearSystem, start: Controller, *, iterations: int = 100) -> Controller:
+    """Descends J itself, by gradients through the closed loop (policy optimization).
+
+    Steps that do not lower J enough are halved (Armijo), so that J, which is infinite outside of
+    the stabilizing controllers, never leads out of their component.
+
+    Args:
+        system: The plant, known.
+        start: A stabilizing controller.
+        iterations: At most so many steps.
+
+    Raises:
+        LinearControlError: The start does not stabilize the plant.
+    """
+    controller, value, step = start, cost(system, start), 1.0
+    for _ in range(iterations):
+        gradient = cost_gradient(system, controller).to_vector()
+        slope = gradient @ gradient
+        while step * slope > 1e-15 * value:
+            trial = controller_from_vector(
+                controller.to_vector() - step * gradient, controller.shape
+            )
+            trial_value = cost(system, trial)
+            if trial_value <= value - 1e-4 * step * slope:
+                controller, value, step = trial, trial_value, 2.0 * step
+                break
+            step /= 2.0
+        else:
+            break
+    return controller
+
+
+def _descend_imitation(
+    start: Controller, y: np.ndarray, u: np.ndarray, iterations: int, *, hold_A: bool = False
+) -> Controller:
+    ceiling = 1e12 * (1.0 + imitation_loss(start, y, u)[0])
+    if not np.isfinite(ceiling):
+        raise LinearControlError("The imitation loss overflows at the start.")
+
+    def evaluate(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        loss, gradient = imitation_loss(controller_from_vector(vector, start.shape), y, u)
+        slope = gradient.to_vector()
+        if hold_A:
+            slope[: start.A.size] = 0.0
+        return min(loss, ceiling), slope  # the line search wants finite numbers
+
+    options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 50}
+    result = scipy.optimize.minimize(
+        evaluate,
+        start.to_vector(),
+        jac=True,
+        method="L-BFGS-B",
+        options=options | {"ftol": 1e-15, "gtol": 1e-10},
+    )
+    return controller_from_vector(result.x, start.shape)
+
+
+def _solve(inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    solution, _, rank, _ = np.linalg.lstsq(inputs, outputs)
+    if rank < inputs.shape[1]:
+        raise LinearControlError(
+            f"{inputs.shape[1]} coefficients are sought and the demonstrations determine {rank}: "
+            "record more episodes."
+        )
+    return solution

@@ -1,0 +1,199 @@
+"""Optimal linear quadratic Gaussian control, and the cost J of any linear controller."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from fleet_tools.baselines.linear_control.systems import (
+    Controller,
+    LinearControlError,
+    LinearSystem,
+)
+
+STABILITY_MARGIN = 1e-10
+"""A spectral radius nearer to one than this counts as unstable: rounding could not tell."""
+
+
+def lqr(system: LinearSystem) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the optimal gain K, (m, n), of u = K x, and the Riccati solution P, (n, n).
+
+    Eq. equ:LQR and equ:dct. Slip: in equ:dct the quadratic term has a plus; it is
+    P = A'P A - A'P B (B'P B + R)^-1 B'P A + Q.
+
+    Raises:
+        LinearControlError: (A, B) cannot be stabilized, or Q leaves a marginal mode unseen.
+    """
+    P = _riccati(system.A, system.B, system.Q, system.R)
+    PB = P @ system.B
+    K = -np.linalg.solve(system.B.T @ PB + system.R, PB.T @ system.A)
+    return K, P
+
+
+def kalman(system: LinearSystem) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the Kalman gain L, (n, p), and the covariance S, (n, n), of x[t] given y[:t].
+
+    Eq. eq:Kalman_gain. L applies to y[t] - C E[x[t] | y[:t]].
+
+    Raises:
+        LinearControlError: (A, C) cannot be detected, or W leaves a marginal mode unmoved.
+    """
+    S = _riccati(system.A.T, system.C.T, system.W, system.V)
+    SC = S @ system.C.T
+    L = np.linalg.solve(system.C @ SC + system.V, SC.T).T
+    return L, S
+
+
+def optimal_controller(system: LinearSystem) -> Controller:
+    """Returns theta* (eq. equ:dynamic_policy_para), the minimizer of J over all causal policies.
+
+    With exact states (C = I, V = 0) this is the static law (0, I, K).
+    """
+    K, L = lqr(system)[0], kalman(system)[0]
+    predicted = system.A + system.B @ K
+    return Controller(predicted - L @ system.C @ predicted, L, K)
+
+
+def optimal_cost(system: LinearSystem) -> float:
+    """Returns J(theta*) by separation: tr(P W) + tr(K'(B'P B + R) K S_filtered).
+
+    No closed loop enters it, which makes it a check of `cost` (Astrom 1970, ch. 8).
+    """
+    K, P = lqr(system)
+    L, S = kalman(system)
+    filtered = S - L @ system.C @ S
+    penalty = K.T @ (system.B.T @ P @ system.B + system.R) @ K
+    return float(np.trace(P @ system.W) + np.trace(penalty @ filtered))
+
+
+class ClosedLoop(NamedTuple):
+    """Plant and controller as one system in z[t] = (x[t], s[t-1]).
+
+        z[t+1] = F z[t] + G (w[t], v[t]),  u[t] = H z[t] + D v[t]
+
+    Attributes:
+        F: (2n, 2n) where plant and controller have n states each.
+        G: (2n, n + p).
+        H: (m, 2n).
+        D: (m, p).
+    """
+
+    F: np.ndarray
+    G: np.ndarray
+    H: np.ndarray
+    D: np.ndarray
+
+
+def closed_loop(system: LinearSystem, controller: Controller) -> ClosedLoop:
+    """Joins a plant and a controller.
+
+    Raises:
+        LinearControlError: The controller has other inputs or outputs than the plant.
+    """
+    states, p, m = controller.shape
+    if (p, m) != (system.p, system.m):
+        raise LinearControlError(
+            f"The controller reads {p} outputs and drives {m} inputs; "
+            f"the plant has {system.p} and {system.m}."
+        )
+    D, E = controller.C @ controller.B, controller.C @ controller.A
+    F = np.block(
+        [
+            [system.A + system.B @ D @ system.C, system.B @ E],
+            [controller.B @ system.C, controller.A],
+        ]
+    )
+    G = np.block(
+        [[np.eye(system.n), system.B @ D], [np.zeros((states, system.n)), controller.B]],
+    )
+    return ClosedLoop(F, G, np.hstack([D @ system.C, E]), D)
+
+
+def cost(system: LinearSystem, controller: Controller) -> float:
+    """Returns J (eq:Jpi), the long-run average cost per step, by a Lyapunov equation.
+
+    It is `inf` where the closed loop is not internally stable, or nearer to instability than
+    `STABILITY_MARGIN`: also where the unstable mode happens not to reach the cost.
+    """
+    loop = closed_loop(system, controller)
+    covariance = lyapunov(loop.F, loop.G @ _noise(system) @ loop.G.T)
+    if covariance is None:
+        return np.inf
+    u_covariance = loop.H @ covariance @ loop.H.T + loop.D @ system.V @ loop.D.T
+    x_covariance = covariance[: system.n, : system.n]
+    return float(np.trace(system.Q @ x_covariance) + np.trace(system.R @ u_covariance))
+
+
+def cost_gradient(system: LinearSystem, controller: Controller) -> Controller:
+    """Returns dJ/dtheta, shaped like the controller.
+
+    From the covariance X = F X F' + N and its adjoint Y = F'Y F + M: dJ = 2 <Y F X, dF> + ...
+
+    Raises:
+        LinearControlError: J is infinite, so that it has no gradient.
+    """
+    n, (A, B, C) = system.n, (controller.A, controller.B, controller.C)
+    F, G, H, D = loop = closed_loop(system, controller)
+    noise = _noise(system)
+    X = lyapunov(F, G @ noise @ G.T)
+    M = H.T @ system.R @ H
+    M[:n, :n] += system.Q
+    Y = lyapunov(F.T, M)
+    if X is None or Y is None:
+        raise LinearControlError("The closed loop is unstable: J is infinite.")
+    dF, dG, dH = 2 * Y @ loop.F @ X, 2 * Y @ G @ noise, 2 * system.R @ H @ X
+    to_u = system.B.T
+    dD = (
+        (to_u @ dF[:n, :n] + dH[:, :n]) @ system.C.T
+        + to_u @ dG[:n, n:]
+        + 2 * system.R @ D @ system.V
+    )
+    dE = to_u @ dF[:n, n:] + dH[:, n:]
+    return Controller(
+        dF[n:, n:] + C.T @ dE,
+        dF[n:, :n] @ system.C.T + dG[n:, n:] + C.T @ dD,
+        dD @ B.T + dE @ A.T,
+    )
+
+
+def spectral_radius(matrix: np.ndarray) -> float:
+    """Returns the largest modulus of an eigenvalue."""
+    return float(np.abs(np.linalg.eigvals(matrix)).max(initial=0.0))
+
+
+def lyapunov(F: np.ndarray, N: np.ndarray) -> np.ndarray | None:
+    """Returns X = F X F' + N, the sum of F^k N F'^k, or None where F is not stable.
+
+    By doubling (Smith 1968): for a positive semidefinite N it only adds such matrices, so nothing
+    cancels, and what is not stable never comes out as a number.
+
+    Args:
+        F: (k, k).
+        N: (k, k), symmetric.
+    """
+    if spectral_radius(F) > 1.0 - STABILITY_MARGIN:
+        return None
+    X, power = N, F
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(64):  # 2^64 steps
+            X = X + power @ X @ power.T
+            power = power @ power
+            if not (np.isfinite(power).all() and np.isfinite(X).all()):
+                return None
+            if np.linalg.norm(power) < 1e-12:
+                return (X + X.T) / 2.0
+    return None
+
+
+def _noise(system: LinearSystem) -> np.ndarray:
+    return scipy.linalg.block_diag(system.W, system.V)
+
+
+def _riccati(A: np.ndarray, B: np.ndarray, Q: np.ndarray, R: np.ndarray) -> np.ndarray:
+    try:
+        return scipy.linalg.solve_discrete_are(A, B, Q, R)
+    except np.linalg.LinAlgError as error:
+        raise LinearControlError(
+            "The Riccati equation has no stabilizing solution: the plant is not stabilizable and "
+            "detectable."
+        ) from error

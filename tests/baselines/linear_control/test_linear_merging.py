@@ -1,0 +1,267 @@
+"""Merging: what each group can bring together, and what order and coordinates may not change."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from linear_cases import (
+    assert_same_controller,
+    assert_same_law,
+    finite_differences,
+    noisy,
+    random_controller,
+    random_transform,
+    seeds,
+)
+
+from fleet_tools.baselines.linear_control.alignment import align, balancing, transform_loss
+from fleet_tools.baselines.linear_control.learning import learn_by_gradient
+from fleet_tools.baselines.linear_control.lqg import cost, optimal_controller, optimal_cost
+from fleet_tools.baselines.linear_control.merging import (
+    METHODS,
+    average,
+    central,
+    merge_by_gradient,
+    merge_by_least_squares,
+    merge_by_permutation,
+)
+from fleet_tools.baselines.linear_control.rollouts import simulate
+from fleet_tools.baselines.linear_control.systems import (
+    Controller,
+    LinearControlError,
+    controller_from_vector,
+    paper_system,
+)
+
+signs = st.sampled_from([-1, 1])
+over_gl = pytest.mark.parametrize("merge", [merge_by_gradient, merge_by_least_squares])
+every_method = pytest.mark.parametrize("merge", METHODS.values(), ids=METHODS)
+
+
+def permutation(rng: np.random.Generator, n: int) -> np.ndarray:
+    return np.eye(n)[rng.permutation(n)]
+
+
+@given(seeds, signs)
+def test_alignment_recovers_the_transform_whatever_its_determinant(seed, sign):
+    rng = np.random.default_rng(seed)
+    controller = random_controller(rng)
+    T = random_transform(rng, controller.shape[0], sign)
+    found = align(controller, controller.transformed(T))
+    assert np.sign(np.linalg.det(found)) == sign
+    np.testing.assert_allclose(found, T, rtol=0, atol=1e-6)
+
+
+def test_alignment_is_exact_for_an_optimal_controller():
+    for unstable, outputs in ((True, 50), (False, 50), (True, 3)):
+        controller = optimal_controller(paper_system(unstable=unstable, outputs=outputs))
+        n = controller.shape[0]
+        for sign in (-1, 1):
+            T = random_transform(np.random.default_rng(0), n, sign)
+            found = align(controller, controller.transformed(T))
+            np.testing.assert_allclose(found, T, rtol=0, atol=1e-11)
+
+
+@given(seeds)
+def test_alignment_minimizes_its_loss(seed):
+    rng = np.random.default_rng(seed)
+    source, target = random_controller(rng, 3, 2, 2), random_controller(rng, 3, 2, 2)
+    T = align(source, target)
+    loss, _, gradient = transform_loss(target, T[None], [source])
+    assert np.abs(gradient).max() < 1e-9 * (1.0 + loss)
+
+
+def test_alignment_of_what_determines_nothing_is_the_identity():
+    nothing = Controller(np.eye(3), np.zeros((3, 1)), np.zeros((1, 3)))
+    np.testing.assert_array_equal(align(nothing, nothing), np.eye(3))
+
+
+@over_gl
+@pytest.mark.parametrize("outputs", [3, 50])
+def test_opposite_coordinates_average_to_infinite_cost_and_align_to_the_optimum(merge, outputs):
+    """-I has a negative determinant in three dimensions: the two lie in different components of
+    the stabilizing controllers (paper, "Gradient-based approach v.s. LQG Landscape")."""
+    system = paper_system(unstable=True, outputs=outputs)
+    best = optimal_controller(system)
+    fleet = [best] * 5 + [best.transformed(-np.eye(3))] * 5
+    assert cost(system, average(fleet).controller) == np.inf
+    assert cost(system, merge_by_permutation(fleet).controller) == np.inf
+    merged = merge(fleet)
+    assert cost(system, merged.controller) == pytest.approx(optimal_cost(system), rel=1e-9)
+    signs = np.sign(np.linalg.det(merged.transforms))
+    assert (signs[:5] == signs[0]).all() and (signs[5:] == -signs[0]).all()
+
+
+@over_gl
+@given(seed=seeds)
+@settings(max_examples=20)
+def test_transforms_of_one_controller_merge_to_its_law(merge, seed):
+    rng = np.random.default_rng(seed)
+    system = paper_system(unstable=True, outputs=3, seed=seed)
+    best = optimal_controller(system)
+    fleet = [best.transformed(random_transform(rng, 3)) for _ in range(5)]
+    merged = merge(fleet)
+    assert_same_law(best, merged.controller, 1e-5)
+    for controller, T in zip(fleet, merged.transforms, strict=True):
+        assert_same_controller(controller.transformed(T), merged.controller, 1e-4)
+
+
+@given(seeds)
+@settings(max_examples=50)
+def test_permuted_copies_merge_to_their_law_by_permutation(seed):
+    rng = np.random.default_rng(seed)
+    controller = random_controller(rng, 4, 3, 2)
+    fleet = [controller.transformed(permutation(rng, 4)) for _ in range(5)]
+    merged = merge_by_permutation(fleet)
+    assert_same_law(controller, merged.controller, 1e-10)
+    for T in merged.transforms:
+        np.testing.assert_array_equal(T @ T.T, np.eye(4))
+
+
+@every_method
+@given(seed=seeds)
+@settings(max_examples=20)
+def test_equal_controllers_merge_to_themselves(merge, seed):
+    controller = random_controller(np.random.default_rng(seed))
+    merged = merge([controller] * 3)
+    assert_same_law(controller, merged.controller, 1e-7)
+    for T in merged.transforms:
+        np.testing.assert_allclose(T, merged.transforms[0], atol=1e-6)
+
+
+@every_method
+@given(seed=seeds)
+@settings(max_examples=15)
+def test_order_does_not_matter(merge, seed):
+    rng = np.random.default_rng(seed)
+    best = optimal_controller(paper_system(unstable=True, outputs=3))
+    fleet = [noisy(best, rng, 0.02).transformed(random_transform(rng, 3)) for _ in range(4)]
+    weights, order = rng.uniform(0.5, 2.0, 4), rng.permutation(4)
+    first = merge(fleet, weights)
+    second = merge([fleet[i] for i in order], weights[order])
+    assert_same_law(first.controller, second.controller, 1e-3)
+
+
+@over_gl
+@given(seed=seeds)
+@settings(max_examples=15)
+def test_the_robots_coordinates_do_not_matter(merge, seed):
+    rng = np.random.default_rng(seed)
+    best = optimal_controller(paper_system(unstable=True, outputs=3))
+    fleet = [noisy(best, rng, 0.02) for _ in range(4)]
+    moved = [k.transformed(random_transform(rng, 3)) for k in fleet]
+    assert_same_law(merge(fleet).controller, merge(moved).controller, 1e-3)
+
+
+@given(seeds)
+def test_balanced_coordinates_are_as_strongly_reached_as_seen(seed):
+    controller = random_controller(np.random.default_rng(seed), n=3, p=3, m=3)
+    k = controller.transformed(balancing(controller))
+    powers = [np.linalg.matrix_power(k.A, i) for i in range(6)]
+    reached = sum(A @ k.B @ k.B.T @ A.T for A in powers)
+    seen = sum(A.T @ k.C.T @ k.C @ A for A in powers)
+    scale = np.abs(reached).max()
+    np.testing.assert_allclose(reached, seen, rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(reached, np.diag(np.diag(reached)), rtol=0, atol=1e-6 * scale)
+
+
+@over_gl
+def test_learned_controllers_merge_better_than_they_are(merge):
+    system = paper_system(unstable=True, outputs=50)
+    best, rng, fleet = optimal_controller(system), np.random.default_rng(1), []
+    for _ in range(3):
+        data = simulate(system, best, rng, episodes=3, steps=100)
+        fleet.append(learn_by_gradient(data.y, data.u, 3, rng, iterations=100))
+    singles = [cost(system, k) for k in fleet]
+    merged = cost(system, merge(fleet).controller)
+    assert merged < np.mean(singles) and merged < 1.001 * optimal_cost(system)
+    assert cost(system, average(fleet).controller) > 2 * optimal_cost(system)
+
+
+@every_method
+def test_a_weight_of_zero_leaves_a_controller_out(merge):
+    rng = np.random.default_rng(0)
+    best = optimal_controller(paper_system(unstable=True, outputs=3))
+    fleet = [noisy(best, rng, 0.02) for _ in range(3)]
+    with_stranger = merge([*fleet, random_controller(rng, *best.shape)], [1, 2, 3, 0])
+    assert_same_law(merge(fleet, [1, 2, 3]).controller, with_stranger.controller, 1e-3)
+
+
+@given(seeds)
+@settings(max_examples=40)
+def test_the_gradient_of_the_merging_loss_is_that_of_finite_differences(seed):
+    rng = np.random.default_rng(seed)
+    merged = random_controller(rng)
+    fleet = [random_controller(rng, *merged.shape) for _ in range(3)]
+    weights, size = rng.uniform(0.1, 1.0, 3), merged.to_vector().size
+    T = rng.standard_normal((3, *merged.A.shape))
+    _, d_merged, d_T = transform_loss(merged, T, fleet, weights)
+
+    def of_vector(vector):
+        controller = controller_from_vector(vector[:size], merged.shape)
+        return transform_loss(controller, vector[size:].reshape(T.shape), fleet, weights)[0]
+
+    numeric = finite_differences(of_vector, np.concatenate([merged.to_vector(), T.ravel()]))
+    analytic = np.concatenate([d_merged.to_vector(), d_T.ravel()])
+    scale = 1.0 + np.abs(numeric).max()
+    np.testing.assert_allclose(analytic, numeric, rtol=0, atol=1e-7 * scale)
+
+
+@given(seeds)
+@settings(max_examples=40)
+def test_the_loss_at_true_transforms_is_zero_and_the_degenerate_limit_cheats(seed):
+    """The slip in the remark: shrinking all transforms takes the loss below any honest one."""
+    rng = np.random.default_rng(seed)
+    controller = random_controller(rng, 3, 2, 2)
+    Ts = np.stack([random_transform(rng, 3) for _ in range(3)])
+    copies = [controller.transformed(np.linalg.inv(T)) for T in Ts]
+    assert transform_loss(controller, Ts, copies)[0] < 1e-18 * np.sum(controller.to_vector() ** 2)
+    strangers = [random_controller(rng, 3, 2, 2) for _ in range(3)]
+    honest = merge_by_least_squares(strangers, iterations=5)
+    small = 1e-3
+    shrunk = honest.controller.transformed(small * np.eye(3))
+    before = transform_loss(honest.controller, honest.transforms, strangers)[0]
+    assert transform_loss(shrunk, small * honest.transforms, strangers)[0] < before
+
+
+@given(seeds)
+@settings(max_examples=25)
+def test_alternations_never_raise_their_objective(seed):
+    rng = np.random.default_rng(seed)
+    fleet = [random_controller(rng, 4, 2, 2) for _ in range(4)]
+    for merge in (merge_by_permutation, merge_by_least_squares):
+        losses = merge(fleet, iterations=20).losses
+        assert all(b <= a * (1.0 + 1e-9) for a, b in pairwise(losses))
+
+
+def test_the_papers_assignment_may_raise_its_objective():
+    raised = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        fleet = [random_controller(rng, 4, 1, 1) for _ in range(3)]
+        losses = np.array(merge_by_permutation(fleet, monotone=False, iterations=20).losses)
+        raised += bool(np.any(np.diff(losses) > 1e-9))
+    assert raised > 0
+
+
+def test_the_central_controller_is_found_in_any_coordinates():
+    rng = np.random.default_rng(0)
+    best = optimal_controller(paper_system(outputs=3))
+    fleet = [noisy(best, rng, 0.1) for _ in range(5)]
+    index = central(fleet)
+    assert central([k.transformed(random_transform(rng, 4)) for k in fleet]) == index
+    assert central([*fleet, fleet[0]], [0, 0, 0, 0, 1, 0]) == 4
+
+
+@every_method
+def test_controllers_that_do_not_fit_are_refused(merge):
+    rng = np.random.default_rng(0)
+    small, large = random_controller(rng, 2, 1, 1), random_controller(rng, 3, 1, 1)
+    for fleet in ([], [small, large]):
+        with pytest.raises(LinearControlError, match="one shape"):
+            merge(fleet)
+    for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.nan]):
+        with pytest.raises(LinearControlError, match="2 weights are needed"):
+            merge([small, small], weights)
