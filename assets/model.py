@@ -207,15 +207,11 @@ def _keypoints_yaml(model: Model) -> str:
         position = ", ".join(map(_yaml_float, point.position))
         lines.append(f"  {name}: {{link: {point.link}, position: [{position}]}}")
     if model.grasp is not None:
-        where = [
-            "[" + ", ".join(decimal(x, 9) for x in half) + "]" for half in _halves(model.grasp)
-        ]
-        lines += ["grasp:  # X_TG", f"  translation_m: {where[0]}", f"  rpy_deg: {where[1]}"]
+        translation, rpy = (
+            ", ".join(decimal(x, 9) for x in half) for half in (model.grasp[:3], model.grasp[3:])
+        )
+        lines += ["grasp:  # X_TG", f"  translation_m: [{translation}]", f"  rpy_deg: [{rpy}]"]
     return "\n".join(lines) + "\n"
-
-
-def _halves(pose):
-    return pose[:3], pose[3:]
 
 
 def _sdf(model: Model) -> str:

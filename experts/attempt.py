@@ -13,7 +13,7 @@ MOVED_M = 0.003
 """How far from where the plan takes it to be an object may lie before the tool touches it."""
 
 
-class Verdict(Enum):
+class Finding(Enum):
     """What an expert learns from looking."""
 
     ON_TRACK = auto()
@@ -30,7 +30,7 @@ def assess(
     step: int,
     initial: WorldState,
     now: WorldState,
-) -> Verdict:
+) -> Finding:
     """Judges an attempt.
 
     Args:
@@ -43,14 +43,14 @@ def assess(
     """
     untouched = step < plan.actuation and not now.touch("tool", "object")
     if untouched and _distance_moved(problem, now) > MOVED_M:
-        return Verdict.OBJECT_MOVED
+        return Finding.OBJECT_MOVED
     for knot, expected in zip(plan.keyframes, problem.expert.expectations, strict=True):
         if knot == step and expected and not judge_all(expected, initial, now).holds:
-            return Verdict.FAILED
+            return Finding.FAILED
     over = step == len(plan.X_WE) - 1
     if over and not judge_all(success, initial, now).holds:
-        return Verdict.FAILED
-    return Verdict.ON_TRACK
+        return Finding.FAILED
+    return Finding.ON_TRACK
 
 
 def _distance_moved(problem: PlanningProblem, now: WorldState) -> float:

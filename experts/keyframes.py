@@ -9,9 +9,8 @@ import numpy as np
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.errors import ConfigError
 from fleet_tools.expert_config import Advance, KeyframeMotion, Rotate, Stay, Translate
-from fleet_tools.experts.problem import PlanningProblem
+from fleet_tools.experts.problem import PlanningProblem, direction
 from fleet_tools.motions import displacement
 from fleet_tools.tasks import ActionBounds
 from fleet_tools.values import Axis
@@ -63,11 +62,7 @@ def move(
 
 
 def _direction(axis: Axis, locate: Callable[[str], np.ndarray]) -> np.ndarray:
-    start, end = map(locate, axis)
-    length = np.linalg.norm(end - start)
-    if length < 1e-9:
-        raise ConfigError(f"The axis {'->'.join(axis)} has no direction.")
-    return (end - start) / length
+    return direction(*map(locate, axis), f"axis {'->'.join(axis)}")
 
 
 @dataclass(frozen=True)

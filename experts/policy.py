@@ -8,7 +8,7 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.errors import InfeasibleError
-from fleet_tools.experts.attempt import Verdict, assess
+from fleet_tools.experts.attempt import Finding, assess
 from fleet_tools.experts.keyframes import retreat
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.problem import Plan, PlanningProblem
@@ -87,9 +87,9 @@ class ExpertPolicy:
                 return
             task = self._env.task
             match assess(self.plan, self._problem, task.success, self._step, self._initial, state):
-                case Verdict.OBJECT_MOVED:
+                case Finding.OBJECT_MOVED:
                     self._begin(state)
-                case Verdict.FAILED:
+                case Finding.FAILED:
                     self._retreats += 1
                     self._follow([state.X_WE, *retreat(self._problem, state.X_WE)])
                     self._retreating = True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.math import RigidTransform
 
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.expert_config import Expert
 from fleet_tools.tasks import ActionBounds
 
@@ -81,6 +81,18 @@ class Plan:
     actuation: int
     keyframes: tuple[int, ...]
     seconds: Mapping[str, float]
+
+
+def direction(start: np.ndarray, end: np.ndarray, what: str) -> np.ndarray:
+    """Returns the unit vector from one point to another, (3,).
+
+    Raises:
+        ConfigError: They coincide; `what` names the axis.
+    """
+    length = np.linalg.norm(end - start)
+    if length < 1e-9:
+        raise ConfigError(f"The {what} has no direction: its ends coincide.")
+    return (end - start) / length
 
 
 def _named(what: str, name: str, points: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -17,10 +17,9 @@ from pydrake.multibody.inverse_kinematics import (
 )
 from pydrake.solvers import MathematicalProgram
 
-from fleet_tools.errors import ConfigError
 from fleet_tools.expert_config import AxisToAxis, PointToPoint
 from fleet_tools.experts.kinematics import Kinematics
-from fleet_tools.experts.problem import PlanningProblem
+from fleet_tools.experts.problem import PlanningProblem, direction
 from fleet_tools.motions import displacement
 
 
@@ -139,21 +138,14 @@ class AxisAtAngle:
 def _(term: AxisToAxis, problem: PlanningProblem) -> AxisAtAngle:
     if term.object is not None:
         target = "->".join(term.object)
-        b_W = _direction(*map(problem.object_point, term.object), f"object's axis {target}")
+        b_W = direction(*map(problem.object_point, term.object), f"object's axis {target}")
     else:
         target = "world " + " ".join(f"{x:g}" for x in term.world)
-        b_W = _direction(np.zeros(3), np.array(term.world), f"axis {target}")
+        b_W = direction(np.zeros(3), np.array(term.world), f"axis {target}")
     axis = "->".join(term.tool)
-    a_E = _direction(*map(problem.tool_point, term.tool), f"tool's axis {axis}")
+    a_E = direction(*map(problem.tool_point, term.tool), f"tool's axis {axis}")
     between = abs((term.angle_deg + 180) % 360 - 180)  # vectors know no sense of rotation
     return AxisAtAngle(f"axis_to_axis({axis}, {target})", a_E, b_W, between, term.tolerance_deg)
-
-
-def _direction(start: np.ndarray, end: np.ndarray, what: str) -> np.ndarray:
-    length = np.linalg.norm(end - start)
-    if length < 1e-9:
-        raise ConfigError(f"The {what} has no direction: its ends coincide.")
-    return (end - start) / length
 
 
 # --- A pose ---------------------------------------------------------------------------------

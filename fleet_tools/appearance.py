@@ -8,7 +8,7 @@ from pydrake.multibody.tree import RigidBody
 from pydrake.systems.framework import Context
 
 from fleet_tools.scene import Scene
-from fleet_tools.textures import texture_file
+from fleet_tools.textures import PLAIN, texture_file
 from fleet_tools.world import World
 
 
@@ -37,7 +37,7 @@ def _tint(
     root: Context,
     bodies: Iterable[RigidBody],
     tint: tuple[float, float, float],
-    texture: str = "plain",
+    texture: str = PLAIN,
 ) -> None:
     picture = texture_file(texture)
     if picture is None and tint == (1.0, 1.0, 1.0):

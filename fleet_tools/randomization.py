@@ -5,7 +5,7 @@ from typing import Annotated
 import pydantic
 
 from fleet_tools.distributions import Distribution, NameDistribution, PositiveDistribution
-from fleet_tools.textures import texture_file
+from fleet_tools.textures import PLAIN, texture_file
 from fleet_tools.values import Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
@@ -47,7 +47,7 @@ class Randomization(Value):
     tool_tint: Tint = (1.0, 1.0, 1.0)
     object_tint: Tint = (1.0, 1.0, 1.0)
     table_tint: Tint = (1.0, 1.0, 1.0)
-    table_texture: NameDistribution = "plain"
+    table_texture: NameDistribution = PLAIN
     """One of `fleet_tools.textures.texture_names()`."""
 
     @pydantic.field_validator("table_texture")

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ..solids import Solid
+
 GRIP = 0.015
 """Half the opening of the fingers, which the handle fills where it is held, m."""
 
@@ -10,3 +12,8 @@ GRIP_END = 0.035
 
 Z_TO_X = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
 """Turns a loft along z into a handle along x."""
+
+
+def along_x(solid: Solid) -> Solid:
+    """A loft along z, laid along x; its section's x becomes -z."""
+    return solid.transformed(Z_TO_X, (0.0, 0.0, 0.0))

@@ -7,6 +7,7 @@ import numpy as np
 from ..materials import ASH, BEECH, BRASS, FIBREGLASS, HICKORY, NYLON, RUBBER, STEEL
 from ..model import Keypoint, Link, Model
 from .hammer_parts import OCTAGONAL, PEENS, ROUND, HammerParams, hammer_parts
+from .rules import draw_within
 
 MASSES = (0.25, 0.9)
 """What an arm can swing and a nail can feel, kg."""
@@ -85,11 +86,7 @@ CATALOGUE = {
 
 def sample(rng: np.random.Generator) -> HammerParams:
     """A random believable hammer, within `MASSES`."""
-    for _ in range(100):
-        params = _draw(rng)
-        if MASSES[0] <= build(params, "draft").mass <= MASSES[1]:
-            return params
-    raise RuntimeError(f"100 draws gave no hammer between {MASSES[0]} and {MASSES[1]} kg")
+    return draw_within(MASSES, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> HammerParams:

@@ -27,7 +27,7 @@ from ..solids import (
     ring,
     stack,
 )
-from .grip import GRIP, GRIP_END, Z_TO_X
+from .grip import GRIP, GRIP_END, along_x
 from .rules import require
 
 ROUND, OCTAGONAL = 6, 2
@@ -132,9 +132,9 @@ def _handle(p: HammerParams) -> Part:
     profile += [*fillet(swell, (-GRIP_END, grip)), hold, *fillet(hold, throat)]
     profile += fillet(throat, (x_eye, neck))
     stub = [(x_far, neck), (x_far + 0.002, neck.towards(throat[1], 0.5))]
-    seen = [stack(stations, 5).transformed(Z_TO_X, (0, 0, 0)) for stations in (profile, stub)]
+    seen = [along_x(stack(stations, 5)) for stations in (profile, stub)]
     (rod,) = frusta([(p.butt_x, grip), (x_eye, neck)], OCTAGONAL)
-    felt = rod.transformed(Z_TO_X, (0, 0, 0))
+    felt = along_x(rod)
     return Part("handle", join(*seen), p.handle, (felt,))
 
 

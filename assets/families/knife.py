@@ -14,8 +14,8 @@ import numpy as np
 from ..materials import ASH, BEECH, BRASS, FORGED_STEEL, HICKORY, NYLON, STEEL, Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, Solid, circle, fillet, frusta, loft, rectangle, ring, stack
-from .grip import GRIP, GRIP_END, Z_TO_X
-from .rules import require
+from .grip import GRIP, GRIP_END, along_x
+from .rules import draw_within, require
 
 BOLSTER = 0.008
 """Length of the metal between handle and blade."""
@@ -104,7 +104,7 @@ def _handle(p: KnifeParams) -> Part:
     profile = [(p.butt_x, circle(0.75 * GRIP)), (p.butt_x + 0.003, circle(0.97 * GRIP))]
     profile += [back, front, *fillet(front, (end, neck))]
     (rod,) = frusta([(p.butt_x, grip), (end, neck)], 2)
-    seen, felt = (one.transformed(Z_TO_X, (0, 0, 0)) for one in (stack(profile, 5), rod))
+    seen, felt = map(along_x, (stack(profile, 5), rod))
     return Part("handle", seen, p.handle, (felt,))
 
 
@@ -113,7 +113,7 @@ def _bolster(p: KnifeParams) -> Part:
     neck = _neck(p)
     thin = Section(neck.half_x, max(p.spine, 0.4 * p.neck_y), 0.4 * min(p.neck_z, p.neck_y))
     stations = [(p.heel_x - BOLSTER, neck), (p.heel_x, thin)]
-    return Part("bolster", stack(stations, 5).transformed(Z_TO_X, (0, 0, 0)), p.blade)
+    return Part("bolster", along_x(stack(stations, 5)), p.blade)
 
 
 def _blade(p: KnifeParams) -> Part:
@@ -176,11 +176,7 @@ CATALOGUE = {
 
 def sample(rng: np.random.Generator) -> KnifeParams:
     """A random believable knife, within `MASSES`."""
-    for _ in range(100):
-        params = _draw(rng)
-        if MASSES[0] <= build(params, "draft").mass <= MASSES[1]:
-            return params
-    raise RuntimeError(f"100 draws gave no knife between {MASSES[0]} and {MASSES[1]} kg")
+    return draw_within(MASSES, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> KnifeParams:

@@ -13,7 +13,7 @@ import numpy as np
 from ..materials import Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, Station, frusta, stack
-from .rules import require
+from .rules import draw_within, require
 
 # As soft, and as damped, as food is: at a hundred times the modulus such light things rock on.
 BEEF = Material(1050.0, (0.36, 0.20, 0.13), modulus=5e4, friction=0.5, dissipation=200.0)
@@ -107,11 +107,7 @@ CATALOGUE = {
 
 def sample(rng: np.random.Generator) -> SlabParams:
     """A random believable slab, within `MASSES`."""
-    for _ in range(100):
-        params = _draw(rng)
-        if MASSES[0] <= build(params, "draft").mass <= MASSES[1]:
-            return params
-    raise RuntimeError(f"100 draws gave no slab between {MASSES[0]} and {MASSES[1]} kg")
+    return draw_within(MASSES, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> SlabParams:

@@ -16,7 +16,7 @@ import numpy as np
 from ..materials import BEECH, FIBREGLASS, HICKORY, NYLON, RUBBER, STEEL, Material
 from ..model import Keypoint, Link, Model, Part
 from ..solids import Section, Solid, join, loft, ring
-from .grip import GRIP, GRIP_END, Z_TO_X
+from .grip import GRIP, GRIP_END, along_x
 from .rules import require
 
 EDGE = 0.0003
@@ -127,12 +127,12 @@ Station = tuple[float, float, float, Section]
 """x, y and z of a section's centre, and the section: half its height, half its width, radius."""
 
 
-def _along_x(stations: Iterable[Station], corner_points: int) -> Solid:
+def _lofted(stations: Iterable[Station], corner_points: int) -> Solid:
     rings = [
         ring(section, round(x, 9), corner_points, (round(-z, 9), round(y, 9)))
         for x, y, z, section in stations
     ]
-    return loft(rings).transformed(Z_TO_X, (0, 0, 0))
+    return along_x(loft(rings))
 
 
 def _handle(p: SpatulaParams) -> Part:
@@ -145,9 +145,9 @@ def _handle(p: SpatulaParams) -> Part:
     waist_x = (p.butt_x - GRIP_END) / 2
     shares = [(p.butt_x, 0.6), (p.butt_x + 0.004, 0.92), (p.butt_x + 0.010, 1.0), (waist_x, 0.93)]
     shares += [(-GRIP_END, 1.0), (GRIP_END, 1.0), (p.handle_x - 0.004, 0.9), (p.handle_x, 0.7)]
-    seen = _along_x((station(x, share) for x, share in shares), 4)
+    seen = _lofted((station(x, share) for x, share in shares), 4)
     block = Section(p.handle_z, GRIP, 0.0)
-    felt = _along_x([(p.butt_x, 0.0, 0.0, block), (p.handle_x, 0.0, 0.0, block)], SQUARE)
+    felt = _lofted([(p.butt_x, 0.0, 0.0, block), (p.handle_x, 0.0, 0.0, block)], SQUARE)
     return Part("handle", seen, p.handle, (felt,))
 
 
@@ -165,7 +165,7 @@ def _neck(p: SpatulaParams) -> Part:
         seen.append((x, 0.0, root_z + bend * (end_z - root_z), section))
     ends = [(p.handle_x, 0.0, root_z, Section(high, p.neck, 0.0))]
     ends.append((p.heel_x, 0.0, end_z, Section(low, wide, 0.0)))
-    return Part("neck", _along_x(seen, 3), p.blade, (_along_x(ends, SQUARE),))
+    return Part("neck", _lofted(seen, 3), p.blade, (_lofted(ends, SQUARE),))
 
 
 def _blade(p: SpatulaParams) -> Part:
@@ -206,7 +206,7 @@ def _wedge(p: SpatulaParams, outline: Sequence[tuple[float, float]], centre: flo
         half, y = p.taper(s) / 2, centre * p.width(s)
         x, z = p.heel_x + s * p.length, p.sole_z(s) - half
         stations.append((x, y, z, Section(half, half_width, 0.0)))
-    return _along_x(stations, SQUARE)
+    return _lofted(stations, SQUARE)
 
 
 CATALOGUE = {

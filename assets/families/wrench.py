@@ -8,6 +8,7 @@ import numpy as np
 
 from ..materials import BRASS, NYLON
 from ..model import Keypoint, Link, Model
+from .rules import draw_within
 from .wrench_params import LIP_ROOT, PAD, TAILS, THROAT, WRENCH_STEEL, WrenchParams
 from .wrench_parts import wrench_parts
 
@@ -83,11 +84,7 @@ CATALOGUE = {
 
 def sample(rng: np.random.Generator) -> WrenchParams:
     """A random believable wrench, within `MASSES`."""
-    for _ in range(100):
-        params = _draw(rng)
-        if MASSES[0] <= build(params, "draft").mass <= MASSES[1]:
-            return params
-    raise RuntimeError(f"100 draws gave no wrench between {MASSES[0]} and {MASSES[1]} kg")
+    return draw_within(MASSES, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> WrenchParams:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model import Part
 from ..solids import Section, Solid, circle, join, loft, rectangle, ring, stack
-from .grip import GRIP, Z_TO_X
+from .grip import GRIP, Z_TO_X, along_x
 from .wrench_params import (
     AT_BACK,
     AT_CORNER,
@@ -120,10 +120,6 @@ def _section(p: WrenchParams) -> Section:
     return Section(p.grip_z, GRIP, p.roundness * p.grip_z)
 
 
-def _along_x(rings: list[np.ndarray]) -> Solid:
-    return loft(rings).transformed(Z_TO_X, (0.0, 0.0, 0.0))
-
-
 def _grip(p: WrenchParams) -> Part:
     """From the butt to the shank; its free end is rounded off."""
     full = _section(p)
@@ -131,8 +127,8 @@ def _grip(p: WrenchParams) -> Part:
     profile = [(p.butt_x, end), (p.butt_x + 0.003, end.towards(full, 0.75))]
     profile += [(p.butt_x + 0.009, full), (p.shank_x, full)]
     felt = [ring(rectangle(p.grip_z, GRIP), x, 1) for x in (p.butt_x, p.shank_x)]
-    return Part("grip", _along_x([ring(s, x, CORNERS) for x, s in profile]), p.grip,
-                (_along_x(felt),))  # fmt: skip
+    return Part("grip", along_x(loft([ring(s, x, CORNERS) for x, s in profile])), p.grip,
+                (along_x(loft(felt)),))  # fmt: skip
 
 
 def _shank(p: WrenchParams) -> Part:
@@ -143,7 +139,7 @@ def _shank(p: WrenchParams) -> Part:
     rings = []
     for t in np.linspace(0.0, 0.9, 9):
         s = t * t * (3 - 2 * t)
-        # The section's x is -z_T; see Z_TO_X.
+        # The section's x is -z_T; see `along_x`.
         axis = (-s * p.drop, s * end_T[1])
         rings.append(ring(full.towards(neck, s), p.shank_x + t * length, CORNERS, axis))
     flat = ring(neck, 0.0, CORNERS) @ Z_TO_X.T
@@ -153,7 +149,7 @@ def _shank(p: WrenchParams) -> Part:
         ring(rectangle(p.grip_z, GRIP), p.shank_x, 1),
         ring(rectangle(p.neck_z, p.neck_y), round(end_T[0], 9), 1, (-p.drop, y)),
     ]
-    return Part("shank", seen, p.body, (_along_x(felt),))
+    return Part("shank", seen, p.body, (along_x(loft(felt)),))
 
 
 def _tail(p: WrenchParams) -> tuple[Part, ...]:

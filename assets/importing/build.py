@@ -209,10 +209,8 @@ def _part(body: Body, wanted: Wanted) -> tuple[Part, float, list[str]]:
     ]
     thick, notes = _thick_enough(sets)
     felt = [
-        outer_polytope(
-            points, tolerance=wanted.tolerance, shortest=min(5e-4, _thickness(points) / 3)
-        )
-        for points in thick
+        outer_polytope(points, tolerance=wanted.tolerance, shortest=min(5e-4, thickness / 3))
+        for points, thickness in thick
     ]
     part = Part(
         wanted.name, seen, wanted.material, tuple(p.solid for p in felt), collision_places=17
@@ -220,11 +218,15 @@ def _part(body: Body, wanted: Wanted) -> tuple[Part, float, list[str]]:
     return part, max(p.excess for p in felt), notes
 
 
-def _thick_enough(sets: list[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
-    """Those pieces that contact can feel, and a note on the others: decals, threads, sheets."""
-    thicknesses = [_thickness(points) for points in sets]
-    thick = [points for points, t in zip(sets, thicknesses, strict=True) if t >= THINNEST]
-    thinnest = f"{min(thicknesses) * 1000:.2g} mm"
+def _thick_enough(
+    sets: list[np.ndarray],
+) -> tuple[list[tuple[np.ndarray, float]], list[str]]:
+    """Those pieces that contact can feel, each with its thickness in m, and a note on the others:
+    decals, threads, sheets.
+    """
+    measured = [(points, _thickness(points)) for points in sets]
+    thick = [(points, thickness) for points, thickness in measured if thickness >= THINNEST]
+    thinnest = f"{min(thickness for _, thickness in measured) * 1000:.2g} mm"
     if not thick:
         raise ConfigError(
             f"It is only {thinnest} thick, and contact needs {THINNEST * 1000:g} mm. Thicken it, "

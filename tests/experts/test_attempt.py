@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import planning_problem
 
-from fleet_tools.experts.attempt import MOVED_M, Verdict, assess
+from fleet_tools.experts.attempt import MOVED_M, Finding, assess
 from fleet_tools.experts.planner import plan
 from fleet_tools.predicates import JointDisplacement
 from fleet_tools.tasks import load_task
@@ -39,23 +39,23 @@ def test_it_notices_a_moved_object_until_it_acts_on_it(start, step, distance, an
     verdict = look(start, step, p_W_object=displaced(start, p_W), contacts=frozenset())
     moved = distance > MOVED_M * (1 + 1e-9)
     if abs(distance - MOVED_M) > 1e-9:
-        assert (verdict is Verdict.OBJECT_MOVED) == (moved and step < PLAN.actuation)
+        assert (verdict is Finding.OBJECT_MOVED) == (moved and step < PLAN.actuation)
 
 
 @given(step=st.integers(0, PLAN.actuation - 1))
 def test_what_the_tool_moves_itself_is_no_surprise(start, step):
     contacts = frozenset({("object/nail", "tool")})
     p_W_object = displaced(start, np.array([0.0, 0.02, 0.0]))
-    assert look(start, step, p_W_object=p_W_object, contacts=contacts) is Verdict.ON_TRACK
+    assert look(start, step, p_W_object=p_W_object, contacts=contacts) is Finding.ON_TRACK
 
 
 def test_a_plan_that_is_over_without_success_has_failed(start):
     last = len(PLAN.X_WE) - 1
-    assert look(start, last) is Verdict.FAILED
-    assert look(start, last - 1) is Verdict.ON_TRACK
+    assert look(start, last) is Finding.FAILED
+    assert look(start, last - 1) is Finding.ON_TRACK
     joints = {"slide": start.object_joints["slide"] + 0.03}
     head = {**start.p_W_tool, "head": start.p_W_object["head"]}
-    assert look(start, last, object_joints=joints, p_W_tool=head) is Verdict.ON_TRACK
+    assert look(start, last, object_joints=joints, p_W_tool=head) is Finding.ON_TRACK
 
 
 @pytest.mark.parametrize("keyframe", range(len(PLAN.keyframes) - 1))
@@ -80,5 +80,5 @@ def test_an_expectation_counts_at_its_keyframe(start, keyframe):
     moved = {"slide": start.object_joints["slide"] + 0.02}
     for step in range(len(PLAN.X_WE) - 1):
         at_it = step == PLAN.keyframes[keyframe]
-        assert (look(start, step, problem) is Verdict.FAILED) == at_it
-        assert look(start, step, problem, object_joints=moved) is Verdict.ON_TRACK
+        assert (look(start, step, problem) is Finding.FAILED) == at_it
+        assert look(start, step, problem, object_joints=moved) is Finding.ON_TRACK
