@@ -4,15 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from family_laws import family_laws
 
 from fleet_tools.assets.families import hammer
 from fleet_tools.assets.families.hammer_parts import GRIP
 from fleet_tools.assets.model import Model
-
-SHIPPED = [hammer.build(params, name) for name, params in hammer.CATALOGUE.items()]
-seeds = st.integers(0, 2**32 - 1)
 
 
 def points(solid, per_edge: int = 8) -> np.ndarray:
@@ -47,15 +43,7 @@ def check(model: Model) -> None:
         assert solid.vertices[:, 2].max() == face[0, 2]
 
 
-@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.name)
-def test_shipped(model):
-    check(model)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seeds)
-def test_random(seed):
-    check(hammer.build(hammer.sample(np.random.default_rng(seed)), "random"))
+test_shipped, test_random = family_laws(hammer, check)
 
 
 @pytest.mark.parametrize(

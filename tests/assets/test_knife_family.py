@@ -4,15 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from family_laws import family_laws
 
 from fleet_tools.assets.families import knife
 from fleet_tools.assets.families.grip import GRIP, GRIP_END
 from fleet_tools.assets.model import Model
-
-SHIPPED = [knife.build(params, name) for name, params in knife.CATALOGUE.items()]
-seeds = st.integers(0, 2**32 - 1)
 
 
 def check(model: Model) -> None:
@@ -44,15 +40,7 @@ def check(model: Model) -> None:
     assert np.array_equal((edge - spine)[:2], [0, 0]) and edge[2] - spine[2] > 0.03
 
 
-@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.name)
-def test_shipped(model):
-    check(model)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seeds)
-def test_random(seed):
-    check(knife.build(knife.sample(np.random.default_rng(seed)), "random"))
+test_shipped, test_random = family_laws(knife, check)
 
 
 @pytest.mark.parametrize(

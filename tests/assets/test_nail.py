@@ -5,14 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bench import Bench
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from family_laws import family_laws, shipped
 
 from fleet_tools.assets.families import nail
 from fleet_tools.assets.model import Model
 
-SHIPPED = [nail.build(params, name) for name, params in nail.CATALOGUE.items()]
-seeds = st.integers(0, 2**32 - 1)
+SHIPPED = shipped(nail)
 
 
 def heights(model: Model, link: str, part: str) -> np.ndarray:
@@ -50,14 +48,7 @@ def bench(model) -> Bench:
     return Bench(model)
 
 
-def test_shipped(model):
-    check(model)
-
-
-@settings(max_examples=25, deadline=None)
-@given(seeds)
-def test_random(seed):
-    check(nail.build(nail.sample(np.random.default_rng(seed)), "random"))
+test_shipped, test_random = family_laws(nail, check, examples=25)
 
 
 def test_drake_reads_the_joint_as_meant(model, bench):

@@ -5,14 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bench import Bench
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from family_laws import family_laws, shipped
 
 from fleet_tools.assets.families import nut
 from fleet_tools.assets.model import Model
 
-SHIPPED = [nut.build(params, name) for name, params in nut.CATALOGUE.items()]
-seeds = st.integers(0, 2**32 - 1)
+SHIPPED = shipped(nut)
 
 
 def check(model: Model) -> None:
@@ -53,14 +51,7 @@ def bench(model) -> Bench:
     return Bench(model)
 
 
-def test_shipped(model):
-    check(model)
-
-
-@settings(max_examples=25)
-@given(seeds)
-def test_random(seed):
-    check(nut.build(nut.sample(np.random.default_rng(seed)), "random"))
+test_shipped, test_random = family_laws(nut, check, examples=25)
 
 
 def test_positive_is_clockwise_as_seen_from_above(model, bench):

@@ -4,14 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from family_laws import family_laws
 
 from fleet_tools.assets.families import pair
 from fleet_tools.assets.model import Model
-
-SHIPPED = [pair.build(params, name) for name, params in pair.CATALOGUE.items()]
-seeds = st.integers(0, 2**32 - 1)
 
 
 def check(model: Model) -> None:
@@ -45,15 +41,7 @@ def check(model: Model) -> None:
     assert along[0] > 0.015 and np.array_equal(along[1:], [0, 0])
 
 
-@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.name)
-def test_shipped(model):
-    check(model)
-
-
-@settings(max_examples=25, deadline=None)
-@given(seeds)
-def test_random(seed):
-    check(pair.build(pair.sample(np.random.default_rng(seed)), "random"))
+test_shipped, test_random = family_laws(pair, check, examples=25)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from family_laws import family_laws
 
 from fleet_tools.assets.families import slab
 from fleet_tools.assets.model import Model
-
-SHIPPED = [slab.build(params, name) for name, params in slab.CATALOGUE.items()]
-seeds = st.integers(0, 2**32 - 1)
 
 
 def check(model: Model) -> None:
@@ -34,15 +30,7 @@ def check(model: Model) -> None:
     assert len(lower) == len(felt.vertices) / 2
 
 
-@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.name)
-def test_shipped(model):
-    check(model)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seeds)
-def test_random(seed):
-    check(slab.build(slab.sample(np.random.default_rng(seed)), "random"))
+test_shipped, test_random = family_laws(slab, check)
 
 
 @pytest.mark.parametrize(

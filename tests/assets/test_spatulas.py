@@ -4,15 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from family_laws import family_laws
 
 from fleet_tools.assets.families import spatula
 from fleet_tools.assets.families.grip import GRIP, GRIP_END
 from fleet_tools.assets.model import Model
-
-SHIPPED = [spatula.build(params, name) for name, params in spatula.CATALOGUE.items()]
-seeds = st.integers(0, 2**32 - 1)
 
 
 def check(model: Model) -> None:
@@ -49,15 +45,7 @@ def check(model: Model) -> None:
         assert rim[:, 1].max() == -rim[:, 1].min() > 0.02
 
 
-@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.name)
-def test_shipped(model):
-    check(model)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seeds)
-def test_random(seed):
-    check(spatula.build(spatula.sample(np.random.default_rng(seed)), "random"))
+test_shipped, test_random = family_laws(spatula, check)
 
 
 def test_slots_save_metal_and_are_not_felt():
