@@ -63,6 +63,16 @@ def press_until_sliding(env, **reset) -> None:
     raise AssertionError("the hammer never reached the nail")
 
 
+def drive(env, steps=60):
+    """Presses until the episode ends; returns what each step returned."""
+    results = []
+    for _ in range(steps):
+        results.append(env.step(press(env.unwrapped)))
+        if results[-1][2] or results[-1][3]:
+            break
+    return results
+
+
 def same(first: dict, second: dict) -> bool:
     """Whether two observations are the same bit for bit."""
     return first.keys() == second.keys() and all(
