@@ -53,6 +53,10 @@ class MissingLibraryError(FleetToolsError, ImportError):
     """A library of the system is absent; the message holds the line that installs it."""
 
 
+class ForkedRendererError(FleetToolsError, RuntimeError):
+    """A process renders that was forked from one which had rendered; the message says what to do."""
+
+
 class InfeasibleError(FleetToolsError, RuntimeError):
     """No plan satisfies the task's constraints.
 

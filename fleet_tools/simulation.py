@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from pydrake.common.value import AbstractValue
+from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
@@ -19,7 +20,6 @@ from fleet_tools.robot.reference import Reference
 from fleet_tools.scene import Scene
 from fleet_tools.staging import Stage
 from fleet_tools.state import WorldState
-from fleet_tools.viewing import Viewer
 from fleet_tools.world import World
 
 CONTROL_RATE = 6
@@ -201,9 +201,15 @@ class Simulation:
         self._follow(snapshot.reference)
         self._simulator.Initialize()
 
-    def show(self, viewer: Viewer) -> np.ndarray | None:
-        """Returns the viewer's picture of what is so now, or None where it shows it elsewhere."""
-        return viewer.show(self.world.diagram, self.world.scene_graph, self._root)
+    def query(self) -> QueryObject:
+        """Returns what can be asked about the geometry as it is now, and rendered of it."""
+        scene_graph = self.world.scene_graph
+        context = scene_graph.GetMyContextFromRoot(self._root)
+        return scene_graph.get_query_output_port().Eval(context)
+
+    def publish(self) -> None:
+        """Shows what is so now to whoever watches the diagram."""
+        self.world.diagram.ForcedPublish(self._root)
 
     def _pose(self) -> RigidTransform:
         return self._hand.CalcPoseInWorld(self._context)
