@@ -63,8 +63,8 @@ class ToolUseEnv(gymnasium.Env):
     `is_success` (now), `success_once` (so far), `progress` in [0, 1]; after a step also `action`
     (as executed) and `action_clipped`; after a simulation error, `error`. Success terminates, the
     other two truncate. With images, `cameras` holds each camera's intrinsics `K` (3, 3), in pixels,
-    and pose `X_WC` (4, 4) in the world. The time limit is the task file's; `gym.make(..., max_episode_steps=...)`
-    can only cut episodes shorter.
+    and pose `X_WC` (4, 4) in the world. The time limit is the task file's;
+    `gym.make(..., max_episode_steps=...)` can only cut episodes shorter.
 
     Args:
         task: Name of a task of the package, or path of a task file.

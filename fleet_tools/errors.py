@@ -54,7 +54,7 @@ class MissingLibraryError(FleetToolsError, ImportError):
 
 
 class ForkedRendererError(FleetToolsError, RuntimeError):
-    """A process renders that was forked from one which had rendered; the message says what to do."""
+    """A process renders that was forked from one which had a renderer; how to start it instead."""
 
 
 class InfeasibleError(FleetToolsError, RuntimeError):

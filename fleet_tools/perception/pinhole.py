@@ -63,6 +63,8 @@ class Pinhole:
     def window_around(self, p_C: np.ndarray, grid: int = 16) -> Window | None:
         """Returns a window outside which nothing in the convex hull of some points can be seen.
 
+        It holds the principal point, too: Drake's cameras have theirs inside the picture.
+
         Args:
             p_C: (n, 3), m.
             grid: Its edges lie at multiples of so many pixels, or at the picture's own.
@@ -77,11 +79,12 @@ class Pinhole:
         if not in_front.all():  # its picture may reach anywhere
             return Window(0, 0, self.width, self.height)
         uv = self.project(p_C)
+        if (uv.max(axis=0) < -1).any() or (uv.min(axis=0) > whole[1]).any():
+            return None
+        uv = np.vstack([uv, self.center_px])
         first, last = uv.min(axis=0) - 1, uv.max(axis=0) + 2  # a pixel more, for rounding
         edges = grid * np.array([np.floor(first / grid), np.ceil(last / grid)])
         (left, top), (right, bottom) = np.clip(edges, *whole).astype(int).tolist()
-        if left >= right or top >= bottom:
-            return None
         return Window(left, top, right - left, bottom - top)
 
 

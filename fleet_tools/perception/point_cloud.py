@@ -8,9 +8,7 @@ ABSENT, TOOL_MASK, OBJECT_MASK = 0.0, 1.0, -1.0
 """Values of a cloud's fourth column."""
 
 
-def stack(
-    tool: np.ndarray, object: np.ndarray, size: tuple[int, int], sampling: str
-) -> np.ndarray:
+def stack(tool: np.ndarray, object: np.ndarray, size: tuple[int, int], sampling: str) -> np.ndarray:
     """Returns a cloud of fixed size: the tool's points, then the object's.
 
     Args:
@@ -23,9 +21,7 @@ def stack(
         of view altogether has rows of zeros.
     """
     sides = ((tool, size[0], TOOL_MASK), (object, size[1], OBJECT_MASK))
-    return np.concatenate(
-        [_side(np.float32(p), count, mask, sampling) for p, count, mask in sides]
-    )
+    return np.concatenate([_side(np.float32(p), count, mask, sampling) for p, count, mask in sides])
 
 
 def even_indices(points: np.ndarray, count: int) -> np.ndarray:

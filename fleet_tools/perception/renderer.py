@@ -50,9 +50,11 @@ def add_renderer(scene_graph: SceneGraph) -> None:
 def render_rgb(query: QueryObject, pinhole: Pinhole, X_WC: RigidTransform) -> np.ndarray:
     """Returns what a camera sees, (height, width, 3) uint8."""
     camera = ColorRenderCamera(_core(pinhole))
-    return query.RenderColorImage(camera, query.inspector().world_frame_id(), X_WC).data[
-        :, :, :3
-    ].copy()
+    return (
+        query.RenderColorImage(camera, query.inspector().world_frame_id(), X_WC)
+        .data[:, :, :3]
+        .copy()
+    )
 
 
 def render_depth(

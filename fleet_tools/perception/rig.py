@@ -9,7 +9,6 @@ from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 
 from fleet_tools.perception.camera import Camera
-from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.renderer import render_depth, render_labels, render_rgb
 from fleet_tools.perception.segmentation import OBJECT, TOOL, Bounds, segment_of_label
 from fleet_tools.poses import Pose
