@@ -369,7 +369,7 @@ class ToolUseEnv(gymnasium.Env):
         if self._rig is None:
             return {}
         cameras = {
-            name: {"K": self._rig.pinholes[name].matrix(), "X_WC": X_WC.GetAsMatrix4()}
+            name: {"K": self._rig.sensors[name].pinhole.matrix(), "X_WC": X_WC.GetAsMatrix4()}
             for name, X_WC in self._moment.X_WC.items()
         }
         return {"cameras": cameras}

@@ -93,7 +93,8 @@ def require_gl() -> None:
 def _core(pinhole: Pinhole) -> RenderCameraCore:
     _require_own_process()
     f, (u, v) = pinhole.focal_px, pinhole.center_px
-    intrinsics = CameraInfo(pinhole.width, pinhole.height, f, f, u, v)
+    # Drake's VTK counts pixels from the corner of the picture, not from the first one's centre.
+    intrinsics = CameraInfo(pinhole.width, pinhole.height, f, f, u + 0.5, v + 0.5)
     return RenderCameraCore(_NAME, intrinsics, _CLIPPING_M, RigidTransform())
 
 

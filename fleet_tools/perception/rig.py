@@ -1,4 +1,4 @@
-"""The cameras of a task in one world: images, and points seen by all of them."""
+"""The cameras of a task in one world: their images, and the points that all of them see."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,27 +9,17 @@ from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 
 from fleet_tools.perception.camera import Camera
-from fleet_tools.perception.renderer import render_depth, render_labels, render_rgb
-from fleet_tools.perception.segmentation import OBJECT, TOOL, Bounds, segment_of_label
+from fleet_tools.perception.segmentation import Bounds, segment_of_label
+from fleet_tools.perception.sensor import Sensor
 from fleet_tools.poses import Pose
 
 if TYPE_CHECKING:
     from fleet_tools.world import World
 
-MOST_POINTS = 1024
-"""A camera offers at most so many points of the tool, and as many of the object, for sampling."""
-
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one camera sees; None where it was not asked.
-
-    Attributes:
-        rgb: (height, width, 3) uint8.
-        depth: (height, width) float32, m along the camera's z: 0 if nearer than the sensor's
-            range, infinite if farther.
-        segmentation: (height, width) uint8, see `fleet_tools.perception.segmentation`.
-    """
+    """What one camera sees; None where it was not asked. See `Sensor` for shapes and units."""
 
     rgb: np.ndarray | None = None
     depth: np.ndarray | None = None
@@ -48,10 +38,13 @@ class CameraRig:
     def __init__(
         self, world: "World", cameras: Mapping[str, Camera], size: tuple[int, int]
     ) -> None:
-        self._cameras = cameras
-        self._segment_of_label = segment_of_label(world)
+        table = segment_of_label(world)
+        self._frames = {name: camera.frame for name, camera in cameras.items()}
         self._bounds = Bounds(world, [world.tool, world.object])
-        self.pinholes = {name: camera.pinhole(size) for name, camera in cameras.items()}
+        self.sensors = {
+            name: Sensor(camera.pinhole(size), camera.depth_range_m, table)
+            for name, camera in cameras.items()
+        }
 
     def poses(
         self, extrinsics: Mapping[str, Pose], X_WE: RigidTransform
@@ -59,60 +52,29 @@ class CameraRig:
         """Returns X_WC of each camera, given the scene's extrinsics."""
         X_WF = {"world": RigidTransform(), "end_effector": X_WE}
         return {
-            name: X_WF[camera.frame] @ extrinsics[name].to_transform()
-            for name, camera in self._cameras.items()
+            name: X_WF[frame] @ extrinsics[name].to_transform()
+            for name, frame in self._frames.items()
         }
 
     def views(
         self, query: QueryObject, X_WC: Mapping[str, RigidTransform], channels: Collection[str]
     ) -> dict[str, View]:
         """Renders the fields of `View` that are named, of all cameras."""
-        return {
-            name: View(
-                **{
-                    channel: getattr(self, f"_{channel}")(query, name, pinhole, X_WC[name])
-                    for channel in channels
-                }
-            )
-            for name, pinhole in self.pinholes.items()
-        }
+
+        def view(sensor: Sensor, X_WC: RigidTransform) -> View:
+            return View(**{name: getattr(sensor, name)(query, X_WC) for name in channels})
+
+        return {name: view(sensor, X_WC[name]) for name, sensor in self.sensors.items()}
 
     def points(
         self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the points of tool and object that the cameras see, in the world, m.
-
-        They are the back-projected centres of pixels. A camera that sees more than `MOST_POINTS`
-        of one of them gives every so manyth.
-
-        Returns:
-            (n, 3) on the tool, and (m, 3) on the object.
-        """
+        """Returns what they all see of the tool (n, 3) and the object (m, 3) in the world, m."""
         corners = self._bounds.corners(query)
-        found: dict[int, list[np.ndarray]] = {TOOL: [], OBJECT: []}
-        for name, pinhole in self.pinholes.items():
-            window = pinhole.window_around(X_WC[name].inverse().multiply(corners.T).T)
-            if window is None:
-                continue
-            # Pixel for pixel the whole picture's, and cheaper the smaller it is.
-            part = pinhole.cropped(window)
-            depth = self._depth(query, name, part, X_WC[name])
-            segmentation = self._segmentation(query, name, part, X_WC[name])
-            in_range = np.isfinite(depth) & (depth > 0.0)
-            for segment, parts in found.items():
-                pixels = np.flatnonzero((segmentation == segment) & in_range)
-                if len(pixels) > MOST_POINTS:
-                    pixels = pixels[np.linspace(0, len(pixels) - 1, MOST_POINTS).astype(int)]
-                v, u = np.divmod(pixels, part.width)
-                p_C = part.back_project(np.column_stack([u, v]), depth.ravel()[pixels])
-                parts.append(X_WC[name].multiply(p_C.T).T)
-        return tuple(np.concatenate([np.zeros((0, 3)), *parts]) for parts in found.values())
-
-    def _rgb(self, query, name, pinhole, X_WC) -> np.ndarray:
-        return render_rgb(query, pinhole, X_WC)
-
-    def _depth(self, query, name, pinhole, X_WC) -> np.ndarray:
-        return render_depth(query, pinhole, X_WC, self._cameras[name].depth_range_m)
-
-    def _segmentation(self, query, name, pinhole, X_WC) -> np.ndarray:
-        return self._segment_of_label[render_labels(query, pinhole, X_WC)]
+        seen = [(np.zeros((0, 3)), np.zeros((0, 3)))]
+        for name, sensor in self.sensors.items():
+            window = sensor.pinhole.window_around(X_WC[name].inverse().multiply(corners.T).T)
+            if window is not None:  # the smaller the picture, the cheaper
+                seen.append(sensor.cropped(window).points(query, X_WC[name]))
+        tool, object = map(np.concatenate, zip(*seen, strict=True))
+        return tool, object
