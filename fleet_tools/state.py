@@ -11,6 +11,8 @@ from pydrake.math import RigidTransform
 class WorldState:
     """The world at one moment, as nobody in it could know it exactly: the privileged state.
 
+    Forces are those of this very moment; a blow between two moments shows in the impulses alone.
+
     Attributes:
         time: Since the episode's start, s.
         q: (7,), the arm's joint positions, rad.
