@@ -60,11 +60,12 @@ class ToolUseEnv(gymnasium.Env):
     tool and object, two thirds for progress towards success, and 1 on success.
 
     `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` and
-    `is_success` (now), `success_once` (so far), `progress` in [0, 1]; after a step also `action`
-    (as executed) and `action_clipped`; after a simulation error, `error`. Success terminates, the
-    other two truncate. With images, `cameras` holds each camera's intrinsics `K` (3, 3), in pixels,
-    and pose `X_WC` (4, 4) in the world. The time limit is the task file's;
-    `gym.make(..., max_episode_steps=...)` can only cut episodes shorter.
+    `is_success` (now), `success_once` (so far), `progress` in [0, 1], `forces` (of contact on
+    tool and object, by `WorldState.forces`); with images, `cameras`, each with its intrinsics `K`
+    (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also `action` (as executed)
+    and `action_clipped`; after a simulation error, `error`. Success terminates, the other two
+    truncate. The time limit is the task file's; `gym.make(..., max_episode_steps=...)` can only cut
+    episodes shorter.
 
     Args:
         task: Name of a task of the package, or path of a task file.
@@ -362,6 +363,7 @@ class ToolUseEnv(gymnasium.Env):
             "is_success": verdict.holds,
             "success_once": self._success_once,
             "progress": verdict.progress,
+            "forces": self._moment.state.forces(),
             **self._camera_info(),
         }
 

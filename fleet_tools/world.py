@@ -29,9 +29,10 @@ from pydrake.multibody.plant import (
 )
 from pydrake.multibody.tree import FixedOffsetFrame, JointActuator, ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import Diagram, DiagramBuilder
-from pydrake.systems.primitives import ConstantVectorSource
+from pydrake.systems.primitives import ConstantVectorSource, DiscreteTimeIntegrator
 
 from fleet_tools.catalog import Model
+from fleet_tools.contacts import add_impulse_meter
 from fleet_tools.errors import ConfigError
 from fleet_tools.own_models import check_masses, complete_contact, model_frame
 from fleet_tools.perception.renderer import add_renderer
@@ -62,6 +63,7 @@ class World:
         grasp_frame: Its pose in the end effector is X_EG.
         mount_frame: Its pose in the world is X_WO of a fixed object; None for a free one.
         brakes: The object's actuators that act as Coulomb brakes, by joint name.
+        impulse_meter: Integrates the contact forces on the object's joints; None without joints.
     """
 
     diagram: Diagram
@@ -74,6 +76,7 @@ class World:
     grasp_frame: FixedOffsetFrame
     mount_frame: FixedOffsetFrame | None
     brakes: dict[str, JointActuator]
+    impulse_meter: DiscreteTimeIntegrator | None
 
     def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
         """Yields the links of a model instance."""
@@ -125,6 +128,7 @@ def build_world(
     brakes = _find_brakes(plant, object_instance, task, object)
     arm_model = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
+    impulse_meter = add_impulse_meter(builder, plant, object_instance)
     if images:
         add_renderer(scene_graph)
     if meshcat is not None:
@@ -140,6 +144,7 @@ def build_world(
         grasp_frame=grasp_frame,
         mount_frame=mount_frame,
         brakes=brakes,
+        impulse_meter=impulse_meter,
     )
 
 
