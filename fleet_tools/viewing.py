@@ -1,6 +1,5 @@
 """Pictures of a diagram for people: images from a third view, and Meshcat in the browser."""
 
-import ctypes.util
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.systems.framework import Context, Diagram, DiagramBuilder
 from pydrake.systems.sensors import CameraInfo
 
-from fleet_tools.errors import MissingLibraryError
+from fleet_tools.opengl import require_driver, require_gl
 
 RENDERER = "vtk"
 WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
@@ -43,10 +42,15 @@ class Viewer:
         self.meshcat = Meshcat() if kind == "meshcat" else None
 
     def attach(self, builder: DiagramBuilder, scene_graph: SceneGraph) -> None:
-        """Adds what showing needs to a diagram that is being built."""
+        """Adds what showing needs to a diagram that is being built.
+
+        Raises:
+            MissingLibraryError: OpenGL has no driver.
+        """
         if self.meshcat is not None:
             MeshcatVisualizer.AddToBuilder(builder, scene_graph, self.meshcat)
             return
+        require_driver()
         lights = [
             LightParameter(type="directional", direction=d, frame="world", intensity=i)
             for d, i in _LIGHTS
@@ -75,17 +79,3 @@ def look_at(eye: tuple[float, ...], target: tuple[float, ...]) -> RigidTransform
     right /= np.linalg.norm(right)
     columns = np.column_stack([right, np.cross(forward, right), forward])
     return RigidTransform(RotationMatrix(columns), eye)
-
-
-def require_gl() -> None:
-    """Says what rendering needs where it is missing.
-
-    Raises:
-        MissingLibraryError: The system has no OpenGL to render with.
-    """
-    missing = [name for name in ("EGL", "GL") if ctypes.util.find_library(name) is None]
-    if missing:
-        raise MissingLibraryError(
-            f"Rendering needs the system libraries {', '.join('lib' + m for m in missing)}. "
-            "On Debian and Ubuntu: apt-get install -y libegl1 libgl1"
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..solids import Solid
-from .libraries import require
+from fleet_tools.libraries import require
 from .polytope import hull
 from .simplify import simplified
 from .volume import volume

@@ -10,7 +10,7 @@ import numpy as np
 from fleet_tools.errors import ConfigError
 
 from ..solids import MassProperties, Solid, join, mass_properties
-from .libraries import require
+from fleet_tools.libraries import require
 from .repair import Shell
 
 FLAT = 1e-6
