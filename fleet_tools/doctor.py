@@ -148,16 +148,17 @@ def check_library(library: Library) -> Check:
         "import importlib, sys\n"
         "from importlib.metadata import version\n"
         "importlib.import_module(sys.argv[1])\n"
-        "print(json.dumps(version(sys.argv[1])))",
+        "print(json.dumps(version(sys.argv[2])))",
         library.module,
+        library.distribution,
     )
     purpose = f"to {library.purpose}"
     if came.error is None:
-        return Check(library.module, OK, False, f"{came.found}, {purpose}")
+        return Check(library.distribution, OK, False, f"{came.found}, {purpose}")
     if importlib.util.find_spec(library.module) is None:
-        return Check(library.module, MISSING, False, purpose, install_line(library.extra))
+        return Check(library.distribution, MISSING, False, purpose, install_line(library.extra))
     detail = f"{purpose}; {came.error}"
-    return Check(library.module, BROKEN, False, detail, install_line(library.extra))
+    return Check(library.distribution, BROKEN, False, detail, install_line(library.extra))
 
 
 @dataclass(frozen=True)

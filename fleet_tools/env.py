@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from pydrake.geometry import Meshcat
 
 from fleet_tools import rewards
 from fleet_tools.actions import action_scale, action_space, checked_action
@@ -210,6 +211,11 @@ class ToolUseEnv(gymnasium.Env):
         """Returns the privileged state, from which experts plan and success is judged."""
         self._require_episode()
         return self._state
+
+    @property
+    def meshcat(self) -> Meshcat | None:
+        """What render_mode "human" shows, to draw and record in; None with other modes."""
+        return self._viewer.meshcat if self._viewer is not None else None
 
     def verdicts(self) -> dict[str, Verdict]:
         """Returns what each of the task's success predicates says now, by its place in the file."""

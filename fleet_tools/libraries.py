@@ -20,23 +20,26 @@ class Library:
 
     Attributes:
         module: What is imported.
+        distribution: What is installed.
         extra: Of this package, which installs it.
         purpose: What it is needed for, as in "needed to ...".
     """
 
     module: str
+    distribution: str
     extra: str
     purpose: str
 
 
 OPTIONAL = (
-    Library("coacd", "import", "part imported meshes into convex pieces"),
-    Library("fast_simplification", "import", "simplify imported meshes"),
-    Library("manifold3d", "import", "unite and simplify imported meshes"),
-    Library("torch", "merging", "merge policies"),
-    Library("safetensors", "merging", "store policies"),
-    Library("av", "video", "write videos"),
-    Library("moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
+    Library("coacd", "coacd", "import", "part imported meshes into convex pieces"),
+    Library("fast_simplification", "fast-simplification", "import", "simplify imported meshes"),
+    Library("manifold3d", "manifold3d", "import", "unite and simplify imported meshes"),
+    Library("torch", "torch", "merging", "merge policies"),
+    Library("safetensors", "safetensors", "merging", "store policies"),
+    Library("PIL", "pillow", "video", "draw on pictures"),
+    Library("av", "av", "video", "write videos"),
+    Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 
 
