@@ -4,7 +4,6 @@ What could crash, such as a driver of OpenGL, is tried in a process of its own.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -19,6 +18,8 @@ from fleet_tools.libraries import GL_LINE, GLIB_LINE, OPTIONAL, Library, install
 from fleet_tools.machine import GIB, available_cores, available_memory, free_disk
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
+
+ABSENT = "is not installed"
 
 ENOUGH_MEMORY = 0.5 * GIB
 ENOUGH_DISK = 1.0 * GIB
@@ -58,16 +59,12 @@ def examine() -> Iterator[Check]:
 
 def check_drake() -> Check:
     """Imports Drake."""
-    came = _try(
-        "from importlib.metadata import version\n"
-        "import pydrake.common\n"
-        "print(json.dumps(version('drake')))"
-    )
+    came = _import("pydrake.common", "drake")
     if came.error is None:
         return Check("Drake", OK, True, came.found)
-    absent = importlib.util.find_spec("pydrake") is None
-    remedy = "python3 -m pip install drake" if absent else GLIB_LINE
-    return Check("Drake", MISSING if absent else BROKEN, True, came.error, remedy)
+    if came.error == ABSENT:
+        return Check("Drake", MISSING, True, "the simulator", "python3 -m pip install drake")
+    return Check("Drake", BROKEN, True, came.error, GLIB_LINE)
 
 
 def check_simulation() -> Check:
@@ -144,21 +141,13 @@ def check_disk() -> Check:
 
 def check_library(library: Library) -> Check:
     """Imports an optional library, and says what it is for."""
-    came = _try(
-        "import importlib, sys\n"
-        "from importlib.metadata import version\n"
-        "importlib.import_module(sys.argv[1])\n"
-        "print(json.dumps(version(sys.argv[2])))",
-        library.module,
-        library.distribution,
-    )
-    purpose = f"to {library.purpose}"
+    came = _import(library.module, library.distribution)
+    name, purpose = library.distribution, f"to {library.purpose}"
     if came.error is None:
-        return Check(library.distribution, OK, False, f"{came.found}, {purpose}")
-    if importlib.util.find_spec(library.module) is None:
-        return Check(library.distribution, MISSING, False, purpose, install_line(library.extra))
-    detail = f"{purpose}; {came.error}"
-    return Check(library.distribution, BROKEN, False, detail, install_line(library.extra))
+        return Check(name, OK, False, f"{came.found}, {purpose}")
+    if came.error == ABSENT:
+        return Check(name, MISSING, False, purpose, install_line(library.extra))
+    return Check(name, BROKEN, False, f"{purpose}; {came.error}", install_line(library.extra))
 
 
 @dataclass(frozen=True)
@@ -167,6 +156,21 @@ class _Came:
 
     found: object = None
     error: str | None = None
+
+
+def _import(module: str, distribution: str) -> _Came:
+    """Imports a module, and finds its version."""
+    return _try(
+        "import importlib, importlib.metadata, importlib.util, sys\n"
+        "module, distribution, absent = sys.argv[1:]\n"
+        "if importlib.util.find_spec(module.split('.')[0]) is None:\n"
+        "    sys.exit(absent)\n"
+        "importlib.import_module(module)\n"
+        "print(json.dumps(importlib.metadata.version(distribution)))",
+        module,
+        distribution,
+        ABSENT,
+    )
 
 
 def _try(code: str, *arguments: str) -> _Came:

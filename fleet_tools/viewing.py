@@ -9,6 +9,7 @@ from pydrake.geometry import (
     LightParameter,
     MakeRenderEngineVtk,
     Meshcat,
+    MeshcatParams,
     MeshcatVisualizer,
     RenderCameraCore,
     RenderEngineVtkParams,
@@ -87,7 +88,7 @@ def _intrinsics() -> CameraInfo:
 
 
 def _open_meshcat() -> Meshcat:
-    meshcat = Meshcat()
+    meshcat = Meshcat(MeshcatParams(show_stats_plot=False))
     for clutter in ("/Grid", "/Axes"):
         meshcat.SetProperty(clutter, "visible", False)
     for end, color in (("top_color", BACKDROP), ("bottom_color", BACKDROP)):

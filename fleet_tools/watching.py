@@ -14,8 +14,8 @@ from fleet_tools.episode import Episode, Policy, rollout
 
 Looker = Callable[[dict[str, np.ndarray]], None]
 
-PICTURES_PER_SECOND = 32
-"""Of a recording in Meshcat."""
+RECORDING_RATE_HZ = 64
+"""That at which Drake publishes, so that each moment of a recording is one moment."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def record(env: gymnasium.Env, show: Show) -> Episode:
     """
     meshcat, unwrapped = env.unwrapped.meshcat, env.unwrapped
     meshcat.DeleteRecording()
-    meshcat.StartRecording(PICTURES_PER_SECOND, set_visualizations_while_recording=False)
+    meshcat.StartRecording(RECORDING_RATE_HZ, set_visualizations_while_recording=False)
     drawing = MeshcatDrawing(meshcat)
 
     def look(observation: dict[str, np.ndarray]) -> None:
