@@ -185,7 +185,7 @@ def _collect(options: argparse.Namespace) -> int:
     from fleet_tools.dataset.header import describe, read_task_file
     from fleet_tools.dataset.summary import as_text, summarize
 
-    task = options.task if options.tool is None else _task_of_tool(options.tool)
+    task = options.task if options.tool is None else task_of_tool(options.tool)
     folder = options.output or Path("data") / read_task_file(task).name
     begun = time.perf_counter()
     keywords = {"obs_mode": options.obs_mode}
@@ -247,7 +247,12 @@ def _collect(options: argparse.Namespace) -> int:
     return programs.OK
 
 
-def _task_of_tool(tool: str) -> str:
+def task_of_tool(tool: str) -> str:
+    """Returns the name of the package's task for a tool.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
     from fleet_tools.tasks import task_names
 
     if tool not in task_names():
