@@ -7,9 +7,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from pydrake.geometry import QueryObject
 
 from fleet_tools import rewards
 from fleet_tools.actions import action_scale, action_space, checked_action
+from fleet_tools.appearance import paint
 from fleet_tools.catalog import Model, find_model
 from fleet_tools.errors import (
     ConfigError,
@@ -21,6 +23,7 @@ from fleet_tools.observation import Moment, layout, look, observation_space, obs
 from fleet_tools.opengl import require_gl
 from fleet_tools.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.perception.rig import CameraRig
+from fleet_tools.perception.scenery import Scenery
 from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
 from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
 from fleet_tools.splits import model_pairs
@@ -124,6 +127,7 @@ class ToolUseEnv(gymnasium.Env):
         }
         self._robot_visuals = robot_visuals
         self._images = self._vision.has_images or render_mode == "rgb_array"
+        self._colours = render_mode == "rgb_array" or self._vision.has_colours
         if self._images:
             require_gl()
         self.meshcat = open_meshcat() if render_mode == "human" else None
@@ -135,6 +139,7 @@ class ToolUseEnv(gymnasium.Env):
 
         self.scene: Scene | None = None
         self._simulation: Simulation | None = None
+        self._scenery: Scenery | None = None
         self._rig: CameraRig | None = None
         self._initial: WorldState | None = None
         self._moment: Moment | None = None
@@ -215,14 +220,16 @@ class ToolUseEnv(gymnasium.Env):
         """
         self._require_episode()
         if self.render_mode == "rgb_array":
-            return third_view(self._simulation.query())
+            return third_view(self._seen())
         if self.render_mode == "human":
             self._simulation.publish()
         return None
 
     def close(self) -> None:
         """Lets go of the simulation; `reset` begins anew."""
-        self._simulation = self._rig = self._moment = self._initial = self.scene = None
+        self._simulation = self._scenery = self._rig = self._moment = self._initial = self.scene = (
+            None
+        )
         # A diagram is megabytes in a few Python objects that refer to each other in circles, so
         # Python would wait for a hundred of them before it looked.
         gc.collect()
@@ -295,15 +302,18 @@ class ToolUseEnv(gymnasium.Env):
                 self.task,
                 tool,
                 object,
-                images=self._images,
                 meshcat=self.meshcat,
                 robot_visuals=self._robot_visuals,
             )
             self._simulation = Simulation(world, tool, object)
+            if self._images:
+                self._scenery = Scenery(world)
             if self._vision.has_images:
-                self._rig = CameraRig(world, self.task.cameras, self._vision.camera_size)
+                self._rig = CameraRig(self._scenery, self.task.cameras, self._vision.camera_size)
         self.scene = scene
         self._simulation.reset(scene)
+        if self._colours:
+            paint(self._scenery, scene)
         self._moment = self._look()
         self._initial = self._moment.state
 
@@ -311,7 +321,10 @@ class ToolUseEnv(gymnasium.Env):
         state = self._simulation.measure()
         if self._rig is None:
             return Moment(state)
-        return look(self._vision, self._rig, self._simulation.query(), self.scene, state)
+        return look(self._vision, self._rig, self._seen(), self.scene, state)
+
+    def _seen(self) -> QueryObject:
+        return self._scenery.query(self._simulation.query())
 
     def _find_models(self, tool: str | None, object: str | None) -> list[Model | None]:
         task = self.task

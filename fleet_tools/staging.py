@@ -9,7 +9,6 @@ from pydrake.multibody.plant import CoulombFriction
 from pydrake.multibody.tree import ModelInstanceIndex, RigidBody, SpatialInertia
 from pydrake.systems.framework import Context
 
-from fleet_tools.appearance import paint
 from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.scene import Scene
 from fleet_tools.world import World
@@ -35,8 +34,6 @@ class Stage:
         self._scale_masses(world.object, scene.object_mass_scale)
         self._scale_friction(world.tool, scene.tool_friction_scale)
         self._scale_friction(world.object, scene.object_friction_scale)
-        if world.scene_graph.RendererCount():
-            paint(world, self._root, scene)
         for name, brake in world.brakes.items():
             brake.set_effort_limit(scene.joint_resistance.get(name, self._as_filed.effort[name]))
         payload = [body.index() for body in world.bodies(world.tool)]

@@ -37,6 +37,11 @@ class Vision:
         """Whether it needs a renderer."""
         return self.obs_mode != "state"
 
+    @property
+    def has_colours(self) -> bool:
+        """Whether it shows colours."""
+        return self.obs_mode == "rgbd" and "rgb" in self.channels
+
 
 def choose_vision(
     task: TaskConfig,

@@ -35,7 +35,6 @@ from fleet_tools.catalog import Model
 from fleet_tools.contacts import add_impulse_meter
 from fleet_tools.errors import ConfigError
 from fleet_tools.own_models import check_masses, complete_contact, model_frame
-from fleet_tools.perception.renderer import add_renderer
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
@@ -88,7 +87,6 @@ def build_world(
     tool: Model,
     object: Model,
     *,
-    images: bool = False,
     meshcat: Meshcat | None = None,
     robot_visuals: Visuals = "light",
 ) -> World:
@@ -96,12 +94,10 @@ def build_world(
 
     Args:
         task, tool, object: What is in it.
-        images: Whether pictures can be rendered of it.
         meshcat: Shows what is published of it.
         robot_visuals: What the arm looks like.
 
     Raises:
-        MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
         ConfigError: The object has no such joints as the task says, or they are no brakes; or a
             model lacks what cannot be made up.
     """
@@ -129,8 +125,6 @@ def build_world(
     arm_model = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
-    if images:
-        add_renderer(scene_graph)
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
     return World(

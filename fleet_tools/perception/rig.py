@@ -1,20 +1,16 @@
-"""The cameras of a task in one world: their images, and the points that all of them see."""
+"""The cameras of a task and what they look at: images, and the points that all of them see."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 
 from fleet_tools.perception.camera import Camera
-from fleet_tools.perception.segmentation import Bounds, segment_of_label
+from fleet_tools.perception.scenery import Scenery
 from fleet_tools.perception.sensor import Sensor
 from fleet_tools.poses import Pose
-
-if TYPE_CHECKING:
-    from fleet_tools.world import World
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,19 +26,18 @@ class CameraRig:
     """The cameras of a task.
 
     Args:
-        world: With a renderer.
+        scenery: What they look at.
         cameras: By name.
         size: (width, height) of their pictures, in pixels.
     """
 
     def __init__(
-        self, world: "World", cameras: Mapping[str, Camera], size: tuple[int, int]
+        self, scenery: Scenery, cameras: Mapping[str, Camera], size: tuple[int, int]
     ) -> None:
-        table = segment_of_label(world)
+        self._scenery = scenery
         self._frames = {name: camera.frame for name, camera in cameras.items()}
-        self._bounds = Bounds(world, [world.tool, world.object])
         self.sensors = {
-            name: Sensor(camera.pinhole(size), camera.depth_range_m, table)
+            name: Sensor(camera.pinhole(size), camera.depth_range_m)
             for name, camera in cameras.items()
         }
 
@@ -70,7 +65,7 @@ class CameraRig:
         self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns what they all see of the tool (n, 3) and the object (m, 3) in the world, m."""
-        corners = self._bounds.corners(query)
+        corners = self._scenery.corners(query)
         seen = [(np.zeros((0, 3)), np.zeros((0, 3)))]
         for name, sensor in self.sensors.items():
             window = sensor.pinhole.window_around(X_WC[name].inverse().multiply(corners.T).T)

@@ -1,4 +1,4 @@
-"""One RGB-D camera in one world."""
+"""One RGB-D camera."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from pydrake.math import RigidTransform
 from fleet_tools.perception.pinhole import Pinhole, Window
 from fleet_tools.perception.point_cloud import even_indices
 from fleet_tools.perception.renderer import render_depth, render_labels, render_rgb
-from fleet_tools.perception.segmentation import OBJECT, TOOL
+from fleet_tools.perception.segmentation import OBJECT, TOOL, segmentation
 
 MOST_POINTS = 1024
 """A camera offers at most so many points of the tool, and as many of the object."""
@@ -22,12 +22,10 @@ class Sensor:
     Attributes:
         pinhole: Intrinsics.
         depth_range_m: Nearest and farthest distance that it measures.
-        segment_of_label: See `fleet_tools.perception.segmentation`.
     """
 
     pinhole: Pinhole
     depth_range_m: tuple[float, float]
-    segment_of_label: np.ndarray
 
     def rgb(self, query: QueryObject, X_WC: RigidTransform) -> np.ndarray:
         """Returns colours, (height, width, 3) uint8."""
@@ -42,7 +40,7 @@ class Sensor:
 
     def segmentation(self, query: QueryObject, X_WC: RigidTransform) -> np.ndarray:
         """Returns which part each pixel shows, (height, width) uint8."""
-        return self.segment_of_label[render_labels(query, self.pinhole, X_WC)]
+        return segmentation(render_labels(query, self.pinhole, X_WC))
 
     def cropped(self, window: Window) -> "Sensor":
         """Returns the sensor that takes a part of the picture, pixel for pixel."""
@@ -54,11 +52,11 @@ class Sensor:
         They are the back-projected centres of pixels that are in range; where there are more than
         `MOST_POINTS`, every so manyth.
         """
-        depth, segmentation = self.depth(query, X_WC), self.segmentation(query, X_WC)
+        depth, segments = self.depth(query, X_WC), self.segmentation(query, X_WC)
         in_range = np.isfinite(depth) & (depth > 0.0)
 
         def seen(segment: int) -> np.ndarray:
-            pixels = np.flatnonzero((segmentation == segment) & in_range)
+            pixels = np.flatnonzero((segments == segment) & in_range)
             if len(pixels) > MOST_POINTS:
                 pixels = pixels[even_indices(pixels, MOST_POINTS)]
             v, u = np.divmod(pixels, self.pinhole.width)
