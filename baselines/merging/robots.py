@@ -1,12 +1,13 @@
 """Robots, which keep their data: merging asks them for losses and gradients of models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 
-from fleet_tools.baselines.merging.average import floating
+from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.symmetry import State
 from fleet_tools.baselines.merging.wire import (
     Answer,
@@ -17,8 +18,11 @@ from fleet_tools.baselines.merging.wire import (
     encode_question,
 )
 
-Loss = Callable[[Mapping[str, torch.Tensor], int | None], torch.Tensor]
-"""loss(state, seed): a differentiable scalar, on a draw from data (on all of it, for seed None)."""
+Policy = Callable[..., Any]
+"""A model with the weights in question: called as the module is."""
+
+Loss = Callable[[Policy, int | None], torch.Tensor]
+"""loss(policy, seed): a differentiable scalar, on a draw from data, or on all of it for None."""
 
 
 class Robot(Protocol):
@@ -33,29 +37,37 @@ class Robot(Protocol):
 class LocalRobot:
     """A robot in this process. Its loss closes over its data; only bytes go in and out.
 
+        LocalRobot(model, lambda policy, seed: mse_loss(policy(observations), actions))
+
     Args:
-        loss: Of a model, on the robot's own data. `torch.func.functional_call` makes one.
+        model: The architecture, in the mode (`train` or `eval`) that the loss is meant in. Its own
+            weights are neither used nor changed.
+        loss: Of a policy, on the robot's own data.
     """
 
+    model: torch.nn.Module
     loss: Loss
 
     def answer(self, message: bytes) -> bytes:
         """See `Robot`.
 
         Raises:
-            MessageError: The bytes are no question.
+            MessageError: The bytes are no question, or one about another architecture.
         """
         question = decode_question(message)
-        model = dict(question.model)
-        if not question.gradient:
-            with torch.no_grad():
-                return encode_answer(Answer(float(self.loss(model, question.seed)), {}))
-        with torch.enable_grad():
-            leaves = {name: tensor.requires_grad_() for name, tensor in floating(model).items()}
-            # Clones, since a BatchNorm in training writes into its buffers.
-            loss = self.loss(
-                {k: v.clone() if k in leaves else v for k, v in model.items()}, question.seed
-            )
+        # Tied weights have several names in a state dict, and one here.
+        names = [name for name, _ in self.model.named_parameters()]
+        buffers = {name for name, _ in self.model.named_buffers()}
+        self._require_known(question.model)
+        state = {
+            name: question.model[name] for name in (*names, *buffers) if name in question.model
+        }
+        with torch.set_grad_enabled(question.gradient):
+            leaves = {name: state[name].requires_grad_(question.gradient) for name in names}
+            policy = partial(torch.func.functional_call, self.model, state)
+            loss = self.loss(lambda *args, **options: policy(args, options), question.seed)
+            if not question.gradient:
+                return encode_answer(Answer(float(loss), {}))
             gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         told = {
             name: gradient
@@ -63,6 +75,14 @@ class LocalRobot:
             if gradient is not None
         }
         return encode_answer(Answer(float(loss.detach()), told))
+
+    def _require_known(self, model: State) -> None:
+        differing = sorted(set(model) ^ set(self.model.state_dict()))
+        if differing:
+            raise MessageError(
+                f"A robot is asked about another architecture than its own: {', '.join(differing)} "
+                "are parameters of only one of them. Give each robot its model's architecture."
+            )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from fleet_tools.baselines.merging.alignment import Descent, descend
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import FleetError
 from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.methods.git_rebasin import match_fleet
+from fleet_tools.baselines.merging.group import Permutation
+from fleet_tools.baselines.merging.methods.git_rebasin import match_fleet, require_activations
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import require_start
 from fleet_tools.baselines.merging.robots import Traffic, ask
 from fleet_tools.baselines.merging.sinkhorn import harden
@@ -40,7 +41,8 @@ def fleet_merge(
         epochs: E; after each the average is made anew.
         descent: T steps of how; S in the algorithm's list of parameters.
         participants: How many models, drawn anew in each epoch, move in it; all if None.
-        start: "matching" of weights (MergeMany), or "identity", as in the paper.
+        start: "matching" of weights (MergeMany), "activations", matched likewise, or "identity", as
+            in the paper.
         point: Where gradients are taken: "interpolation", at a random point between the permuted
             model and the average; "simplex" (the paper's fleet-merge-simplex), at a random point
             among all the models; "average" (fleet-merge-average), at their average.
@@ -57,8 +59,7 @@ def fleet_merge(
     ours = _reordered(fleet, order)
     group, count = ours.group, len(ours.models)
     # Line 3: initialize.
-    identities = [group.identity() for _ in ours.models]
-    permutations = identities if start == "identity" else list(match_fleet(ours))
+    permutations = _start(ours, start)
     traffic = Traffic()
     for epoch in range(epochs):
         permuted = ours.permuted(permutations)
@@ -86,15 +87,19 @@ def fleet_merge(
     return Merged(state, tuple(permutations[place] for place in places), traffic)
 
 
+def _start(fleet: Fleet, start: str) -> list[Permutation]:
+    if start == "identity":
+        return [fleet.group.identity() for _ in fleet.models]
+    return list(match_fleet(fleet, "activations" if start == "activations" else "weights"))
+
+
 def _rest(fleet: Fleet, at: int, point: str, permuted: Sequence[State], mean: State, generator):
     """The share of the moving model in the point, and the other models there with their shares."""
     if point == "interpolation":
         share = generator.uniform()
         return share, [mean], [1 - share]
-    if point == "simplex":
-        shares = generator.dirichlet(np.ones(len(permuted)))
-    else:
-        shares = fleet.shares
+    drawn = point == "simplex"
+    shares = generator.dirichlet(np.ones(len(permuted))) if drawn else fleet.shares
     others = [j for j in range(len(permuted)) if j != at]
     return shares[at], [permuted[j] for j in others], [shares[j] for j in others]
 
@@ -126,7 +131,10 @@ def _reordered(fleet: Fleet, order: Sequence[int]) -> Fleet:
 
 
 def _require_usable(fleet, epochs, participants, start, point) -> None:
-    require_start(start)
+    if start == "activations":
+        require_activations(fleet)
+    else:
+        require_start(start)
     if point not in POINTS:
         raise FleetError(f"Gradients are taken at {point!r}; known are {', '.join(POINTS)}.")
     if not fleet.robots:

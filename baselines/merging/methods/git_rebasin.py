@@ -28,11 +28,8 @@ def git_rebasin(fleet: Fleet, *, by: str = "weights", rounds: int = 20) -> Merge
     """
     if by not in ("weights", "activations"):
         raise FleetError(f"Models are matched by {by!r}; known are 'weights' and 'activations'.")
-    if by == "activations" and not fleet.activations:
-        raise FleetError(
-            "The fleet has no activations to match by. Give each model's, as "
-            "`activations.record` returns them, or match by weights."
-        )
+    if by == "activations":
+        require_activations(fleet)
     permutations = match_fleet(fleet, by, rounds)
     return Merged(fleet.mean(permutations), permutations)
 
@@ -63,6 +60,19 @@ def match_fleet(fleet: Fleet, by: str = "weights", rounds: int = 20) -> tuple[Pe
 
     align = by_weights if by == "weights" else by_activations
     return alternate(fleet, align, generator, rounds)
+
+
+def require_activations(fleet: Fleet) -> None:
+    """Sees to it that there are activations to match by.
+
+    Raises:
+        FleetError: There are none.
+    """
+    if not fleet.activations:
+        raise FleetError(
+            "The fleet has no activations to match by. Give each model's, as "
+            "`activations.record` returns them, or match by weights."
+        )
 
 
 def _permuted_activations(fleet: Fleet, name: str, permutations) -> list[torch.Tensor]:
