@@ -26,9 +26,9 @@ def assign_nested(
         The wholes' index array, shape (m,), and the units' by kind, each of shape (m, n).
     """
     best = {name: project_hard(scores) for name, scores in inner.items()}
-    worth = outer.double()
+    worth = outer.double().cpu()
     for name, scores in inner.items():
-        chosen = scores.double().gather(-1, best[name].to(scores.device).unsqueeze(-1))
+        chosen = scores.double().cpu().gather(-1, best[name].unsqueeze(-1))
         worth = worth + chosen.sum(dim=(-2, -1))
     order = project_hard(worth)
     places = torch.arange(len(order))

@@ -191,7 +191,7 @@ def _step_nested(
                 if here:
                     as_here = {k: current[k][place].expand(size, -1) for k in here}
                     _, W = part.fronted([name], others | as_here)
-                outer[place] += (R[place] @ W.T).double()
+                outer[place] += (R[place] @ W.T).double().cpu()
     order, units = assign_nested(outer, inner)
     changed = {name: order} | units
     parts = touched[name]

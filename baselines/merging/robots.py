@@ -57,10 +57,12 @@ class LocalRobot:
         question = decode_question(message)
         # Tied weights have several names in a state dict, and one here.
         names = [name for name, _ in self.model.named_parameters()]
-        buffers = {name for name, _ in self.model.named_buffers()}
+        ours = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
         self._require_known(question.model)
         state = {
-            name: question.model[name] for name in (*names, *buffers) if name in question.model
+            name: question.model[name].to(tensor.device)
+            for name, tensor in ours.items()
+            if name in question.model
         }
         with torch.set_grad_enabled(question.gradient):
             leaves = {name: state[name].requires_grad_(question.gradient) for name in names}

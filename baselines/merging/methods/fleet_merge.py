@@ -82,6 +82,9 @@ def fleet_merge(
                 ours.symmetry, ours.models[at], permutations[at], gradient, descent, generator
             )
             permutations[at] = found if soft else harden(group, found)  # line 12
+            # The mean stays until the next epoch; the ablations' points are among models as they
+            # now are, lest two that move at once only change places.
+            permuted[at] = ours.symmetry.apply(permutations[at], ours.models[at])
     state = ours.mean(permutations)  # line 13
     places = np.argsort(order)
     return Merged(state, tuple(permutations[place] for place in places), traffic)

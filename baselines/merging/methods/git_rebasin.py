@@ -79,10 +79,11 @@ def _permuted_activations(fleet: Fleet, name: str, permutations) -> list[torch.T
     owner = fleet.group.owners.get(name)
     permuted = []
     for activations, permutation in zip(fleet.activations, permutations, strict=True):
-        index = torch.as_tensor(permutation[name])
+        index = torch.as_tensor(permutation[name], device=activations[name].device)
         if owner is None:
             permuted.append(activations[name][:, index])
         else:
-            wholes = activations[name][:, torch.as_tensor(permutation[owner])]
+            order = torch.as_tensor(permutation[owner], device=index.device)
+            wholes = activations[name][:, order]
             permuted.append(wholes.gather(2, index.expand(len(wholes), *index.shape)))
     return permuted
