@@ -24,11 +24,12 @@ METHODS: dict[str, Method] = {
     "sinkhorn_rebasin": sinkhorn_rebasin,
     "sinkhorn_data": partial(sinkhorn_rebasin, loss="random_point"),
     "fleet_merge": fleet_merge,
+    "fleet_merge_monotone": partial(fleet_merge, monotone=True),
     "fleet_merge_soft": partial(fleet_merge, soft=True),
     "fleet_merge_simplex": partial(fleet_merge, point="simplex"),
     "fleet_merge_average": partial(fleet_merge, point="average"),
 }
-"""As the paper names them, with `_` for `-`."""
+"""As the paper names them, with `_` for `-`; fleet_merge_monotone is ours."""
 
 
 def merge(method: str, fleet: Fleet, **options) -> Merged:

@@ -30,6 +30,7 @@ def fleet_merge(
     start: str = "matching",
     point: str = "interpolation",
     soft: bool = False,
+    monotone: bool = False,
 ) -> Merged:
     """Aligns all models with their average, each by the loss on its own robot's data.
 
@@ -47,6 +48,9 @@ def fleet_merge(
             model and the average; "simplex" (the paper's fleet-merge-simplex), at a random point
             among all the models; "average" (fleet-merge-average), at their average.
         soft: Averages softly permuted models (fleet-merge-soft), and returns such an average.
+        monotone: Beyond the paper: a new permutation is kept only if it lowers the loss of the
+            average on all robots' data (each says its own loss), so that the result is no worse
+            by that measure than the start.
 
     Raises:
         FleetError: `start` or `point` is unknown, there are no robots or epochs, or there are not
@@ -61,6 +65,8 @@ def fleet_merge(
     # Line 3: initialize.
     permutations = _start(ours, start)
     traffic = Traffic()
+    if monotone:
+        lowest, traffic = _pooled_loss(ours, ours.mean(permutations))
     for epoch in range(epochs):
         permuted = ours.permuted(permutations)
         mean = average(permuted, ours.weights)  # line 5
@@ -81,7 +87,15 @@ def fleet_merge(
             found = descend(
                 ours.symmetry, ours.models[at], permutations[at], gradient, descent, generator
             )
-            permutations[at] = found if soft else harden(group, found)  # line 12
+            found = found if soft else harden(group, found)  # line 12
+            if monotone:
+                trial = ours.mean([*permutations[:at], found, *permutations[at + 1 :]])
+                loss, crossed = _pooled_loss(ours, trial)
+                traffic += crossed
+                if not loss < lowest:
+                    continue
+                lowest = loss
+            permutations[at] = found
             # The mean stays until the next epoch; the ablations' points are among models as they
             # now are, lest two that move at once only change places.
             permuted[at] = ours.symmetry.apply(permutations[at], ours.models[at])
@@ -94,6 +108,15 @@ def _start(fleet: Fleet, start: str) -> list[Permutation]:
     if start == "identity":
         return [fleet.group.identity() for _ in fleet.models]
     return list(match_fleet(fleet, "activations" if start == "activations" else "weights"))
+
+
+def _pooled_loss(fleet: Fleet, model: State) -> tuple[float, Traffic]:
+    """The robots' weighted mean loss, each on all of its data."""
+    total, traffic = 0.0, Traffic()
+    for share, robot in zip(fleet.shares.tolist(), fleet.robots, strict=True):
+        answer, crossed = ask(robot, model, None, gradient=False)
+        total, traffic = total + share * answer.loss, traffic + crossed
+    return total, traffic
 
 
 def _rest(fleet: Fleet, at: int, point: str, permuted: Sequence[State], mean: State, generator):

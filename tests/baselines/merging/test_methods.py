@@ -18,6 +18,7 @@ from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
 from fleet_tools.baselines.merging.registry import METHODS, merge
+from fleet_tools.baselines.merging.robots import ask
 from fleet_tools.errors import UnknownNameError
 
 SHORT = Descent(steps=2)
@@ -176,6 +177,24 @@ def test_only_participants_are_asked_and_move():
         any(not np.array_equal(p[name], identity[name]) for name in p) for p in merged.permutations
     ]
     assert sum(moved) <= 1
+
+
+@pytest.mark.parametrize("start", ["matching", "identity"])
+def test_monotone_fleet_merge_never_ends_above_its_start(start):
+    fleet = strangers(3, weights=[1, 2, 3])
+
+    def pooled(state):
+        losses = [ask(robot, state, None, gradient=False)[0].loss for robot in fleet.robots]
+        return np.average(losses, weights=fleet.weights)
+
+    still = Descent(steps=0, noise=0.0)  # the start itself
+    begin = fleet_merge(fleet, start=start, descent=still, epochs=1)
+    wild = Descent(steps=2, rate=5.0)
+    merged = fleet_merge(fleet, start=start, descent=wild, epochs=2, monotone=True)
+    free = fleet_merge(fleet, start=start, descent=wild, epochs=2)
+    assert pooled(merged.state) <= pooled(begin.state) + 1e-12
+    questions = 3 * (1 + 2 * 3)  # losses at first, and after each model's turn
+    assert merged.traffic.calls == free.traffic.calls + questions
 
 
 def test_mergemany_brings_noisy_copies_together():
