@@ -9,6 +9,12 @@
     group = symmetry.group(model.state_dict())
     permuted = symmetry.apply(group.random(numpy.random.default_rng(0)), model.state_dict())
 
+    from fleet_tools.baselines.merging.fleet import Fleet
+    from fleet_tools.baselines.merging.registry import merge
+
+    merged = merge("git_rebasin", Fleet(symmetry, [model.state_dict(), other.state_dict()]))
+    model.load_state_dict(merged.state)
+
 Raises:
     MissingLibraryError: PyTorch is absent; the message holds the line that installs it.
 """

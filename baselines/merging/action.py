@@ -39,20 +39,63 @@ def act(
             return torch.cat(parts, dim=at)
     factors: Product = tuple(factor for (product,) in axes for factor in product)
     unfolded = tensor.reshape([size for (block,) in sizes for size in block])
+    result = reorder(unfolded, factors, permutation).reshape(tensor.shape)
+    return result if any(not factor.fixed for factor in factors) else result.clone()
+
+
+def unfold(
+    tensor: torch.Tensor, axes: tuple[Axis, ...], sizes: tuple[Blocks, ...]
+) -> list[tuple[Product, torch.Tensor]]:
+    """Cuts a tensor along its sums, and gives every factor a dimension of its own.
+
+    Args:
+        tensor: Of any shape.
+        axes: What each of its axes holds.
+        sizes: Of all their factors.
+
+    Returns:
+        For each part the factors of its dimensions, and a view (where strides allow) of the tensor.
+    """
+    for at, axis in enumerate(axes):
+        if len(axis) > 1:
+            parts = tensor.split([_length(block) for block in sizes[at]], dim=at)
+            return [
+                unfolded
+                for part, product, block in zip(parts, axis, sizes[at], strict=True)
+                for unfolded in unfold(
+                    part, _with(axes, at, (product,)), _with(sizes, at, (block,))
+                )
+            ]
+    factors = tuple(factor for (product,) in axes for factor in product)
+    return [(factors, tensor.reshape([size for (block,) in sizes for size in block]))]
+
+
+def reorder(
+    unfolded: torch.Tensor, factors: Product, permutation: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """Permutes the dimensions that a permutation names, and leaves the others as they are.
+
+    Args:
+        unfolded: One dimension for each factor.
+        factors: What they hold.
+        permutation: Values as `PermutationGroup.tensors` returns them, of any of the free names.
+    """
     places: dict[str, int] = {}
     for at, factor in enumerate(factors):
         if factor.fixed:
             continue
-        value = permutation[factor.name].to(tensor.device)
+        if factor.owner is None:
+            places[factor.name] = at
+        if factor.name not in permutation:
+            continue
+        value = permutation[factor.name].to(unfolded.device)
         if value.is_floating_point():
-            value = value.to(tensor.dtype)
+            value = value.to(unfolded.dtype)
         if factor.owner is None:
             unfolded = _reorder(unfolded, at, value)
         else:
             unfolded = _reorder_inside(unfolded, places[factor.owner], at, value)
-        places[factor.name] = at
-    result = unfolded.reshape(tensor.shape)
-    return result if places else result.clone()
+    return unfolded
 
 
 def _reorder(tensor: torch.Tensor, at: int, value: torch.Tensor) -> torch.Tensor:

@@ -29,3 +29,11 @@ class NotInvariantError(SymmetryError):
 
 class ModelMismatchError(FleetToolsError, ValueError):
     """Models that are not of one form: their keys, shapes or dtypes differ."""
+
+
+class FleetError(FleetToolsError, ValueError):
+    """What is to be merged does not fit together, or a method needs what was not given."""
+
+
+class MessageError(FleetToolsError, ValueError):
+    """Bytes that are no message between merging and a robot, or hold more or less than they may."""

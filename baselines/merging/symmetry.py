@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fleet_tools.baselines.merging.action import act
-from fleet_tools.baselines.merging.axes import Axis, format_axes, parse_axes
+from fleet_tools.baselines.merging.action import Blocks, act, unfold
+from fleet_tools.baselines.merging.axes import Axis, Product, format_axes, parse_axes
 from fleet_tools.baselines.merging.errors import (
     AxisSyntaxError,
     ModelMismatchError,
@@ -132,16 +132,37 @@ class Symmetry:
                     f"{name} holds {tensor.dtype}, which a soft permutation cannot weigh. Give "
                     f"index arrays for {', '.join(sorted(soft & _free(axes)))}."
                 )
-            layout = tuple(
-                tuple(sizes.of(product, name, at, block) for block, product in enumerate(axis))
-                for at, axis in enumerate(axes)
-            )
-            permuted[name] = act(tensor, axes, layout, tensors)
+            permuted[name] = act(tensor, axes, self._layout(sizes, name), tensors)
         return permuted
+
+    def unfold(self, state: State) -> list[tuple[Product, torch.Tensor]]:
+        """Every floating-point tensor of a model with one dimension for each factor of its axes.
+
+        Returns:
+            Factors and views, in the same order for all models of one shape; a tensor with a sum
+            along an axis comes in parts.
+
+        Raises:
+            UncoveredParameterError: The model and the table name different parameters.
+            AxisSizeError: A shape does not fit its axes.
+        """
+        sizes = self._solve(state)
+        return [
+            part
+            for name, tensor in state.items()
+            if tensor.is_floating_point()
+            for part in unfold(tensor, self.axes[name], self._layout(sizes, name))
+        ]
 
     def _solve(self, state: State) -> Sizes:
         require_covered(self, state)
         return solve(self.axes, {name: tuple(tensor.shape) for name, tensor in state.items()})
+
+    def _layout(self, sizes: Sizes, name: str) -> tuple[Blocks, ...]:
+        return tuple(
+            tuple(sizes.of(product, name, at, block) for block, product in enumerate(axis))
+            for at, axis in enumerate(self.axes[name])
+        )
 
     def _group(self, sizes: Sizes) -> PermutationGroup:
         owners = self.owners()

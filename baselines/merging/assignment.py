@@ -1,0 +1,94 @@
+"""Assignment problems of matching: linear, nested inside wholes, and quadratic."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fleet_tools.baselines.merging.sinkhorn import project_hard
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""A reference R and a tensor W, each (n, n, r): r matrices that P permutes on both sides."""
+
+
+def assign_nested(
+    outer: torch.Tensor, inner: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Assigns wholes, and the units inside each, so that the sum of both scores is largest.
+
+    A pair of wholes is worth its own score and the best assignment of their units.
+
+    Args:
+        outer: Scores of whole i of the reference with whole j, shape (m, m).
+        inner: For each kind of unit, scores of unit a of whole i with unit b of whole j, shape
+            (m, m, n, n), as [i, j, a, b].
+
+    Returns:
+        The wholes' index array, shape (m,), and the units' by kind, each of shape (m, n).
+    """
+    best = {name: project_hard(scores) for name, scores in inner.items()}
+    worth = outer.double().cpu()
+    for name, scores in inner.items():
+        chosen = scores.double().cpu().gather(-1, best[name].unsqueeze(-1))
+        worth = worth + chosen.sum(dim=(-2, -1))
+    order = project_hard(worth)
+    places = torch.arange(len(order))
+    return order, {name: index[places, order] for name, index in best.items()}
+
+
+def assign_quadratic(
+    linear: torch.Tensor, pairs: Sequence[Pair], start: torch.Tensor, iterations: int = 60
+) -> torch.Tensor:
+    """Looks for the P of the largest <L, P> + sum of <R, P W P^T>: never worse than where it began.
+
+    Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
+    Vogelstein et al. 2015), from `start` and from halfway to the polytope's middle. The plain
+    linearization, P := argmax of <gradient, P>, has no such line search and need not climb.
+
+    Args:
+        linear: L, shape (n, n).
+        pairs: R and W, each (n, n, r).
+        start: Index array, shape (n,).
+        iterations: At most, from each start.
+
+    Returns:
+        Index array, shape (n,).
+    """
+    size = len(linear)
+    corner = torch.eye(size, dtype=linear.dtype, device=linear.device)[start.to(linear.device)]
+    best, value = start, _value(linear, pairs, corner)
+    for begin in (corner, (corner + 1 / size) / 2):
+        found = project_hard(_climb(linear, pairs, begin, iterations))
+        found_value = _value(linear, pairs, torch.eye(size).to(linear)[found.to(linear.device)])
+        # A real improvement, not one of rounding.
+        if found_value > value + 1e-6 * abs(value):
+            best, value = found, found_value
+    return best
+
+
+def _climb(linear, pairs, P, iterations) -> torch.Tensor:
+    bent = _bent(pairs, P)
+    for _ in range(iterations):
+        gradient = linear + bent
+        corner = torch.eye(len(P)).to(P)[project_hard(gradient).to(P.device)]
+        direction = corner - P
+        slope = float((gradient * direction).sum())
+        if slope <= 1e-6 * float((gradient * P).sum().abs()):
+            break
+        towards = _bent(pairs, corner) - bent
+        curvature = float((towards * direction).sum()) / 2
+        step = min(1.0, -slope / (2 * curvature)) if curvature < 0 else 1.0
+        P, bent = P + step * direction, bent + step * towards
+    return P
+
+
+def _bent(pairs: Sequence[Pair], P: torch.Tensor) -> torch.Tensor:
+    """Gradient of the quadratic part, sum of R P W^T + R^T P W; linear in P."""
+    total = torch.zeros_like(P)
+    for R, W in pairs:
+        total += torch.tensordot(R, torch.tensordot(W, P, ([1], [1])), ([1, 2], [2, 1]))
+        total += torch.tensordot(R, torch.tensordot(W, P, ([0], [1])), ([0, 2], [2, 1]))
+    return total
+
+
+def _value(linear: torch.Tensor, pairs: Sequence[Pair], P: torch.Tensor) -> float:
+    return float(((linear + _bent(pairs, P) / 2) * P).sum())

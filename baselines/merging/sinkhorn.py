@@ -1,0 +1,158 @@
+"""Projections onto the Birkhoff polytope, and onto its corners: the paper's eq. (soft_obj).
+
+The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P), which
+is diag(u) exp(X / tau) diag(v): Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
+that of the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. The hard
+projection, tau = 0, is a linear assignment.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from fleet_tools.baselines.merging.errors import PermutationError
+from fleet_tools.baselines.merging.group import Permutation, PermutationGroup
+
+_SPREAD = 40.0
+"""Largest logarithm of a ratio within a row that plain exponentials bear in float32."""
+
+
+def project_hard(scores: torch.Tensor) -> torch.Tensor:
+    """The index arrays p that maximize the sum of X[i, p[i]].
+
+    Args:
+        scores: X, shape (..., n, n).
+
+    Returns:
+        int64, shape (..., n).
+
+    Raises:
+        PermutationError: Scores are not finite.
+    """
+    _require_finite(scores)
+    flat = scores.detach().double().cpu().numpy().reshape(-1, *scores.shape[-2:])
+    columns = np.stack([linear_sum_assignment(matrix, maximize=True)[1] for matrix in flat])
+    return torch.from_numpy(columns.reshape(scores.shape[:-1]))
+
+
+def project_soft(
+    scores: torch.Tensor, tau: float = 1.0, iterations: int = 20, tolerance: float = 1e-6
+) -> torch.Tensor:
+    """The doubly stochastic matrices nearest to scores, with entropy; differentiable.
+
+    Args:
+        scores: X, shape (..., n, n).
+        tau: Weight of the entropy, positive.
+        iterations: At most so many; columns sum to 1 always, rows as far as these bring them.
+        tolerance: Rows that sum to 1 within this end it sooner.
+
+    Returns:
+        P, of the same shape and dtype.
+
+    Raises:
+        PermutationError: Scores are not finite, or tau is not positive.
+    """
+    _require_finite(scores)
+    if not tau > 0:
+        raise PermutationError(
+            f"The soft projection has tau {tau}; it must be positive. tau = 0 is project_hard."
+        )
+    return _SoftProjection.apply(scores, tau, iterations, tolerance)
+
+
+def soften(
+    scores: Mapping[str, torch.Tensor], tau: float = 1.0, iterations: int = 20
+) -> dict[str, torch.Tensor]:
+    """`project_soft` of every name's scores."""
+    return {name: project_soft(value, tau, iterations) for name, value in scores.items()}
+
+
+def harden(group: PermutationGroup, permutation: Permutation) -> dict[str, np.ndarray]:
+    """The hard element nearest to a soft one, each name's alone.
+
+    Raises:
+        PermutationError: It is not of this group, or not finite.
+    """
+    matrices = group.matrices(permutation)
+    return {name: project_hard(matrix).numpy() for name, matrix in matrices.items()}
+
+
+class _SoftProjection(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, tau, iterations, tolerance):
+        matrices = scores.reshape(-1, *scores.shape[-2:])
+        projected = torch.stack([_scaled(X / tau, iterations, tolerance) for X in matrices])
+        projected = projected.reshape(scores.shape)
+        ctx.save_for_backward(projected)
+        ctx.tau = tau
+        return projected
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (projected,) = ctx.saved_tensors
+        square = projected.shape[-2:]
+        # One by one: torch 2.13's batched solvers err on a CPU with several threads.
+        pulled = [
+            _pull_back(P, G)
+            for P, G in zip(
+                projected.reshape(-1, *square), gradient.reshape(-1, *square), strict=True
+            )
+        ]
+        return torch.stack(pulled).reshape(projected.shape) / ctx.tau, None, None, None
+
+
+def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:
+    """diag(u) exp(logits) diag(v), its columns summing to 1 and its rows nearly."""
+    logits = logits - logits.amax(dim=1, keepdim=True)  # u takes it back
+    if -logits.min() > _SPREAD:
+        return _scaled_in_logarithms(logits, iterations, tolerance)
+    kernel = logits.exp()
+    v = torch.ones_like(kernel[0])
+    for _ in range(iterations):
+        u = (kernel @ v).reciprocal()
+        v = (kernel.T @ u).reciprocal()
+        if (u * (kernel @ v) - 1).abs().max() < tolerance:
+            break
+    return u.unsqueeze(1) * kernel * v
+
+
+def _scaled_in_logarithms(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:
+    for _ in range(iterations):
+        logits = logits - logits.logsumexp(dim=1, keepdim=True)
+        logits = logits - logits.logsumexp(dim=0, keepdim=True)
+        if (logits.logsumexp(dim=1)).abs().max() < tolerance:
+            break
+    return logits.exp()
+
+
+def _pull_back(P: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
+    """P * (G - a 1^T - 1 b^T), where a and b keep the sums of rows and columns as they are.
+
+    With r and c those sums, diag(r) a + P b = (P * G) 1 and P^T a + diag(c) b = (P * G)^T 1.
+    Eliminating a leaves b a Schur complement, singular along 1 only.
+    """
+    weighted = P * G
+    rows, columns = P.sum(dim=1), P.sum(dim=0)
+    scaled = P / rows.unsqueeze(1)
+    size = len(P)
+    complement = torch.diag(columns) - P.T @ scaled + 1 / size
+    right = weighted.sum(dim=0) - scaled.T @ weighted.sum(dim=1)
+    # Near a corner of the polytope the complement vanishes, and so do P * (...) and `right`.
+    damping, info = 10 * torch.finfo(P.dtype).eps, 1
+    while info:
+        damped = complement + damping * torch.eye(size, dtype=P.dtype, device=P.device)
+        factor, info = torch.linalg.cholesky_ex(damped)
+        damping *= 10
+    b = torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
+    a = (weighted.sum(dim=1) - P @ b) / rows
+    return weighted - P * (a.unsqueeze(1) + b)
+
+
+def _require_finite(scores: torch.Tensor) -> None:
+    if not torch.isfinite(scores).all():
+        raise PermutationError(
+            "Scores are not finite, so they have no projection. The loss may have diverged: lower "
+            "the rate, or look at the models for NaN."
+        )

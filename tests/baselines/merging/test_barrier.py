@@ -1,0 +1,134 @@
+"""Barriers and averages: the paper's definitions, on curves that are known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from conftest import run_python
+
+from fleet_tools.baselines.merging.average import average, interpolate
+from fleet_tools.baselines.merging.barrier import curve, loss_barrier, performance_barrier, plot
+from fleet_tools.baselines.merging.batch_norm import recompute
+from fleet_tools.baselines.merging.errors import FleetError, ModelMismatchError
+
+NUMBERS = st.floats(-10, 10)
+
+
+def point(*values):
+    return {"x": torch.tensor(values, dtype=torch.float64)}
+
+
+def parabola(state):
+    return float(state["x"].square().sum())
+
+
+def hill(state):
+    return float(1 - state["x"].square().sum())
+
+
+@given(NUMBERS, NUMBERS)
+def test_a_convex_loss_has_a_barrier_at_its_ends(a, b):
+    barrier = loss_barrier(parabola, point(a), point(b))
+    assert barrier.height == pytest.approx(abs(a * a - b * b) / 2, abs=1e-9)
+    if abs(a * a - b * b) > 1e-6:
+        assert barrier.at == float(b * b > a * a)
+
+
+def test_a_hill_between_two_valleys_is_as_high_as_it_is():
+    barrier = loss_barrier(hill, point(-1.0), point(1.0), points=5)
+    assert (barrier.height, barrier.at, barrier.midpoint) == (1.0, 0.5, 1.0)
+    assert barrier.lambdas == (0, 0.25, 0.5, 0.75, 1) and barrier.values == (0, 0.75, 1, 0.75, 0)
+
+
+@given(NUMBERS, NUMBERS)
+def test_performance_is_a_loss_with_its_sign_flipped(a, b):
+    one, other = point(a, 1.0), point(b, -1.0)
+    theirs = loss_barrier(lambda state: -hill(state), one, other)
+    ours = performance_barrier(hill, one, other)
+    assert ours.height == pytest.approx(theirs.height)
+    assert ours.values == tuple(-value for value in theirs.values)
+
+
+def test_models_that_are_one_model_have_no_barrier():
+    assert loss_barrier(parabola, point(2.0), point(2.0)).height == pytest.approx(0.0)
+
+
+def test_a_loss_that_is_not_a_number_is_not_hidden():
+    def broken(state):
+        return np.nan if 0.3 < float(state["x"]) < 0.5 else 0.0
+
+    assert np.isnan(loss_barrier(broken, point(0.0), point(1.0)).height)
+
+
+@pytest.mark.parametrize("points", [1, 2, 10])
+def test_the_middle_is_always_on_the_curve(points):
+    with pytest.raises(FleetError, match="odd number"):
+        curve(parabola, point(0.0), point(1.0), points)
+
+
+def test_a_plot_is_a_picture_and_matplotlib_waits_for_it(tmp_path):
+    imported = run_python(
+        "import sys, fleet_tools.baselines.merging.barrier, json\n"
+        "print(json.dumps('matplotlib' in sys.modules))"
+    )
+    assert not imported
+    pytest.importorskip("matplotlib")
+    barrier = loss_barrier(hill, point(-1.0), point(1.0))
+    plot({"naive": barrier}, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+@given(st.lists(st.tuples(NUMBERS, st.floats(0.01, 5)), min_size=1, max_size=5))
+def test_averages_are_weighted(items):
+    values, weights = zip(*items, strict=True)
+    mean = average([point(value) for value in values], weights)
+    assert float(mean["x"]) == pytest.approx(np.average(values, weights=weights), abs=1e-9)
+
+
+def test_averages_keep_dtypes_and_share_no_memory():
+    one = {"h": torch.ones(2).half(), "n": torch.tensor(3), "mask": torch.tensor([True, False])}
+    other = {"h": torch.zeros(2).half(), "n": torch.tensor(6), "mask": one["mask"].clone()}
+    mean = average([one, other])
+    assert {name: tensor.dtype for name, tensor in mean.items()} == {
+        name: tensor.dtype for name, tensor in one.items()
+    }
+    assert int(mean["n"]) == 4  # 4.5, to even
+    alone = average([one])
+    for name in one:
+        assert alone[name].data_ptr() != one[name].data_ptr()
+    with pytest.raises(ModelMismatchError, match="mask is a mask"):
+        average([one, other | {"mask": torch.tensor([True, True])}])
+
+
+@pytest.mark.parametrize(
+    ("weights", "why"),
+    [([1.0], "Give 2 numbers"), ([1, -1], "none below 0"), ([0, 0], "sum to 0")],
+)
+def test_bad_weights_are_explained(weights, why):
+    with pytest.raises(FleetError, match=why):
+        average([point(0.0), point(1.0)], weights)
+
+
+def test_there_is_nothing_beyond_the_ends():
+    with pytest.raises(FleetError, match="not between"):
+        interpolate(point(0.0), point(1.0), 1.5)
+    with pytest.raises(FleetError, match="no models"):
+        average([])
+
+
+def test_batch_norm_statistics_are_measured_anew():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    inputs = torch.randn(500, 3)
+    state = recompute(model, before, [inputs])
+    with torch.no_grad():
+        hidden = model[0](inputs)
+    torch.testing.assert_close(state["1.running_mean"], hidden.mean(0))
+    torch.testing.assert_close(state["1.running_var"], hidden.var(0))
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    untouched = recompute(model, before, [])
+    assert all(torch.equal(untouched[name], before[name]) for name in before)
