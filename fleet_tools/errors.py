@@ -53,6 +53,10 @@ class MissingLibraryError(FleetToolsError, ImportError):
     """A library of the system is absent; the message holds the line that installs it."""
 
 
+class RenderServerError(FleetToolsError, RuntimeError):
+    """A render server does not answer, or cannot render; the message says what to do."""
+
+
 class InfeasibleError(FleetToolsError, RuntimeError):
     """No plan satisfies the task's constraints.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from pydrake.common.value import AbstractValue
+from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
@@ -200,6 +201,12 @@ class Simulation:
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._follow(snapshot.reference)
         self._simulator.Initialize()
+
+    def query(self) -> QueryObject:
+        """Returns what can be asked about the geometry as it is now, and rendered of it."""
+        scene_graph = self.world.scene_graph
+        context = scene_graph.GetMyContextFromRoot(self._root)
+        return scene_graph.get_query_output_port().Eval(context)
 
     def show(self, viewer: Viewer) -> np.ndarray | None:
         """Returns the viewer's picture of what is so now, or None where it shows it elsewhere."""

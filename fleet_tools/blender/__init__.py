@@ -1,0 +1,1 @@
+"""Photographs: scenes and episodes rendered by Blender instead of VTK."""
