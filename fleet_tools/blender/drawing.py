@@ -71,9 +71,10 @@ def aim(camera: bpy.types.Object, job: dict) -> None:
     lens, scene = camera.data, bpy.context.scene
     lens.sensor_fit = "HORIZONTAL"
     lens.lens = job["focal_x"] * lens.sensor_width / width
-    # Drake counts pixels from the centre of the first one, Blender shifts in picture widths.
-    lens.shift_x = (width / 2 - (job["center_x"] + 0.5)) / width
-    lens.shift_y = ((job["center_y"] + 0.5) - height / 2) / width * aspect
+    # Drake's own renderers count from the corner of the first pixel; so must we, to match them.
+    # Blender shifts in units of the picture's width.
+    lens.shift_x = (width / 2 - job["center_x"]) / width
+    lens.shift_y = (job["center_y"] - height / 2) / width * aspect
     lens.clip_start, lens.clip_end = job["near"], job["far"]
     scene.camera = camera
     scene.render.resolution_x, scene.render.resolution_y = width, height

@@ -124,7 +124,7 @@ class Photographer:
         """
         if camera not in CAMERAS:
             raise UnknownNameError("camera", camera, CAMERAS)
-        simulation = self._restored(state)
+        simulation = self.simulation(state)
         X_WC = _camera_pose(simulation, state.scene, camera)
         width, height = self._size
         intrinsics = CameraInfo(width, height, np.deg2rad(CAMERAS[camera].field_of_view_deg))
@@ -142,7 +142,8 @@ class Photographer:
             X_WC=X_WC,
         )
 
-    def _restored(self, state: EnvState) -> Simulation:
+    def simulation(self, state: EnvState) -> Simulation:
+        """Returns a simulation in that state, with both renderers; the next call changes it."""
         pair = state.scene.tool, state.scene.object
         current = self._simulation
         if current is None or pair != (self._pair):
