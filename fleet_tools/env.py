@@ -1,12 +1,13 @@
 """The Gymnasium environment of every task."""
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+from pydrake.geometry import Meshcat
 
 from fleet_tools import rewards
 from fleet_tools.actions import action_scale, action_space, checked_action
@@ -17,8 +18,10 @@ from fleet_tools.errors import (
     SimulationError,
     UnknownNameError,
 )
-from fleet_tools.observation import OBS_MODES, observation_space, observe
+from fleet_tools.observation import Moment, layout, look, observation_space, observe
 from fleet_tools.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
+from fleet_tools.perception.renderer import require_gl
+from fleet_tools.perception.rig import CameraRig
 from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
 from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
 from fleet_tools.splits import model_pairs
@@ -26,7 +29,8 @@ from fleet_tools.state import WorldState
 from fleet_tools.success import Verdict, judge, judge_all
 from fleet_tools.tasks import load_task
 from fleet_tools.values import parse
-from fleet_tools.viewing import Viewer
+from fleet_tools.viewing import third_view
+from fleet_tools.vision import CHANNELS, choose_vision
 from fleet_tools.world import build_world
 
 REWARDS = ("sparse", "dense")
@@ -56,14 +60,16 @@ class ToolUseEnv(gymnasium.Env):
     tool and object, two thirds for progress towards success, and 1 on success.
 
     `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` and
-    `is_success` (now), `success_once` (so far), `progress` in [0, 1]; after a step also `action`
-    (as executed) and `action_clipped`; after a simulation error, `error`. Success terminates, the
-    other two truncate. The time limit is the task file's; `gym.make(..., max_episode_steps=...)`
-    can only cut episodes shorter.
+    `is_success` (now), `success_once` (so far), `progress` in [0, 1], `forces` (of contact on
+    tool and object, by `WorldState.forces`); with images, `cameras`, each with its intrinsics `K`
+    (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also `action` (as executed)
+    and `action_clipped`; after a simulation error, `error`. Success terminates, the other two
+    truncate. The time limit is the task file's; `gym.make(..., max_episode_steps=...)` can only cut
+    episodes shorter.
 
     Args:
         task: Name of a task of the package, or path of a task file.
-        obs_mode: "state".
+        obs_mode: "state", "point_cloud" or "rgbd".
         split: From which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
             "unseen_objects" or "all" (`fleet_tools.splits`).
         tool, object: Name in the task's family, or path of a model folder; drawn if None.
@@ -71,6 +77,10 @@ class ToolUseEnv(gymnasium.Env):
         reward: "sparse" or "dense".
         render_mode: None, "rgb_array", or "human" (Meshcat, in the browser).
         robot_visuals: "light", or "franka" for the manufacturer's meshes (`fleet_tools.robot`).
+        camera_size: (width, height) of the cameras' pictures, in pixels.
+        channels: What "rgbd" gives of "rgb", "depth" and "segmentation"; nothing else is rendered.
+        cloud_size: How many points of the tool, and of the object, "point_cloud" gives.
+        cloud_sampling: "farthest" or "even" (`fleet_tools.perception.point_cloud`).
 
     Raises:
         ConfigError, UnknownNameError: An argument names something that does not exist.
@@ -90,14 +100,20 @@ class ToolUseEnv(gymnasium.Env):
         reward: str = "sparse",
         render_mode: str | None = None,
         robot_visuals: str = "light",
+        camera_size: Sequence[int] = (320, 240),
+        channels: Sequence[str] = CHANNELS,
+        cloud_size: Sequence[int] = (512, 512),
+        cloud_sampling: str = "farthest",
     ) -> None:
         self.task = load_task(task)
-        _require("obs_mode", obs_mode, OBS_MODES)
+        self._vision = choose_vision(
+            self.task, obs_mode, camera_size, channels, cloud_size, cloud_sampling
+        )
         _require("reward", reward, REWARDS)
         _require("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         _require("robot_visuals", robot_visuals, ("light", "franka"))
         check_randomization(randomization)
-        self.obs_mode, self.reward, self.render_mode = obs_mode, reward, render_mode
+        self.reward, self.render_mode = reward, render_mode
         self._find_models(tool, object)
         model_pairs(self.task, split)  # complains of a split that is not there
         self.split = split
@@ -108,17 +124,21 @@ class ToolUseEnv(gymnasium.Env):
             "randomization": randomization,
         }
         self._robot_visuals = robot_visuals
-        viewers = {None: None, "rgb_array": "image", "human": "meshcat"}
-        self._viewer = Viewer(viewers[render_mode]) if render_mode else None
+        self._images = self._vision.has_images or render_mode == "rgb_array"
+        if self._images:
+            require_gl()
+        self.meshcat = Meshcat() if render_mode == "human" else None
 
         self.action_space = action_space()
-        self.observation_space = observation_space(self.task.keypoints)
+        self.senses = layout(self.task.keypoints, self._vision)
+        self.observation_space = observation_space(self.senses)
         self.action_scale = action_scale(self.task.action)
 
         self.scene: Scene | None = None
         self._simulation: Simulation | None = None
+        self._rig: CameraRig | None = None
         self._initial: WorldState | None = None
-        self._state: WorldState | None = None
+        self._moment: Moment | None = None
         self._outcome = SIMULATION_ERROR  # there is no episode yet
         self._holding = 0  # for how many steps the success predicates have held
         self._success_once = False
@@ -166,7 +186,7 @@ class ToolUseEnv(gymnasium.Env):
         did = {"action": executed, "action_clipped": clipped}
         try:
             self._simulation.step(executed.astype(np.float64) * self.action_scale)
-            self._state = self._simulation.measure()
+            self._moment = self._look()
         except SimulationError as error:
             self._outcome = SIMULATION_ERROR
             info = self._info(Verdict(False, 0.0)) | did | {"error": str(error)}
@@ -195,11 +215,15 @@ class ToolUseEnv(gymnasium.Env):
             EpisodeOverError: There is nothing to show before the first reset.
         """
         self._require_episode()
-        return self._simulation.show(self._viewer) if self._viewer is not None else None
+        if self.render_mode == "rgb_array":
+            return third_view(self._simulation.query())
+        if self.render_mode == "human":
+            self._simulation.publish()
+        return None
 
     def close(self) -> None:
         """Lets go of the simulation; `reset` begins anew."""
-        self._simulation = self._state = self._initial = self.scene = None
+        self._simulation = self._rig = self._moment = self._initial = self.scene = None
         # A diagram is megabytes in a few Python objects that refer to each other in circles, so
         # Python would wait for a hundred of them before it looked.
         gc.collect()
@@ -209,13 +233,13 @@ class ToolUseEnv(gymnasium.Env):
     def world_state(self) -> WorldState:
         """Returns the privileged state, from which experts plan and success is judged."""
         self._require_episode()
-        return self._state
+        return self._moment.state
 
     def verdicts(self) -> dict[str, Verdict]:
         """Returns what each of the task's success predicates says now, by its place in the file."""
         self._require_episode()
         return {
-            f"success[{i}] {predicate.type}": judge(predicate, self._initial, self._state)
+            f"success[{i}] {predicate.type}": judge(predicate, self._initial, self._moment.state)
             for i, predicate in enumerate(self.task.success)
         }
 
@@ -242,7 +266,7 @@ class ToolUseEnv(gymnasium.Env):
         self._outcome = SIMULATION_ERROR  # until all has gone well
         self._begin(state.scene)
         self._simulation.restore(state.snapshot)
-        self._state = self._simulation.measure()
+        self._moment = self._look()
         self._outcome, self._holding = state.outcome, state.holding
         self._success_once = state.success_once
         return self._observe()
@@ -260,7 +284,7 @@ class ToolUseEnv(gymnasium.Env):
     # --- Parts -------------------------------------------------------------------------------
 
     def _require_episode(self) -> None:
-        if self._state is None:
+        if self._moment is None:
             raise EpisodeOverError("No episode has begun; call reset().")
 
     def _begin(self, scene: Scene) -> None:
@@ -268,11 +292,27 @@ class ToolUseEnv(gymnasium.Env):
         if current is None or (scene.tool, scene.object) != (current.tool, current.object):
             tool, object = self._find_models(scene.tool, scene.object)
             self.close()
-            world = build_world(self.task, tool, object, self._viewer, self._robot_visuals)
+            world = build_world(
+                self.task,
+                tool,
+                object,
+                images=self._images,
+                meshcat=self.meshcat,
+                robot_visuals=self._robot_visuals,
+            )
             self._simulation = Simulation(world, tool, object)
+            if self._vision.has_images:
+                self._rig = CameraRig(world, self.task.cameras, self._vision.camera_size)
         self.scene = scene
         self._simulation.reset(scene)
-        self._initial = self._state = self._simulation.measure()
+        self._moment = self._look()
+        self._initial = self._moment.state
+
+    def _look(self) -> Moment:
+        state = self._simulation.measure()
+        if self._rig is None:
+            return Moment(state)
+        return look(self._vision, self._rig, self._simulation.query(), self.scene, state)
 
     def _find_models(self, tool: str | None, object: str | None) -> list[Model | None]:
         task = self.task
@@ -306,15 +346,15 @@ class ToolUseEnv(gymnasium.Env):
         return scene
 
     def _verdict(self) -> Verdict:
-        return judge_all(self.task.success, self._initial, self._state)
+        return judge_all(self.task.success, self._initial, self._moment.state)
 
     def _reward(self, verdict: Verdict) -> float:
         if self.reward == "sparse":
             return rewards.sparse(verdict)
-        return rewards.dense(verdict, self.task.reach, self._state)
+        return rewards.dense(verdict, self.task.reach, self._moment.state)
 
     def _observe(self) -> dict[str, np.ndarray]:
-        return observe(self._state, self.task.keypoints)
+        return observe(self.senses, self._moment)
 
     def _info(self, verdict: Verdict) -> dict[str, Any]:
         return {
@@ -323,7 +363,18 @@ class ToolUseEnv(gymnasium.Env):
             "is_success": verdict.holds,
             "success_once": self._success_once,
             "progress": verdict.progress,
+            "forces": self._moment.state.forces(),
+            **self._camera_info(),
         }
+
+    def _camera_info(self) -> dict[str, Any]:
+        if self._rig is None:
+            return {}
+        cameras = {
+            name: {"K": self._rig.sensors[name].pinhole.matrix(), "X_WC": X_WC.GetAsMatrix4()}
+            for name, X_WC in self._moment.X_WC.items()
+        }
+        return {"cameras": cameras}
 
 
 def _require(what: str, given: object, known: tuple) -> None:

@@ -57,6 +57,10 @@ class RenderServerError(FleetToolsError, RuntimeError):
     """A render server does not answer, or cannot render; the message says what to do."""
 
 
+class ForkedRendererError(FleetToolsError, RuntimeError):
+    """A process renders that was forked from one which had a renderer; how to start it instead."""
+
+
 class InfeasibleError(FleetToolsError, RuntimeError):
     """No plan satisfies the task's constraints.
 

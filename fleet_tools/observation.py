@@ -1,89 +1,180 @@
-"""The layout of observations: the robot's own senses, and the keypoints of tool and object."""
+"""The layout of observations: the robot's own senses, and what the mode adds to them.
+
+Every mode has the senses of the robot's own body. `state` adds the keypoints of tool and object,
+`point_cloud` their fused point cloud, `rgbd` the pictures of all cameras.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from gymnasium import spaces
 
+from fleet_tools.perception import point_cloud
 from fleet_tools.tasks import ObservedKeypoints
+from fleet_tools.vision import Vision
 
 if TYPE_CHECKING:
+    from pydrake.geometry import QueryObject
+    from pydrake.math import RigidTransform
+
+    from fleet_tools.perception.rig import CameraRig, View
+    from fleet_tools.scene import Scene
     from fleet_tools.state import WorldState
 
-OBS_MODES = ("state",)
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """What there is to observe at one moment.
+
+    Attributes:
+        state: The privileged state.
+        X_WC: Poses of the cameras in the world, where the mode has images.
+        views: What they see, with `rgbd`.
+        cloud: Points in the end effector, with `point_cloud`; see `point_cloud.stack`.
+    """
+
+    state: "WorldState"
+    X_WC: dict[str, "RigidTransform"] = field(default_factory=dict)
+    views: dict[str, "View"] = field(default_factory=dict)
+    cloud: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sense:
     """An entry of the observation.
 
     Attributes:
-        shape: As a function of the task's keypoints.
+        space: Its shape, dtype and limits.
         unit, frame: Of its numbers; no frame where they have none.
-        read: Takes it from the world's state.
+        read: Takes it from a moment.
+        entries: Names along the first axis, where they have names.
     """
 
-    shape: Callable[[ObservedKeypoints], tuple[int, ...]]
+    space: spaces.Box
     unit: str
     frame: str | None
-    read: Callable[["WorldState", ObservedKeypoints], np.ndarray]
+    read: Callable[[Moment], np.ndarray]
+    entries: tuple[str, ...] = ()
 
 
-LAYOUT = {
-    "joint_position": Sense(lambda k: (7,), "rad", None, lambda state, k: state.q),
-    "joint_velocity": Sense(lambda k: (7,), "rad/s", None, lambda state, k: state.v),
+def look(
+    vision: Vision, rig: "CameraRig", query: "QueryObject", scene: "Scene", state: "WorldState"
+) -> Moment:
+    """Takes the images that a mode wants.
+
+    Args:
+        vision: What is wanted.
+        rig: The cameras.
+        query: The geometry as it is now.
+        scene: Its extrinsics of the cameras.
+        state: What is so now.
+    """
+    X_WC = rig.poses(scene.cameras, state.X_WE)
+    if vision.obs_mode == "rgbd":
+        return Moment(state, X_WC, views=rig.views(query, X_WC, vision.channels))
+    X_EW = state.X_WE.inverse()
+    tool, object = (X_EW.multiply(p_W.T).T for p_W in rig.points(query, X_WC))
+    cloud = point_cloud.stack(tool, object, vision.cloud_size, vision.cloud_sampling)
+    return Moment(state, X_WC, cloud=cloud)
+
+
+def layout(keypoints: ObservedKeypoints, vision: Vision) -> dict[str, Sense]:
+    """Returns the entries of an environment's observations."""
+    match vision.obs_mode:
+        case "state":
+            return _BODY | _keypoints(keypoints)
+        case "point_cloud":
+            return _BODY | _point_cloud(vision)
+    return _BODY | _images(vision)
+
+
+def observation_space(senses: dict[str, Sense]) -> spaces.Dict:
+    """Returns the space of `observe`."""
+    return spaces.Dict({name: sense.space for name, sense in senses.items()})
+
+
+def observe(senses: dict[str, Sense], moment: Moment) -> dict[str, np.ndarray]:
+    """Returns the observation of a moment; it shares no memory with it."""
+    return {
+        name: np.array(sense.read(moment), dtype=sense.space.dtype)
+        for name, sense in senses.items()
+    }
+
+
+def _box(*shape: int) -> spaces.Box:
+    return spaces.Box(-np.inf, np.inf, shape, np.float32)
+
+
+_BODY = {
+    "joint_position": Sense(_box(7), "rad", None, lambda moment: moment.state.q),
+    "joint_velocity": Sense(_box(7), "rad/s", None, lambda moment: moment.state.v),
     "joint_external_torque": Sense(  # that contact exerts on the joints
-        lambda k: (7,), "N m", None, lambda state, k: state.tau_external
+        _box(7), "N m", None, lambda moment: moment.state.tau_external
     ),
     "end_effector_pose": Sense(
-        lambda k: (3, 4),
+        _box(3, 4),
         "rotation matrix | m",
         "world: [R_WE | p_WE]",
-        lambda state, k: state.X_WE.GetAsMatrix34(),
+        lambda moment: moment.state.X_WE.GetAsMatrix34(),
     ),
     "end_effector_wrench": Sense(  # that contact exerts on the end effector
-        lambda k: (6,),
+        _box(6),
         "N m, N",
         "end effector: [moment, force] at its origin",
-        lambda state, k: state.F_E,
-    ),
-    "tool_keypoints": Sense(  # in the task file's order
-        lambda k: (len(k.tool), 3),
-        "m",
-        "end effector",
-        lambda state, k: _in_end_effector(state, state.p_W_tool, k.tool),
-    ),
-    "object_keypoints": Sense(
-        lambda k: (len(k.object), 3),
-        "m",
-        "end effector",
-        lambda state, k: _in_end_effector(state, state.p_W_object, k.object),
+        lambda moment: moment.state.F_E,
     ),
 }
 
 
-def observation_space(keypoints: ObservedKeypoints) -> spaces.Dict:
-    """Returns the space of `observe`."""
-    return spaces.Dict(
-        {
-            name: spaces.Box(-np.inf, np.inf, sense.shape(keypoints), np.float32)
-            for name, sense in LAYOUT.items()
-        }
-    )
+def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Sense]:
+    def sense(part: str, names: tuple[str, ...]) -> Sense:
+        def read(moment: Moment) -> np.ndarray:
+            p_E = moment.state.in_end_effector(getattr(moment.state, f"p_W_{part}"))
+            return np.array([p_E[name] for name in names])
 
+        return Sense(_box(len(names), 3), "m", "end effector", read, names)
 
-def observe(state: "WorldState", keypoints: ObservedKeypoints) -> dict[str, np.ndarray]:
-    """Returns the observation of a state: what `LAYOUT` says, all float32."""
     return {
-        name: np.array(sense.read(state, keypoints), dtype=np.float32)
-        for name, sense in LAYOUT.items()
+        "tool_keypoints": sense("tool", keypoints.tool),
+        "object_keypoints": sense("object", keypoints.object),
     }
 
 
-def _in_end_effector(
-    state: "WorldState", p_W: dict[str, np.ndarray], names: tuple[str, ...]
-) -> np.ndarray:
-    p_E = state.in_end_effector(p_W)
-    return np.array([p_E[name] for name in names])
+def _point_cloud(vision: Vision) -> dict[str, Sense]:
+    return {
+        "point_cloud": Sense(
+            _box(sum(vision.cloud_size), 4),
+            "m, mask: 1 tool, -1 object, 0 out of view",
+            "end effector",
+            lambda moment: moment.cloud,
+        )
+    }
+
+
+def _images(vision: Vision) -> dict[str, Sense]:
+    width, height = vision.camera_size
+    channels = {
+        "rgb": (spaces.Box(0, 255, (height, width, 3), np.uint8), "1/255"),
+        "depth": (spaces.Box(0, np.inf, (height, width), np.float32), "m, 0 too near, inf too far"),
+        "segmentation": (
+            spaces.Box(0, 3, (height, width), np.uint8),
+            "0 background, 1 robot, 2 tool, 3 object",
+        ),
+    }
+    senses = {}
+    for name, camera in vision.cameras.items():
+        frame = f"camera {name}"
+        for channel in vision.channels:
+            read = lambda moment, n=name, c=channel: getattr(moment.views[n], c)  # noqa: E731
+            senses[f"{name}_{channel}"] = Sense(*channels[channel], frame, read)
+        K = camera.pinhole(vision.camera_size).matrix()
+        senses[f"{name}_K"] = Sense(_box(3, 3), "pixel", frame, lambda moment, K=K: K)
+        senses[f"{name}_X_WC"] = Sense(
+            _box(3, 4),
+            "rotation matrix | m",
+            "world: [R_WC | p_WC], x right in the picture, y down, z into it",
+            lambda moment, n=name: moment.X_WC[n].GetAsMatrix34(),
+        )
+    return senses

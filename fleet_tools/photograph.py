@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools import programs
-from fleet_tools.errors import ConfigError, DatasetError
+from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 
 if TYPE_CHECKING:
     from fleet_tools.blender.photographer import Photographer
     from fleet_tools.env import EnvState, ToolUseEnv
 
 INDEX = "photographs.jsonl"
-_CAMERAS = ("overhead", "wrist", "third")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,7 +42,12 @@ def _parser() -> argparse.ArgumentParser:
     add("source", metavar="SOURCE", type=Path, help="folder of a data set, or a scene as JSON")
     add("--output", metavar="DIR", type=Path, required=True, help="new or empty")
     add("--server", metavar="URL", default="http://127.0.0.1:8000", help="(%(default)s)")
-    add("--camera", choices=_CAMERAS, action="append", help="may be repeated (overhead)")
+    add(
+        "--camera",
+        metavar="NAME",
+        action="append",
+        help='one of the task\'s, or "third" for the view of env.render(); may be repeated (third)',
+    )
     add("--size", metavar="WxH", type=_size, default=(640, 480), help="in pixels (640x480)")
     add("--episodes", metavar="N", type=programs.positive_int, help="only the first so many")
     add("--every", metavar="K", type=programs.positive_int, default=1, help="control steps (1)")
@@ -64,27 +68,29 @@ def _size(text: str) -> tuple[int, int]:
 def _photograph(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from fleet_tools.blender.photographer import Photographer, require_server
+    from fleet_tools.blender.photographer import THIRD, Photographer, require_server
 
     health = require_server(options.server)
     if options.output.exists() and any(options.output.iterdir()):
         raise ConfigError(f"{options.output} is not empty; photographs want a folder of their own.")
-    env, moments = _moments(options)
+    env, visuals, moments = _moments(options)
+    cameras = options.camera or [THIRD]
+    for camera in cameras:
+        if camera not in (known := [THIRD, *env.task.cameras]):
+            raise UnknownNameError("camera", camera, known)
     options.output.mkdir(parents=True, exist_ok=True)
     begun, taken = time.perf_counter(), 0
     in_flight = options.in_flight or health["workers"]
-    made = (env.task, options.server, options.size, env.robot_visuals)
+    photographer = env.task, options.server, options.size, visuals
     # Started afresh, for OpenGL does not survive a fork.
     pool = ProcessPoolExecutor(
-        in_flight, get_context("spawn"), initializer=_set_up, initargs=(Photographer, made)
+        in_flight, get_context("spawn"), initializer=_set_up, initargs=(Photographer, photographer)
     )
     with pool, (options.output / INDEX).open("w") as index, contextlib.ExitStack() as stack:
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
         progress = stack.enter_context(tqdm(unit="photograph", disable=options.quiet))
         jobs = (
-            (name, state, camera, options.output)
-            for name, state in moments
-            for camera in options.camera or ["overhead"]
+            (name, state, camera, options.output) for name, state in moments for camera in cameras
         )
         for future in _all_done(pool, jobs, 2 * in_flight):
             print(json.dumps(future.result()), file=index, flush=True)
@@ -109,8 +115,10 @@ def _photograph(options: argparse.Namespace) -> int:
     return programs.OK
 
 
-def _moments(options: argparse.Namespace) -> tuple["ToolUseEnv", Iterator[tuple[str, "EnvState"]]]:
-    """Returns an environment and what to photograph in it, by name."""
+def _moments(
+    options: argparse.Namespace,
+) -> tuple["ToolUseEnv", str, Iterator[tuple[str, "EnvState"]]]:
+    """Returns an environment, its robot's visuals, and what to photograph in it, by name."""
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.header import remake_environment
     from fleet_tools.registration import make_environment
@@ -120,14 +128,15 @@ def _moments(options: argparse.Namespace) -> tuple["ToolUseEnv", Iterator[tuple[
     if options.source.is_dir():
         dataset = Dataset(options.source)
         env = remake_environment(dataset.header).unwrapped
-        return env, _states_of_episodes(dataset, env, options.episodes, options.every)
+        visuals = dataset.header.environment.kwargs.get("robot_visuals", "light")
+        return env, visuals, _states_of_episodes(dataset, env, options.episodes, options.every)
     try:
         scene = parse(Scene, json.loads(options.source.read_text()), str(options.source))
     except (OSError, json.JSONDecodeError) as error:
         raise ConfigError(f"{options.source} is no scene as JSON: {error}") from error
     env = make_environment(task=scene.task).unwrapped
     env.reset(options={"scene": scene})
-    return env, iter([(options.source.stem, env.get_state())])
+    return env, "light", iter([(options.source.stem, env.get_state())])
 
 
 def _states_of_episodes(
@@ -177,17 +186,14 @@ def _set_up(kind: type["Photographer"], arguments: tuple) -> None:
 
 def _take(name: str, state: "EnvState", camera: str, folder: Path) -> dict[str, Any]:
     """Writes a photograph's files, and returns its line of the index."""
-    from fleet_tools.blender.photographer import save
-
     photograph = _photographer.photograph(state, camera)
-    files = save(photograph, folder / f"{name}_{camera}")
+    files = photograph.save(folder / f"{name}_{camera}")
     return {
         "name": name,
         "camera": camera,
         **files,
         "K": photograph.K.tolist(),
         "X_WC": photograph.X_WC.GetAsMatrix4().tolist(),
-        "labels": photograph.names,
         "scene": state.scene.model_dump(mode="json"),
         "step": state.snapshot.step,
     }

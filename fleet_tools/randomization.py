@@ -42,8 +42,8 @@ class Randomization(Value):
     joint_resistance: dict[str, PositiveDistribution] = {}
     """Coulomb resistance of the object's named joints, N or N m."""
     cameras: dict[str, RandomPose] = {}
-    """Extrinsics of the named cameras: `overhead` in the world (X_WC), `wrist` in the end effector
-    (X_EC); x points right in the picture, y down, z into it."""
+    """Extrinsics X_FC of the task's cameras, each in the frame F that it is fixed to: the world or
+    the end effector. x points right in the picture, y down, z into it."""
     tool_tint: Tint = (1.0, 1.0, 1.0)
     object_tint: Tint = (1.0, 1.0, 1.0)
     table_tint: Tint = (1.0, 1.0, 1.0)

@@ -52,7 +52,7 @@ class Scene(Value):
     joint_resistance: dict[str, Positive]
     """Coulomb resistance of the object's named joints, N or N m."""
     cameras: dict[str, Pose]
-    """Extrinsics: `overhead` is X_WC, `wrist` is X_EC."""
+    """Extrinsics X_FC in the frame F that the task file fixes each camera to."""
     tool_tint: PositiveVector3
     object_tint: PositiveVector3
     table_tint: PositiveVector3

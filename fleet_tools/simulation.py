@@ -12,6 +12,7 @@ from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
 
 from fleet_tools.catalog import Model
+from fleet_tools.contacts import JointContact, find_touches, total_wrench
 from fleet_tools.errors import SimulationError
 from fleet_tools.own_models import contact_refused, model_frame
 from fleet_tools.robot.osc import external_wrench
@@ -20,7 +21,6 @@ from fleet_tools.robot.reference import Reference
 from fleet_tools.scene import Scene
 from fleet_tools.staging import Stage
 from fleet_tools.state import WorldState
-from fleet_tools.viewing import Viewer
 from fleet_tools.world import World
 
 CONTROL_RATE = 6
@@ -35,16 +35,18 @@ class Snapshot:
         step: Control steps since the episode's start.
         x: The plant's positions and velocities.
         reference: What the controller follows.
+        impulse: Of contact on the object's degrees of freedom during the last control step.
     """
 
     step: int
     x: np.ndarray
     reference: Reference
+    impulse: np.ndarray
 
     def digest(self) -> int:
         """Returns 64 bits of hash over the exact bits of step and x.
 
-        The reference says how the state was reached; the next action replaces it.
+        Reference and impulse say how the state was reached; the next step replaces them.
         """
         content = self.step.to_bytes(8, "little") + self.x.tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
@@ -74,6 +76,9 @@ class Simulation:
             for joint in map(plant.get_joint, plant.GetJointIndices(world.object))
             if joint.num_positions() == 1
         ]
+        self._joint_contact = JointContact(
+            plant, world.object, self._object_joints, world.impulse_meter, self._root
+        )
         self._stage = Stage(world, self._root)
 
     def reset(self, scene: Scene) -> None:
@@ -99,6 +104,7 @@ class Simulation:
         if push is not None and push.step == self._step:
             self._stage.move_object(push.translation_m)
         self._move(motion)
+        self._joint_contact.impulse = 0.0
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
         except RuntimeError as error:
@@ -132,6 +138,7 @@ class Simulation:
         world.arm_model.set_state(np.concatenate([q, v]))
         F_W = external_wrench(world.arm_model.jacobian(), tau)
         R_EW = X_WE.rotation().inverse()
+        touches = find_touches(plant, world.scene_graph, context)
         return WorldState(
             time=self._root.get_time(),
             q=q,
@@ -143,7 +150,12 @@ class Simulation:
             X_WO=model_frame(plant, world.object).CalcPoseInWorld(context),
             p_W_object=self._locate(self._object_points),
             object_joints={j.name(): j.GetOnePosition(context) for j in self._object_joints},
-            contacts=self._contacts(),
+            contacts=frozenset(
+                tuple(sorted(map(self._party, (touch.A, touch.B)))) for touch in touches
+            ),
+            F_W_tool=total_wrench(touches, world.tool, world.object, X_WE.translation()),
+            object_joint_forces=self._joint_contact.forces(),
+            object_joint_impulses=self._joint_contact.impulses(),
             V_WE=world.arm_model.jacobian() @ v,
             links={
                 body.name(): (
@@ -154,25 +166,6 @@ class Simulation:
             },
         )
 
-    def _contacts(self) -> frozenset[tuple[str, str]]:
-        plant, inspector = self.world.plant, self.world.scene_graph.model_inspector()
-        results = plant.get_contact_results_output_port().Eval(self._context)
-        surfaces = [
-            results.hydroelastic_contact_info(k).contact_surface()
-            for k in range(results.num_hydroelastic_contacts())
-        ]
-        pairs = [(surface.id_M(), surface.id_N()) for surface in surfaces]
-        touching = [
-            tuple(plant.GetBodyFromFrameId(inspector.GetFrameId(shape)) for shape in pair)
-            for pair in pairs
-        ]
-        points = map(results.point_pair_contact_info, range(results.num_point_pair_contacts()))
-        touching += [
-            (plant.get_body(point.bodyA_index()), plant.get_body(point.bodyB_index()))
-            for point in points
-        ]
-        return frozenset(tuple(sorted(map(self._party, pair))) for pair in touching)
-
     def _party(self, body: RigidBody) -> str:
         instance = body.model_instance()
         if instance == self.world.object:
@@ -182,7 +175,7 @@ class Simulation:
     def snapshot(self) -> Snapshot:
         """Returns the state, from which the same scene can go on."""
         x = self.world.plant.GetPositionsAndVelocities(self._context)
-        return Snapshot(self._step, x, self._reference)
+        return Snapshot(self._step, x, self._reference, self._joint_contact.impulse)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Goes back to a snapshot of the scene that was reset last.
@@ -200,6 +193,7 @@ class Simulation:
             self._stage.move_object(push.translation_m)
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._follow(snapshot.reference)
+        self._joint_contact.impulse = snapshot.impulse
         self._simulator.Initialize()
 
     def query(self) -> QueryObject:
@@ -208,9 +202,9 @@ class Simulation:
         context = scene_graph.GetMyContextFromRoot(self._root)
         return scene_graph.get_query_output_port().Eval(context)
 
-    def show(self, viewer: Viewer) -> np.ndarray | None:
-        """Returns the viewer's picture of what is so now, or None where it shows it elsewhere."""
-        return viewer.show(self.world.diagram, self.world.scene_graph, self._root)
+    def publish(self) -> None:
+        """Shows what is so now to whoever watches the diagram."""
+        self.world.diagram.ForcedPublish(self._root)
 
     def _pose(self) -> RigidTransform:
         return self._hand.CalcPoseInWorld(self._context)

@@ -16,6 +16,7 @@ import pydantic
 
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.expert_config import Expert
+from fleet_tools.perception.camera import Camera
 from fleet_tools.predicates import Predicate
 from fleet_tools.randomization import Randomization
 from fleet_tools.resources import task_configs_root
@@ -78,6 +79,8 @@ class TaskConfig(Value):
     max_episode_steps: Count
     action: ActionBounds
     controller: ControllerGains
+    cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = {}
+    """By name; their extrinsics are drawn, see `Randomization.cameras`."""
     randomization: Randomization
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """All of these hold."""
@@ -85,6 +88,16 @@ class TaskConfig(Value):
     """For so many control steps on end."""
     reach: Reach
     expert: Expert
+
+    @pydantic.model_validator(mode="after")
+    def _cameras_stand_somewhere(self):
+        drawn = self.randomization.cameras
+        if self.cameras.keys() != drawn.keys():
+            raise ValueError(
+                f"cameras and randomization.cameras speak of the same cameras; the first of "
+                f"{list(self.cameras)}, the second of {list(drawn)}"
+            )
+        return self
 
     @pydantic.model_validator(mode="after")
     def _keypoints_exist(self):

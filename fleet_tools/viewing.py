@@ -1,70 +1,20 @@
-"""Pictures of a diagram for people: images from a third view, and Meshcat in the browser."""
-
-import ctypes.util
-from typing import Literal
+"""The third view: where people look from."""
 
 import numpy as np
-from pydrake.geometry import (
-    ClippingRange,
-    ColorRenderCamera,
-    LightParameter,
-    MakeRenderEngineVtk,
-    Meshcat,
-    MeshcatVisualizer,
-    RenderCameraCore,
-    RenderEngineVtkParams,
-    SceneGraph,
-)
+from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform, RotationMatrix
-from pydrake.systems.framework import Context, Diagram, DiagramBuilder
-from pydrake.systems.sensors import CameraInfo
 
-from fleet_tools.errors import MissingLibraryError
+from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.renderer import render_rgb
 
-RENDERER = "vtk"
 WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
 EYE, TARGET = (1.50, -1.00, 0.80), (0.32, 0.0, 0.30)
-_LIGHTS = [((-0.6, 0.5, -1.0), 0.9), ((-0.3, -1.0, -0.6), 0.4), ((1.0, 0.6, -0.3), 0.2)]
 
 
-class Viewer:
-    """Shows people one diagram after another.
-
-    Args:
-        kind: "image" for pictures of a third view, "meshcat" for a live view in the browser.
-
-    Raises:
-        MissingLibraryError: Images are wanted where OpenGL is missing.
-    """
-
-    def __init__(self, kind: Literal["image", "meshcat"]) -> None:
-        if kind == "image":
-            require_gl()
-        self.meshcat = Meshcat() if kind == "meshcat" else None
-
-    def attach(self, builder: DiagramBuilder, scene_graph: SceneGraph) -> None:
-        """Adds what showing needs to a diagram that is being built."""
-        if self.meshcat is not None:
-            MeshcatVisualizer.AddToBuilder(builder, scene_graph, self.meshcat)
-            return
-        lights = [
-            LightParameter(type="directional", direction=d, frame="world", intensity=i)
-            for d, i in _LIGHTS
-        ]
-        parameters = RenderEngineVtkParams(default_clear_color=[0.96, 0.97, 0.98], lights=lights)
-        scene_graph.AddRenderer(RENDERER, MakeRenderEngineVtk(parameters))
-
-    def show(self, diagram: Diagram, scene_graph: SceneGraph, root: Context) -> np.ndarray | None:
-        """Returns the third view, (height, width, 3) uint8, or None after updating Meshcat."""
-        if self.meshcat is not None:
-            diagram.ForcedPublish(root)
-            return None
-        query = scene_graph.get_query_output_port().Eval(scene_graph.GetMyContextFromRoot(root))
-        intrinsics = CameraInfo(WIDTH, HEIGHT, np.deg2rad(FIELD_OF_VIEW_DEG))
-        core = RenderCameraCore(RENDERER, intrinsics, ClippingRange(0.05, 10.0), RigidTransform())
-        camera = ColorRenderCamera(core)
-        image = query.RenderColorImage(camera, scene_graph.world_frame_id(), look_at(EYE, TARGET))
-        return image.data[:, :, :3].copy()
+def third_view(query: QueryObject) -> np.ndarray:
+    """Returns a picture of the whole scene, (HEIGHT, WIDTH, 3) uint8."""
+    pinhole = Pinhole.from_field_of_view(WIDTH, HEIGHT, FIELD_OF_VIEW_DEG)
+    return render_rgb(query, pinhole, look_at(EYE, TARGET))
 
 
 def look_at(eye: tuple[float, ...], target: tuple[float, ...]) -> RigidTransform:
@@ -75,17 +25,3 @@ def look_at(eye: tuple[float, ...], target: tuple[float, ...]) -> RigidTransform
     right /= np.linalg.norm(right)
     columns = np.column_stack([right, np.cross(forward, right), forward])
     return RigidTransform(RotationMatrix(columns), eye)
-
-
-def require_gl() -> None:
-    """Says what rendering needs where it is missing.
-
-    Raises:
-        MissingLibraryError: The system has no OpenGL to render with.
-    """
-    missing = [name for name in ("EGL", "GL") if ctypes.util.find_library(name) is None]
-    if missing:
-        raise MissingLibraryError(
-            f"Rendering needs the system libraries {', '.join('lib' + m for m in missing)}. "
-            "On Debian and Ubuntu: apt-get install -y libegl1 libgl1"
-        )

@@ -13,6 +13,8 @@ from pydrake.geometry import (
     Box,
     CollisionFilterDeclaration,
     GeometrySet,
+    Meshcat,
+    MeshcatVisualizer,
     ProximityProperties,
     SceneGraph,
     SceneGraphConfig,
@@ -27,16 +29,17 @@ from pydrake.multibody.plant import (
 )
 from pydrake.multibody.tree import FixedOffsetFrame, JointActuator, ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import Diagram, DiagramBuilder
-from pydrake.systems.primitives import ConstantVectorSource
+from pydrake.systems.primitives import ConstantVectorSource, DiscreteTimeIntegrator
 
 from fleet_tools.catalog import Model
+from fleet_tools.contacts import add_impulse_meter
 from fleet_tools.errors import ConfigError
 from fleet_tools.own_models import check_masses, complete_contact, model_frame
+from fleet_tools.perception.renderer import add_renderer
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
 from fleet_tools.tasks import TaskConfig
-from fleet_tools.viewing import Viewer
 
 TIME_STEP = 0.004
 """Of the dynamics, s."""
@@ -60,6 +63,7 @@ class World:
         grasp_frame: Its pose in the end effector is X_EG.
         mount_frame: Its pose in the world is X_WO of a fixed object; None for a free one.
         brakes: The object's actuators that act as Coulomb brakes, by joint name.
+        impulse_meter: Integrates the contact forces on the object's joints; None without joints.
     """
 
     diagram: Diagram
@@ -72,6 +76,7 @@ class World:
     grasp_frame: FixedOffsetFrame
     mount_frame: FixedOffsetFrame | None
     brakes: dict[str, JointActuator]
+    impulse_meter: DiscreteTimeIntegrator | None
 
     def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
         """Yields the links of a model instance."""
@@ -82,12 +87,21 @@ def build_world(
     task: TaskConfig,
     tool: Model,
     object: Model,
-    viewer: Viewer | None = None,
+    *,
+    images: bool = False,
+    meshcat: Meshcat | None = None,
     robot_visuals: Visuals = "light",
 ) -> World:
     """Builds the diagram; scenes are applied to its context by the simulation.
 
+    Args:
+        task, tool, object: What is in it.
+        images: Whether pictures can be rendered of it.
+        meshcat: Shows what is published of it.
+        robot_visuals: What the arm looks like.
+
     Raises:
+        MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
         ConfigError: The object has no such joints as the task says, or they are no brakes; or a
             model lacks what cannot be made up.
     """
@@ -114,8 +128,11 @@ def build_world(
     brakes = _find_brakes(plant, object_instance, task, object)
     arm_model = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
-    if viewer is not None:
-        viewer.attach(builder, scene_graph)
+    impulse_meter = add_impulse_meter(builder, plant, object_instance)
+    if images:
+        add_renderer(scene_graph)
+    if meshcat is not None:
+        MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
     return World(
         diagram=builder.Build(),
         plant=plant,
@@ -127,6 +144,7 @@ def build_world(
         grasp_frame=grasp_frame,
         mount_frame=mount_frame,
         brakes=brakes,
+        impulse_meter=impulse_meter,
     )
 
 

@@ -81,7 +81,7 @@ def same(first: dict, second: dict) -> bool:
 
 
 def has_gl() -> bool:
-    from fleet_tools.viewing import require_gl
+    from fleet_tools.perception.renderer import require_gl
 
     try:
         require_gl()

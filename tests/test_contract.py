@@ -11,7 +11,7 @@ from conftest import IDS, needs_gl, run_python, same
 
 from fleet_tools.errors import EpisodeOverError, FleetToolsError, InvalidActionError
 
-INFO = {"outcome", "success", "is_success", "success_once", "progress"}
+INFO = {"outcome", "success", "is_success", "success_once", "progress", "forces"}
 
 pytestmark = pytest.mark.parametrize("environment_id", IDS)
 

@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.poses import Pose
 from fleet_tools.registration import CUSTOM_ID
-from fleet_tools.simulation import Snapshot
 from fleet_tools.success import judge
 
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/task.yaml"))
@@ -158,7 +158,7 @@ def test_a_thrown_basket_is_not_lifted(basket):
     start, state = basket.world_state(), basket.get_state()
     x = state.snapshot.x.copy()
     x[-1] = 2.0  # m/s, upwards: 0.2 m high
-    thrown = Snapshot(state.snapshot.step, x, state.snapshot.reference)
+    thrown = replace(state.snapshot, x=x)
     basket.set_state(EnvState(state.scene, thrown, state.outcome, 0, False))
     flown = False
     for _ in range(6):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import press_until_sliding
 
-from fleet_tools.observation import observation_space, observe
+from fleet_tools.observation import Moment, observation_space, observe
 
 
 @pytest.fixture(scope="module", name="contact")
@@ -22,11 +22,11 @@ def _env(hammer, contact):
 
 @pytest.fixture(name="observation")
 def _observation(env):
-    return observe(env.world_state(), env.task.keypoints)
+    return observe(env.senses, Moment(env.world_state()))
 
 
 def test_the_observation_is_in_its_space(env, observation):
-    space = observation_space(env.task.keypoints)
+    space = observation_space(env.senses)
     assert space.contains(observation)
     assert all(value.dtype == np.float32 for value in observation.values())
 
@@ -56,7 +56,7 @@ def test_keypoints_are_in_the_end_effector_in_the_order_of_the_task(env, observa
 
 def test_the_tools_keypoints_do_not_move_in_the_hand(env, observation):
     env.step(np.zeros(6, np.float32))
-    later = observe(env.world_state(), env.task.keypoints)
+    later = observe(env.senses, Moment(env.world_state()))
     np.testing.assert_allclose(later["tool_keypoints"], observation["tool_keypoints"], atol=1e-6)
 
 

@@ -33,6 +33,9 @@ START = WorldState(
     p_W_object={"head": np.zeros(3), "base": np.array([0.0, 0.0, -0.1])},
     object_joints={"slide": 0.0, "turn": 0.0},
     contacts=frozenset({("object/block", "table")}),
+    F_W_tool=np.zeros(6),
+    object_joint_forces={"slide": 0.0, "turn": 0.0},
+    object_joint_impulses={"slide": 0.0, "turn": 0.0},
     V_WE=np.zeros(6),
     links={"block": (np.zeros(3), np.zeros(3)), "nail": (np.zeros(3), np.zeros(3))},
 )

@@ -11,11 +11,9 @@ from typing import Literal
 import gymnasium
 import pydantic
 import yaml
-from gymnasium import spaces
 
 import fleet_tools
 from fleet_tools.errors import ConfigError, FleetToolsError
-from fleet_tools.observation import LAYOUT
 from fleet_tools.registration import CUSTOM_ID, environment_id, make_environment
 from fleet_tools.tasks import TaskConfig, task_names, task_path
 from fleet_tools.values import Positive, Value, parse
@@ -186,16 +184,13 @@ def _describe_action(env: gymnasium.Env) -> Array:
 
 
 def _describe_observation(env: gymnasium.Env) -> dict[str, Array]:
-    keypoints = env.task.keypoints
-    entries = {"tool_keypoints": keypoints.tool, "object_keypoints": keypoints.object}
-
-    def array(name: str, space: spaces.Box) -> Array:
-        return Array(
-            shape=space.shape,
-            dtype=space.dtype.name,
-            unit=LAYOUT[name].unit,
-            frame=LAYOUT[name].frame,
-            entries=entries.get(name, ()),
+    return {
+        name: Array(
+            shape=sense.space.shape,
+            dtype=sense.space.dtype.name,
+            unit=sense.unit,
+            frame=sense.frame,
+            entries=sense.entries,
         )
-
-    return {name: array(name, space) for name, space in env.observation_space.items()}
+        for name, sense in env.senses.items()
+    }

@@ -30,12 +30,15 @@ class Reference:
         """Returns position (3,), rotation matrix (3, 3) and spatial velocity (6,) of E in W.
 
         They are those of `fleet_tools.motions.displace(X_WE, motion, fraction)`, in a form that
-        is fast to evaluate in every step of the dynamics.
+        is fast to evaluate in every step of the dynamics. The velocity is the motion's up to its
+        very end, where contact is measured: were it zero there, the arm would be felt to brake.
         """
         p, dp, R, KR, KKR, angle, V = self._path
         fraction = (time - self.start) / self.duration
-        if not 0.0 <= fraction < 1.0:
-            fraction, V = float(fraction >= 1.0), _AT_REST
+        if not 0.0 <= fraction <= 1.0:
+            if not 0.0 <= fraction <= _AT_THE_END:
+                V = _AT_REST
+            fraction = float(fraction > 0.0)
         turned = fraction * angle
         # Rodrigues: exp(turned K) = I + sin(turned) K + (1 - cos(turned)) K^2.
         R_WE = R + math.sin(turned) * KR + (1.0 - math.cos(turned)) * KKR
@@ -53,3 +56,4 @@ class Reference:
 
 
 _AT_REST = np.zeros(6)
+_AT_THE_END = 1.0 + 1e-9  # as far as rounding of times goes

@@ -36,8 +36,15 @@ def test_a_reference_is_the_motion_done_so_far(X_WE, motion, fraction):
 @given(poses, motions)
 def test_a_reference_is_at_rest_before_and_after(X_WE, motion):
     reference = reference_along(X_WE, motion)
-    for time in (0.9, 1.5, 7.0):
+    for time in (0.9, 1.501, 7.0):
         assert not reference.at(time)[2].any()
+
+
+@given(poses, motions)
+def test_it_is_in_motion_at_its_very_end_however_that_is_rounded(X_WE, motion):
+    reference = reference_along(X_WE, motion)
+    for time in (1.5, np.nextafter(1.5, 1.0), np.nextafter(1.5, 2.0)):
+        np.testing.assert_array_equal(reference.at(time)[2], reference.at(1.25)[2])
 
 
 @given(poses, motions, st.floats(0.01, 0.49))

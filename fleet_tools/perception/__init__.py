@@ -1,0 +1,1 @@
+"""What cameras see: renderer, pinhole cameras, segmentation, point clouds."""

@@ -1,0 +1,80 @@
+"""The cameras of a task in one world: their images, and the points that all of them see."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydrake.geometry import QueryObject
+from pydrake.math import RigidTransform
+
+from fleet_tools.perception.camera import Camera
+from fleet_tools.perception.segmentation import Bounds, segment_of_label
+from fleet_tools.perception.sensor import Sensor
+from fleet_tools.poses import Pose
+
+if TYPE_CHECKING:
+    from fleet_tools.world import World
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one camera sees; None where it was not asked. See `Sensor` for shapes and units."""
+
+    rgb: np.ndarray | None = None
+    depth: np.ndarray | None = None
+    segmentation: np.ndarray | None = None
+
+
+class CameraRig:
+    """The cameras of a task.
+
+    Args:
+        world: With a renderer.
+        cameras: By name.
+        size: (width, height) of their pictures, in pixels.
+    """
+
+    def __init__(
+        self, world: "World", cameras: Mapping[str, Camera], size: tuple[int, int]
+    ) -> None:
+        table = segment_of_label(world)
+        self._frames = {name: camera.frame for name, camera in cameras.items()}
+        self._bounds = Bounds(world, [world.tool, world.object])
+        self.sensors = {
+            name: Sensor(camera.pinhole(size), camera.depth_range_m, table)
+            for name, camera in cameras.items()
+        }
+
+    def poses(
+        self, extrinsics: Mapping[str, Pose], X_WE: RigidTransform
+    ) -> dict[str, RigidTransform]:
+        """Returns X_WC of each camera, given the scene's extrinsics."""
+        X_WF = {"world": RigidTransform(), "end_effector": X_WE}
+        return {
+            name: X_WF[frame] @ extrinsics[name].to_transform()
+            for name, frame in self._frames.items()
+        }
+
+    def views(
+        self, query: QueryObject, X_WC: Mapping[str, RigidTransform], channels: Collection[str]
+    ) -> dict[str, View]:
+        """Renders the fields of `View` that are named, of all cameras."""
+
+        def view(sensor: Sensor, X_WC: RigidTransform) -> View:
+            return View(**{name: getattr(sensor, name)(query, X_WC) for name in channels})
+
+        return {name: view(sensor, X_WC[name]) for name, sensor in self.sensors.items()}
+
+    def points(
+        self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what they all see of the tool (n, 3) and the object (m, 3) in the world, m."""
+        corners = self._bounds.corners(query)
+        seen = [(np.zeros((0, 3)), np.zeros((0, 3)))]
+        for name, sensor in self.sensors.items():
+            window = sensor.pinhole.window_around(X_WC[name].inverse().multiply(corners.T).T)
+            if window is not None:  # the smaller the picture, the cheaper
+                seen.append(sensor.cropped(window).points(query, X_WC[name]))
+        tool, object = map(np.concatenate, zip(*seen, strict=True))
+        return tool, object

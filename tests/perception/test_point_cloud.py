@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.perception.point_cloud import (
+    ABSENT,
+    OBJECT_MASK,
+    SAMPLINGS,
+    TOOL_MASK,
+    farthest_indices,
+    require_sampling,
+    stack,
+)
+
+# A grid of a millimetre, where rounding decides nothing.
+grid = st.integers(-300, 300).map(lambda mm: mm * 1e-3)
+
+
+def clouds(low=0, high=60):
+    shapes = st.integers(low, high).map(lambda n: (n, 3))
+    return shapes.flatmap(lambda shape: arrays(np.float32, shape, elements=grid))
+
+
+def distances(one, other):
+    return np.linalg.norm(one[:, None].astype(float) - other[None], axis=2)
+
+
+@given(clouds(2), st.data())
+def test_each_pick_is_farthest_from_those_before(points, data):
+    count = data.draw(st.integers(1, len(points)))
+    picked = farthest_indices(points, count)
+    away = distances(points, points)
+    for k in range(1, count):
+        nearest = away[:, picked[:k]].min(axis=1)
+        np.testing.assert_allclose(nearest[picked[k]], nearest.max(), atol=1e-4)
+
+
+@given(clouds(2), st.data())
+def test_fewer_points_are_the_first_ones(points, data):
+    many, few = sorted(data.draw(st.lists(st.integers(1, len(points)), min_size=2, max_size=2)))[
+        ::-1
+    ]
+    some = farthest_indices(points, few)
+    np.testing.assert_array_equal(farthest_indices(points, many)[:few], some)
+
+
+@given(clouds(8, 40), st.randoms(use_true_random=False))
+def test_farthest_points_cover_better_than_random_ones_up_to_the_factor_two(points, random):
+    count = len(points) // 4
+    others = random.sample(range(len(points)), count)
+    away = distances(points, points)
+    ours, theirs = (away[:, chosen].min(axis=1).max() for chosen in
+                    (farthest_indices(points, count), others))  # fmt: skip
+    assert ours <= 2 * theirs + 1e-3
+
+
+@given(clouds(), clouds(), st.sampled_from(sorted(SAMPLINGS)))
+def test_a_cloud_holds_points_that_were_seen_and_nothing_else(tool, object, sampling):
+    cloud = stack(tool, object, (12, 7), sampling)
+    assert cloud.shape == (19, 4)
+    assert cloud.dtype == np.float32
+    for rows, seen, mask in ((cloud[:12], tool, TOOL_MASK), (cloud[12:], object, OBJECT_MASK)):
+        if len(seen) == 0:
+            np.testing.assert_array_equal(rows, np.zeros((len(rows), 4)))
+            assert ABSENT == 0.0
+            continue
+        assert (rows[:, 3] == mask).all()
+        assert {tuple(row) for row in rows[:, :3]} <= {tuple(point) for point in seen}
+
+
+@given(clouds(1, 12), st.sampled_from(sorted(SAMPLINGS)))
+def test_too_few_points_are_repeated_equally_often(tool, sampling):
+    cloud = stack(tool, tool[:0], (12, 1), sampling)
+    distinct = {tuple(point) for point in tool}
+    assert {tuple(row) for row in cloud[:12, :3]} == distinct
+    if len(distinct) == len(tool):
+        times = np.unique(cloud[:12, :3], axis=0, return_counts=True)[1]
+        assert times.max() - times.min() <= 1
+
+
+@given(clouds(13), st.sampled_from(sorted(SAMPLINGS)))
+def test_no_point_is_picked_twice_while_there_are_others(tool, sampling):
+    indices = SAMPLINGS[sampling](np.unique(tool, axis=0), min(12, len(np.unique(tool, axis=0))))
+    assert len(set(indices.tolist())) == len(indices)
+
+
+def test_an_unknown_sampling_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="'farthst'; did you mean 'farthest'"):
+        require_sampling("farthst")
