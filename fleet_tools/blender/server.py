@@ -114,14 +114,19 @@ def _parse_scene(text: bytes) -> dict:
         scene = json.loads(text)
     except ValueError as error:
         raise _bad(f"The scene is not JSON: {error}.") from None
-    if not isinstance(scene, dict) or not {"nodes", "scenes"} <= scene.keys():
-        raise _bad("The scene is not glTF: it has no nodes and scenes.")
-    for thing in [*scene.get("buffers", []), *scene.get("images", [])]:
+    try:
+        things = [*scene.get("buffers", []), *scene.get("images", [])]
+        elsewhere = [str(thing["uri"]) for thing in things if "uri" in thing]
+        cameras = sum("camera" in node for node in scene["nodes"])
+        scene["scenes"][0]["nodes"]
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise _bad(f"The scene is not glTF ({type(error).__name__}: {error}).") from None
+    for uri in elsewhere:
         # Anything else would be a file of this machine, or of another.
-        if not str(thing.get("uri", "data:")).startswith("data:"):
-            raise _bad(f"A scene carries all that it needs; this one refers to {thing['uri']!r}.")
-    if sum("camera" in node for node in scene["nodes"]) != 1:
-        raise _bad("The scene must have one camera.")
+        if not uri.startswith("data:"):
+            raise _bad(f"A scene carries all that it needs; this one refers to {uri[:200]!r}.")
+    if cameras != 1:
+        raise _bad(f"A scene has one camera; this one has {cameras}.")
     return scene
 
 
@@ -178,10 +183,9 @@ def make_server(
                 raise RequestError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing.")
             if int(length) <= max_bytes:
                 return self.rfile.read(int(length))
-            # A client hears no answer while it still speaks.
-            for _ in range(0, int(length), _CHUNK):
-                if not self.rfile.read(_CHUNK):
-                    break
+            remaining = int(length)  # a client hears no answer while it still speaks
+            while remaining and (chunk := self.rfile.read(min(remaining, _CHUNK))):
+                remaining -= len(chunk)
             raise RequestError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"A request has at most {max_bytes} bytes (--max-megabytes); this has {length}.",
