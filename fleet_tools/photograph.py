@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet_tools import programs
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
+from fleet_tools.outcomes import SIMULATION_ERROR
 
 if TYPE_CHECKING:
     from fleet_tools.blender.photographer import Photographer
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("source", metavar="SOURCE", type=Path, help="folder of a data set, or a scene as JSON")
+    add("--task", metavar="FILE", help="of your own, where SOURCE is a scene of it")
     add("--output", metavar="DIR", type=Path, required=True, help="new or empty")
     add("--server", metavar="URL", default="http://127.0.0.1:8000", help="(%(default)s)")
     add(
@@ -134,7 +136,7 @@ def _moments(
         scene = parse(Scene, json.loads(options.source.read_text()), str(options.source))
     except (OSError, json.JSONDecodeError) as error:
         raise ConfigError(f"{options.source} is no scene as JSON: {error}") from error
-    env = make_environment(task=scene.task).unwrapped
+    env = make_environment(task=options.task or scene.task).unwrapped
     env.reset(options={"scene": scene})
     return env, "light", iter([(options.source.stem, env.get_state())])
 
@@ -156,7 +158,8 @@ def _states_of_episodes(
                     f"{record.file} does not replay here: it differs at step {step}. "
                     f"`python -m fleet_tools.replay {dataset.folder}` says more."
                 )
-            if step % every == 0:
+            broken = episode.outcome == SIMULATION_ERROR and step == len(episode)
+            if step % every == 0 and not broken:
                 yield f"{record.attempt:06d}_{step:03d}", env.get_state()
 
 
