@@ -11,13 +11,19 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools import programs
-from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
+from fleet_tools.errors import ConfigError, DatasetError, RenderServerError, UnknownNameError
 from fleet_tools.outcomes import SIMULATION_ERROR
 
 if TYPE_CHECKING:
@@ -95,7 +101,7 @@ def _photograph(options: argparse.Namespace) -> int:
             (name, state, camera, options.output) for name, state in moments for camera in cameras
         )
         for future in _all_done(pool, jobs, 2 * in_flight):
-            print(json.dumps(future.result()), file=index, flush=True)
+            print(json.dumps(_line(future)), file=index, flush=True)
             taken += 1
             progress.update()
     seconds = time.perf_counter() - begun
@@ -174,6 +180,15 @@ def _all_done(pool: ProcessPoolExecutor, jobs: Iterator[tuple], at_most: int) ->
     while pending:
         done, pending = wait(pending, return_when=FIRST_COMPLETED)
         yield from done
+
+
+def _line(future: Future) -> dict[str, Any]:
+    try:
+        return future.result()
+    except BrokenExecutor as error:
+        raise RenderServerError(
+            f"A process that takes photographs died: {error} Fewer with --in-flight need less memory."
+        ) from error
 
 
 # --- In the processes of the pool ------------------------------------------------------------

@@ -231,37 +231,28 @@ def main(arguments: list[str] | None = None) -> int:
     # This file is run by its path, in an environment without our package.
     from studio import DrawingError, Studio
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs deaf to one
+        signal.signal(ending, signal.default_int_handler)
+    look = {name: getattr(options, name) for name in ("samples", "roughness", "seconds", "verbose")}
     try:
-        studio = Studio(
-            workers=options.workers,
-            samples=options.samples,
-            roughness=options.roughness,
-            seconds=options.seconds,
-            verbose=options.verbose,
-        )
+        with contextlib.closing(Studio(workers=options.workers, **look)) as studio:
+            _serve(options, studio.draw, studio.health)
     except DrawingError as error:
         print(error, file=sys.stderr)
         return 2
-    try:
-        megabyte = 10**6
-        with make_server(
-            options.host,
-            options.port,
-            studio.draw,
-            studio.health,
-            options.max_megabytes * megabyte,
-        ) as server:
-            host, port = server.server_address[:2]
-            print(f"Ready at http://{host}:{port}: {json.dumps(studio.health)}", flush=True)
-            server.serve_forever()
     except OSError as error:
         print(f"Cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 0
-    finally:
-        studio.close()
+
+
+def _serve(options: argparse.Namespace, draw: Draw, health: dict) -> None:
+    max_bytes = options.max_megabytes * 10**6
+    with make_server(options.host, options.port, draw, health, max_bytes) as server:
+        host, port = server.server_address[:2]
+        print(f"Ready at http://{host}:{port}: {json.dumps(health)}", flush=True)
+        server.serve_forever()
 
 
 def _parser() -> argparse.ArgumentParser:
