@@ -57,7 +57,12 @@ def scene_seed(seed: int, attempt: int) -> int:
 
 
 def collect_episode(
-    task: str, seed: int, *, policy: str = "expert", env: gymnasium.Env | None = None
+    task: str,
+    seed: int,
+    *,
+    policy: str = "expert",
+    env: gymnasium.Env | None = None,
+    **keywords: Any,
 ) -> Episode:
     """Collects one episode; the same arguments give the same episode.
 
@@ -66,13 +71,14 @@ def collect_episode(
         seed: Of the scene.
         policy: See `POLICIES`.
         env: An environment of that task to use again; made for the occasion if None.
+        keywords: Of the environment that is made.
 
     Raises:
         FleetToolsError: There is no such task or policy, or the scene cannot begin.
     """
     if env is not None:
         return rollout(env, make_policy(policy, env), seed=seed)
-    env = make_environment(task=task)
+    env = make_environment(task=task, **keywords)
     try:
         return rollout(env, make_policy(policy, env), seed=seed)
     finally:
@@ -162,6 +168,10 @@ def _parser() -> argparse.ArgumentParser:
         help="how many successful episodes the data set is to hold",
     )  # fmt: skip
     parser.add_argument("--policy", choices=sorted(POLICIES), default="expert")
+    parser.add_argument(
+        "--obs-mode", metavar="MODE", default="state",
+        help="what is stored of each step: state (the default), point_cloud or rgbd",
+    )  # fmt: skip
     parser.add_argument("--seed", type=programs.seed, default=0, help="of the data set (0)")
     parser.add_argument("--output", metavar="DIR", type=Path, help="its folder (data/TASK)")
     parser.add_argument(
@@ -175,12 +185,18 @@ def _collect(options: argparse.Namespace) -> int:
     from fleet_tools.dataset.header import describe, read_task_file
     from fleet_tools.dataset.summary import as_text, summarize
 
-    task = options.task if options.tool is None else _task_of_tool(options.tool)
+    task = options.task if options.tool is None else task_of_tool(options.tool)
     folder = options.output or Path("data") / read_task_file(task).name
     begun = time.perf_counter()
-    env = make_environment(task=task)
+    keywords = {"obs_mode": options.obs_mode}
+    env = make_environment(task=task, **keywords)
     header = describe(
-        env, task, policy=options.policy, seed=options.seed, keep_failures=options.keep_failures
+        env,
+        task,
+        policy=options.policy,
+        seed=options.seed,
+        keep_failures=options.keep_failures,
+        **keywords,
     )
 
     def collect(seed: int) -> Episode:
@@ -231,7 +247,12 @@ def _collect(options: argparse.Namespace) -> int:
     return programs.OK
 
 
-def _task_of_tool(tool: str) -> str:
+def task_of_tool(tool: str) -> str:
+    """Returns the name of the package's task for a tool.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
     from fleet_tools.tasks import task_names
 
     if tool not in task_names():

@@ -7,7 +7,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from pydrake.geometry import Meshcat
 
 from fleet_tools import rewards
 from fleet_tools.actions import action_scale, action_space, checked_action
@@ -19,8 +18,8 @@ from fleet_tools.errors import (
     UnknownNameError,
 )
 from fleet_tools.observation import Moment, layout, look, observation_space, observe
+from fleet_tools.opengl import require_gl
 from fleet_tools.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
-from fleet_tools.perception.renderer import require_gl
 from fleet_tools.perception.rig import CameraRig
 from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
 from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
@@ -29,7 +28,7 @@ from fleet_tools.state import WorldState
 from fleet_tools.success import Verdict, judge, judge_all
 from fleet_tools.tasks import load_task
 from fleet_tools.values import parse
-from fleet_tools.viewing import third_view
+from fleet_tools.viewing import open_meshcat, third_view
 from fleet_tools.vision import CHANNELS, choose_vision
 from fleet_tools.world import build_world
 
@@ -127,7 +126,7 @@ class ToolUseEnv(gymnasium.Env):
         self._images = self._vision.has_images or render_mode == "rgb_array"
         if self._images:
             require_gl()
-        self.meshcat = Meshcat() if render_mode == "human" else None
+        self.meshcat = open_meshcat() if render_mode == "human" else None
 
         self.action_space = action_space()
         self.senses = layout(self.task.keypoints, self._vision)

@@ -187,7 +187,8 @@ def _line(future: Future) -> dict[str, Any]:
         return future.result()
     except BrokenExecutor as error:
         raise RenderServerError(
-            f"A process that takes photographs died: {error} Fewer with --in-flight need less memory."
+            f"A process that takes photographs died: {error} "
+            "Fewer need less memory; --in-flight says how many."
         ) from error
 
 

@@ -8,6 +8,7 @@ import yaml
 from gymnasium.envs.registration import WrapperSpec
 
 from fleet_tools.errors import MissingLibraryError
+from fleet_tools.libraries import GLIB_LINE
 from fleet_tools.resources import task_configs_root
 
 CUSTOM_ID = "FleetTools/Custom-v0"
@@ -63,7 +64,7 @@ def require_drake() -> None:
     except ImportError as error:
         raise MissingLibraryError(
             f"Drake cannot be imported: {error}. On Debian and Ubuntu its import needs GLib: "
-            "apt-get install -y libglib2.0-0"
+            f"{GLIB_LINE}"
         ) from error
 
 

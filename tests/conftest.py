@@ -81,10 +81,10 @@ def same(first: dict, second: dict) -> bool:
 
 
 def has_gl() -> bool:
-    from fleet_tools.perception.renderer import require_gl
+    from fleet_tools.opengl import require_driver
 
     try:
-        require_gl()
+        require_driver()
     except MissingLibraryError:
         return False
     return True

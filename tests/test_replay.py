@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import needs_gl
 
 import fleet_tools
 from fleet_tools import collect, replay
@@ -57,6 +58,20 @@ def test_good_data_set_is_identical_in_another_process(folder, tmp_path):
     lines = list(map(json.loads, output.read_text().splitlines()))
     assert [line["attempt"] for line in lines] == [0, 1]
     assert all(line["identical"] for line in lines)
+
+
+@needs_gl
+@pytest.mark.parametrize("mode", ["point_cloud", "rgbd"])
+def test_what_cameras_saw_is_identical_in_another_process(mode, tmp_path, capsys):
+    folder = str(tmp_path / mode)
+    arguments = ["--tool", "hammer", "--episodes", "1", "--output", folder, "--obs-mode", mode]
+    command = [sys.executable, "-m", "fleet_tools.collect", *arguments, "--quiet"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    header = Dataset(Path(folder)).header
+    assert ("point_cloud" in header.observation) == (mode == "point_cloud")
+    assert ("wrist_depth" in header.observation) == (mode == "rgbd")
+    assert replay.main([folder, "--json"]) == 0
+    assert report(capsys)["identical"] == 1
 
 
 @pytest.mark.parametrize("step", [1, 4])

@@ -3,7 +3,7 @@ from conftest import needs_gl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.viewing import HEIGHT, WIDTH, look_at
+from fleet_tools.viewing import EYE, HEIGHT, TARGET, WIDTH, look_at, project
 
 coordinates = st.floats(-2, 2)
 points = st.tuples(coordinates, coordinates, coordinates)
@@ -21,6 +21,19 @@ def test_a_camera_looks_at_its_target_upright(eye, target):
     x_W, y_W, _ = X_WC.rotation().matrix().T
     assert abs(x_W[2]) < 1e-9
     assert y_W[2] < 0.0
+
+
+@given(st.floats(0.1, 0.9), points)
+def test_points_on_a_ray_from_the_eye_are_one_pixel(share, point):
+    p_EyePoint = np.subtract(point, EYE)
+    if p_EyePoint @ np.subtract(TARGET, EYE) < 0.1:
+        return  # behind the eye
+    np.testing.assert_allclose(project(EYE + share * p_EyePoint), project(np.array(point)))
+
+
+def test_eye_looks_at_the_middle_of_the_picture():
+    center = [(WIDTH - 1) / 2, (HEIGHT - 1) / 2]
+    np.testing.assert_allclose(project(np.array(TARGET)), center, atol=1e-9)
 
 
 @needs_gl

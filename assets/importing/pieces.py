@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleet_tools.libraries import require
+
 from ..solids import Solid
-from .libraries import require
 from .polytope import hull
 from .simplify import simplified
 from .volume import volume

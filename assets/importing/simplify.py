@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleet_tools.libraries import require
+
 from ..solids import Solid
-from .libraries import require
 
 CLOSE = (1e-4, 5e-4, 2e-3)
 """Deviations that are tried on a closed surface, relative to its size, the least first."""

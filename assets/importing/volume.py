@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.libraries import require
 
 from ..solids import MassProperties, Solid, join, mass_properties
-from .libraries import require
 from .repair import Shell
 
 FLAT = 1e-6

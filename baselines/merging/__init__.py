@@ -16,9 +16,7 @@ Raises:
 from importlib.util import find_spec
 
 from fleet_tools.errors import MissingLibraryError
+from fleet_tools.libraries import install_line
 
 if find_spec("torch") is None:
-    raise MissingLibraryError(
-        "Merging needs PyTorch. Install it with: python3 -m pip install "
-        '"torch>=2.6" "safetensors>=0.4" (or Fleet-Tools with its extra, "fleet-tools[merging]").'
-    )
+    raise MissingLibraryError(f"Merging needs PyTorch. Install it with: {install_line('merging')}")

@@ -6,7 +6,7 @@ It describes an environment completely, so that the same one can be made again f
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import gymnasium
 import pydantic
@@ -148,13 +148,17 @@ def installed_packages() -> dict[str, str]:
     return {"fleet_tools": fleet_tools.__version__} | {name: version(name) for name in _PACKAGES}
 
 
-def remake_environment(header: Header) -> gymnasium.Env:
+def remake_environment(header: Header, **others: Any) -> gymnasium.Env:
     """Makes the environment of a data set again, from the task file as it was then.
+
+    Args:
+        header: Of the data set.
+        others: Keywords that are to differ, such as how it renders.
 
     Raises:
         FleetToolsError: What it was made of does not exist here.
     """
-    kwargs = dict(header.environment.kwargs)
+    kwargs = {**header.environment.kwargs, **others}
     try:
         unchanged = read_task_file(kwargs["task"]).content_digest == header.task.content_digest
     except FleetToolsError:

@@ -1,6 +1,5 @@
 """The one renderer of a diagram, VTK through EGL: colour, depth and labels of pinhole cameras."""
 
-import ctypes.util
 import os
 
 import numpy as np
@@ -19,8 +18,11 @@ from pydrake.geometry import (
 from pydrake.math import RigidTransform
 from pydrake.systems.sensors import CameraInfo
 
-from fleet_tools.errors import ForkedRendererError, MissingLibraryError
+from fleet_tools.errors import ForkedRendererError
+from fleet_tools.opengl import require_driver
 from fleet_tools.perception.pinhole import Pinhole
+
+BACKDROP = (0.96, 0.97, 0.98)
 
 VTK = "vtk"
 """Its name in Drake."""
@@ -35,17 +37,17 @@ def add_renderer(scene_graph: SceneGraph) -> None:
     """Adds the renderer to a scene graph.
 
     Raises:
-        MissingLibraryError: OpenGL is missing.
+        MissingLibraryError: OpenGL or its driver is missing.
         ForkedRendererError: This process was forked from one that had a renderer.
     """
-    require_gl()
     _require_own_process()
+    require_driver()
     _owners.add(os.getpid())
     lights = [
         LightParameter(type="directional", direction=d, frame="world", intensity=i)
         for d, i in _LIGHTS
     ]
-    parameters = RenderEngineVtkParams(default_clear_color=[0.96, 0.97, 0.98], lights=lights)
+    parameters = RenderEngineVtkParams(default_clear_color=BACKDROP, lights=lights)
     scene_graph.AddRenderer(VTK, MakeRenderEngineVtk(parameters))
 
 
@@ -78,20 +80,6 @@ def render_labels(query: QueryObject, pinhole: Pinhole, X_WC: RigidTransform) ->
     camera = ColorRenderCamera(_core(pinhole))
     image = query.RenderLabelImage(camera, query.inspector().world_frame_id(), X_WC)
     return image.data[:, :, 0].copy()
-
-
-def require_gl() -> None:
-    """Says what rendering needs where it is missing.
-
-    Raises:
-        MissingLibraryError: The system has no OpenGL to render with.
-    """
-    missing = [name for name in ("EGL", "GL") if ctypes.util.find_library(name) is None]
-    if missing:
-        raise MissingLibraryError(
-            f"Rendering needs the system libraries {', '.join('lib' + m for m in missing)}. "
-            "On Debian and Ubuntu: apt-get install -y libegl1 libgl1"
-        )
 
 
 def _core(pinhole: Pinhole, renderer: str = VTK) -> RenderCameraCore:

@@ -1,31 +1,7 @@
-import ctypes.util
 import json
 
-import gymnasium
 import numpy as np
-import pytest
 from conftest import needs_gl, run_python
-
-from fleet_tools.errors import MissingLibraryError
-from fleet_tools.perception.renderer import require_gl
-
-
-@pytest.mark.parametrize("missing", [{"EGL"}, {"GL"}, {"EGL", "GL"}])
-def test_missing_libraries_are_named_with_the_line_that_installs_them(monkeypatch, missing):
-    found = lambda name: None if name in missing else f"lib{name}.so"  # noqa: E731
-    monkeypatch.setattr(ctypes.util, "find_library", found)
-    with pytest.raises(MissingLibraryError, match="apt-get install -y libegl1 libgl1") as error:
-        require_gl()
-    assert all(f"lib{name}" in str(error.value) for name in missing)
-
-
-def test_without_gl_pictures_are_refused_at_once_and_states_work(monkeypatch, hammer):
-    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
-    with pytest.raises(MissingLibraryError, match="apt-get install -y libegl1 libgl1"):
-        gymnasium.make("FleetTools/Hammer-v0", render_mode="rgb_array")
-    hammer.reset(seed=0)
-    assert hammer.step(np.zeros(6, np.float32))[0]
-
 
 FORKED = """
 import multiprocessing, os, sys

@@ -1,0 +1,126 @@
+"""What seeing costs: `python benchmarks/cameras.py`.
+
+For each task, mode of observation and resolution: processor time of an environment's step while
+the expert works, and how much of it is the observation's, on one core; then how many steps a second
+several processes make together. Processor time distorts less on a busy machine; run it on an idle
+one all the same.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import time
+
+import numpy as np
+
+MODES = [
+    ("state", (320, 240)),
+    ("point_cloud", (320, 240)),
+    ("point_cloud", (640, 480)),
+    ("rgbd", (320, 240)),
+    ("rgbd", (640, 480)),
+]
+
+
+def main() -> None:
+    """Runs the program."""
+    from fleet_tools.tasks import task_names
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tool", default="all", help="a task of the package, or all (the default)")
+    parser.add_argument("--episodes", type=int, default=4)
+    parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    report = print if not arguments.json else lambda *_, **__: None
+    report(f"On {machine}. Milliseconds of one core, mean (95% of the observations take less):")
+    figures = {"machine": machine, "steps": [], "scaling": []}
+    for task in task_names() if arguments.tool == "all" else [arguments.tool]:
+        for mode, size in MODES:
+            took = measure(task, mode, size, arguments.episodes)
+            figures["steps"].append({"task": task, "mode": mode, "size": size, **took})
+            report(
+                f"{task:>8} {mode:>12} {size[0]} x {size[1]}: step {took['step_ms']:.1f}, of which "
+                f"the observation {took['observation_ms']:.1f} ({took['observation_95_ms']:.1f})",
+                flush=True,
+            )
+    task = figures["steps"][0]["task"]
+    for count in arguments.processes:
+        rate = steps_a_second(task, count)
+        figures["scaling"].append({"task": task, "processes": count, "steps_a_second": rate})
+        report(f"{task}, point clouds, {count} processes: {rate:.1f} steps a second", flush=True)
+    if arguments.json:
+        print(json.dumps(figures))
+
+
+def measure(task: str, mode: str, size: tuple[int, int], episodes: int) -> dict[str, float]:
+    """Returns what a step and its observation cost."""
+    steps, looks = [], []
+    env = make(task, mode, size)
+    look = env._look  # a profile looks inside
+
+    def timed_look():
+        env._simulation.measure()  # so that what is left is the cameras' share
+        begun = time.process_time()
+        moment = look()
+        looks.append(time.process_time() - begun)
+        return moment
+
+    for env._look, times in ((look, steps), (timed_look, [])):
+        for action in expert_actions(env, range(episodes)):
+            begun = time.process_time()
+            env.step(action)
+            times.append(time.process_time() - begun)
+    env.close()
+    return {
+        "step_ms": 1e3 * float(np.mean(steps)),
+        "observation_ms": 1e3 * float(np.mean(looks)),
+        "observation_95_ms": 1e3 * float(np.percentile(looks, 95)),
+    }
+
+
+def steps_a_second(task: str, processes: int, seconds: float = 10.0) -> float:
+    """Returns how many steps with point clouds several processes make together."""
+    context = multiprocessing.get_context("spawn")  # OpenGL does not survive a fork
+    with context.Pool(processes) as pool:
+        return sum(pool.starmap(_rate, [(task, seconds, seed) for seed in range(processes)]))
+
+
+def make(task: str, mode: str, size: tuple[int, int]):
+    """Makes an environment."""
+    from fleet_tools.registration import make_environment
+
+    return make_environment(task=task, obs_mode=mode, camera_size=size)
+
+
+def expert_actions(env, seeds):
+    """Runs the expert's episodes, and yields its next action before every step."""
+    from fleet_tools.experts.policy import ExpertPolicy
+
+    for seed in seeds:
+        env.reset(seed=seed)
+        expert = ExpertPolicy(env)
+        expert.reset()
+        while env.get_state().outcome == "running":
+            yield expert.act(None)
+
+
+def _rate(task: str, seconds: float, seed: int) -> float:
+    env = make(task, "point_cloud", (320, 240))
+    env.reset(seed=seed)  # the first picture takes longer
+    count, spent = 0, 0.0
+    while spent < seconds:
+        seed += 100
+        for action in expert_actions(env, [seed]):
+            begun = time.perf_counter()
+            env.step(action)
+            spent += time.perf_counter() - begun
+            count += 1
+    return count / spent
+
+
+if __name__ == "__main__":
+    main()

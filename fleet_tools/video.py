@@ -1,0 +1,45 @@
+"""Videos that browsers play: H.264 in MP4, written by PyAV."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from fleet_tools.files import whole
+from fleet_tools.libraries import require
+
+
+def require_video() -> None:
+    """Says what videos need where it is missing.
+
+    Raises:
+        MissingLibraryError: PyAV or Pillow is absent.
+    """
+    require("av", "write videos")
+    require("PIL", "write on videos")
+
+
+def write_video(path: Path, pictures: Iterable[np.ndarray], rate_hz: int) -> None:
+    """Writes a video.
+
+    Args:
+        path: Of the file, which appears when the video is complete.
+        pictures: (height, width, 3) uint8 each, of the same, even height and width.
+        rate_hz: Pictures per second.
+
+    Raises:
+        MissingLibraryError: PyAV is absent.
+        OSError: It cannot be written.
+    """
+    av = require("av", "write videos")
+    with whole(path) as aside, av.open(str(aside), "w", options={"movflags": "faststart"}) as file:
+        stream = None
+        for picture in pictures:
+            if stream is None:
+                stream = file.add_stream("libx264", rate=rate_hz, options={"crf": "20"})
+                stream.height, stream.width = picture.shape[:2]
+                stream.pix_fmt = "yuv420p"  # the one kind that every browser knows
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+            file.mux(stream.encode(frame))
+        if stream is not None:
+            file.mux(stream.encode())

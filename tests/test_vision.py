@@ -1,0 +1,98 @@
+"""What may be asked of cameras, and what is refused."""
+
+import gymnasium
+import pytest
+import yaml
+from conftest import needs_gl
+
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.resources import task_configs_root
+from fleet_tools.tasks import load_task
+from fleet_tools.vision import CHANNELS, OBS_MODES, choose_vision
+
+ASKED = {
+    "obs_mode": "rgbd",
+    "camera_size": (320, 240),
+    "channels": CHANNELS,
+    "cloud_size": (512, 512),
+    "cloud_sampling": "farthest",
+}
+
+
+@pytest.fixture(scope="module", name="task")
+def _task():
+    return load_task("hammer")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"obs_mode": "rgb"}, "obs_mode 'rgb'; did you mean 'rgbd'"),
+        ({"cloud_sampling": "farthst"}, "did you mean 'farthest'"),
+        ({"channels": ["rgb", "dept"]}, "channel 'dept'; did you mean 'depth'"),
+        ({"channels": "rgb"}, "lists some of rgb, depth, segmentation"),
+        ({"channels": []}, "lists some of rgb, depth, segmentation"),
+        ({"channels": ["rgb", "rgb"]}, "lists some of rgb, depth, segmentation"),
+        ({"camera_size": (320,)}, r"\(width, height\) in pixels, two positive integers"),
+        ({"camera_size": 320}, "two positive integers; given: 320"),
+        ({"camera_size": (320, 0)}, "two positive integers"),
+        ({"camera_size": (320.0, 240.0)}, "two positive integers"),
+        ({"cloud_size": (512, True)}, r"of \(tool, object\), two positive integers"),
+    ],
+    ids=str,
+)
+def test_what_there_is_not_is_refused_with_what_there_is(task, asked, message):
+    with pytest.raises((UnknownNameError, ConfigError), match=message):
+        choose_vision(task, **ASKED | asked)
+
+
+@pytest.mark.parametrize("mode", OBS_MODES)
+def test_every_mode_has_the_robots_own_senses(task, mode):
+    from fleet_tools.observation import layout
+
+    vision = choose_vision(task, **ASKED | {"obs_mode": mode})
+    body = {name for name in layout(task.keypoints, vision) if name.startswith(("joint", "end"))}
+    assert len(body) == 5
+    assert vision.has_images == (mode != "state")
+
+
+def test_without_cameras_images_are_refused_and_the_remedy_is_named(task):
+    blind = task.model_copy(update={"cameras": {}})
+    assert not choose_vision(blind, **ASKED | {"obs_mode": "state"}).has_images
+    with pytest.raises(ConfigError, match=r"has none. Add `cameras` and `randomization.cameras`"):
+        choose_vision(blind, **ASKED)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda task: task["cameras"].pop("wrist"), "speak of the same cameras"),
+        (lambda task: task["randomization"]["cameras"].pop("wrist"), "speak of the same cameras"),
+        (lambda task: task["cameras"]["wrist"].update(frame="hand"), "'world' or 'end_effector'"),
+        (lambda task: task["cameras"]["wrist"].update(field_of_view_deg=180), "less than 180"),
+        (lambda task: task["cameras"]["wrist"].update(depth_range_m=[2, 1]), "nearer limit"),
+    ],
+)
+def test_a_task_file_with_impossible_cameras_is_refused(tmp_path, change, message):
+    content = yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
+    change(content)
+    path = tmp_path / "task.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError, match=message):
+        load_task(str(path))
+
+
+@needs_gl
+def test_nothing_is_given_that_was_not_asked_for():
+    env = gymnasium.make(
+        "FleetTools/Hammer-v0", obs_mode="rgbd", channels=["depth"], camera_size=(200, 50)
+    )
+    observation, _ = env.reset(seed=0)
+    images = {name: value.shape for name, value in observation.items() if value.ndim > 1}
+    assert images == {
+        "end_effector_pose": (3, 4),
+        **{f"{name}_depth": (50, 200) for name in ("overhead", "wrist")},
+        **{f"{name}_K": (3, 3) for name in ("overhead", "wrist")},
+        **{f"{name}_X_WC": (3, 4) for name in ("overhead", "wrist")},
+    }
+    env.close()
