@@ -53,6 +53,10 @@ class MissingLibraryError(FleetToolsError, ImportError):
     """A library of the system is absent; the message holds the line that installs it."""
 
 
+class RenderServerError(FleetToolsError, RuntimeError):
+    """A render server does not answer, or cannot render; the message says what to do."""
+
+
 class ForkedRendererError(FleetToolsError, RuntimeError):
     """A process renders that was forked from one which had a renderer; how to start it instead."""
 

@@ -24,7 +24,9 @@ from fleet_tools.perception.pinhole import Pinhole
 
 BACKDROP = (0.96, 0.97, 0.98)
 
-_NAME = "vtk"
+VTK = "vtk"
+"""Its name in Drake."""
+
 _LIGHTS = [((-0.6, 0.5, -1.0), 0.9), ((-0.3, -1.0, -0.6), 0.4), ((1.0, 0.6, -0.3), 0.2)]
 _CLIPPING_M = ClippingRange(0.01, 10.0)
 _owners: set[int] = set()
@@ -46,12 +48,14 @@ def add_renderer(scene_graph: SceneGraph) -> None:
         for d, i in _LIGHTS
     ]
     parameters = RenderEngineVtkParams(default_clear_color=BACKDROP, lights=lights)
-    scene_graph.AddRenderer(_NAME, MakeRenderEngineVtk(parameters))
+    scene_graph.AddRenderer(VTK, MakeRenderEngineVtk(parameters))
 
 
-def render_rgb(query: QueryObject, pinhole: Pinhole, X_WC: RigidTransform) -> np.ndarray:
-    """Returns what a camera sees, (height, width, 3) uint8."""
-    camera = ColorRenderCamera(_core(pinhole))
+def render_rgb(
+    query: QueryObject, pinhole: Pinhole, X_WC: RigidTransform, renderer: str = VTK
+) -> np.ndarray:
+    """Returns what a camera sees, (height, width, 3) uint8; another renderer may draw it, too."""
+    camera = ColorRenderCamera(_core(pinhole, renderer))
     return (
         query.RenderColorImage(camera, query.inspector().world_frame_id(), X_WC)
         .data[:, :, :3]
@@ -78,12 +82,12 @@ def render_labels(query: QueryObject, pinhole: Pinhole, X_WC: RigidTransform) ->
     return image.data[:, :, 0].copy()
 
 
-def _core(pinhole: Pinhole) -> RenderCameraCore:
+def _core(pinhole: Pinhole, renderer: str = VTK) -> RenderCameraCore:
     _require_own_process()
     f, (u, v) = pinhole.focal_px, pinhole.center_px
-    # Drake's VTK counts pixels from the corner of the picture, not from the first one's centre.
+    # Drake counts pixels from the corner of the picture, not from the first one's centre.
     intrinsics = CameraInfo(pinhole.width, pinhole.height, f, f, u + 0.5, v + 0.5)
-    return RenderCameraCore(_NAME, intrinsics, _CLIPPING_M, RigidTransform())
+    return RenderCameraCore(renderer, intrinsics, _CLIPPING_M, RigidTransform())
 
 
 def _require_own_process() -> None:

@@ -1,0 +1,166 @@
+"""Photographs of simulated moments: colour from a Blender server, depth and labels from VTK."""
+
+import json
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydrake.geometry import MakeRenderEngineGltfClient, RenderEngineGltfClientParams
+from pydrake.math import RigidTransform
+from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
+
+from fleet_tools.catalog import find_model
+from fleet_tools.env import EnvState
+from fleet_tools.errors import RenderServerError, UnknownNameError
+from fleet_tools.perception.camera import Camera
+from fleet_tools.perception.renderer import render_rgb
+from fleet_tools.perception.rig import CameraRig
+from fleet_tools.robot.panda import Visuals
+from fleet_tools.simulation import Simulation
+from fleet_tools.tasks import TaskConfig
+from fleet_tools.viewing import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
+from fleet_tools.world import build_world
+
+BLENDER = "blender"
+"""The renderer's name in Drake."""
+
+START_SERVER = "python -m fleet_tools.blender --python BPY_ENV/bin/python"
+
+THIRD = "third"
+"""A camera that every task has: the view of `env.render()`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Photograph:
+    """What one camera sees of one moment.
+
+    Attributes:
+        rgb: (height, width, 3) uint8, from Blender.
+        depth, segmentation: From VTK, see `fleet_tools.perception.sensor.Sensor`.
+        K: (3, 3), intrinsics in pixels, as `fleet_tools.perception.pinhole` counts them.
+        X_WC: Pose of the camera: x to the right of the picture, y down, z into it.
+    """
+
+    rgb: np.ndarray
+    depth: np.ndarray
+    segmentation: np.ndarray
+    K: np.ndarray
+    X_WC: RigidTransform
+
+    def save(self, stem: Path) -> dict[str, str]:
+        """Writes `stem.png` with the colour and `stem.npz` with depth and segmentation.
+
+        Returns:
+            The files' names.
+        """
+        image = ImageRgba8U(self.rgb.shape[1], self.rgb.shape[0])
+        image.mutable_data[:, :, :3], image.mutable_data[:, :, 3] = self.rgb, 255
+        picture, arrays = (stem.with_name(stem.name + end) for end in (".png", ".npz"))
+        ImageIo().Save(image, str(picture), ImageFileFormat.kPng)
+        np.savez_compressed(arrays, depth=self.depth, segmentation=self.segmentation)
+        return {"rgb": picture.name, "depth_and_segmentation": arrays.name}
+
+
+class Photographer:
+    """Takes photographs of an environment's states.
+
+    Drake's client holds Python up until the picture has come. For several pictures at the same
+    time, take as many photographers, each in a process of its own.
+
+    Args:
+        task: The environment's.
+        server: URL of a Blender server, see `fleet_tools.blender`.
+        size: (width, height) in pixels.
+        robot_visuals: The environment's.
+    """
+
+    def __init__(
+        self,
+        task: TaskConfig,
+        server: str,
+        size: tuple[int, int] = (640, 480),
+        robot_visuals: Visuals = "light",
+    ) -> None:
+        self._task, self._server, self._size = task, server.rstrip("/"), size
+        self._robot_visuals = robot_visuals
+        near_m, far_m = 0.05, 10.0
+        third = Camera(
+            frame="world", field_of_view_deg=FIELD_OF_VIEW_DEG, depth_range_m=(near_m, far_m)
+        )
+        self.cameras = {THIRD: third, **task.cameras}
+        self._built: tuple[tuple[str, str], Simulation, CameraRig] | None = None
+
+    def photograph(self, state: EnvState, camera: str) -> Photograph:
+        """Takes a photograph.
+
+        Args:
+            state: As `env.get_state()` returns it.
+            camera: One of `cameras`.
+
+        Raises:
+            UnknownNameError: There is no such camera.
+            RenderServerError: The server is not there, or cannot render this.
+            MissingLibraryError: OpenGL is missing, without which there is no VTK.
+        """
+        if camera not in self.cameras:
+            raise UnknownNameError("camera", camera, self.cameras)
+        simulation, rig = self._for(state)
+        simulation.reset(state.scene)
+        simulation.restore(state.snapshot)
+        query, sensor = simulation.query(), rig.sensors[camera]
+        X_WC = self._pose(state, camera, simulation.measure().X_WE)
+        try:
+            rgb = render_rgb(query, sensor.pinhole, X_WC, BLENDER)
+        except RuntimeError as error:
+            raise RenderServerError(f"No photograph came: {error}") from error
+        return Photograph(
+            rgb=rgb,
+            depth=sensor.depth(query, X_WC),
+            segmentation=sensor.segmentation(query, X_WC),
+            K=sensor.pinhole.matrix(),
+            X_WC=X_WC,
+        )
+
+    def _pose(self, state: EnvState, camera: str, X_WE: RigidTransform) -> RigidTransform:
+        if camera not in self._task.cameras:
+            return look_at(EYE, TARGET)
+        X_FC = state.scene.cameras[camera].to_transform()
+        return X_FC if self.cameras[camera].frame == "world" else X_WE @ X_FC
+
+    def _for(self, state: EnvState) -> tuple[Simulation, CameraRig]:
+        pair = state.scene.tool, state.scene.object
+        if self._built is None or self._built[0] != pair:
+            self._built = (pair, *self._build(*pair))
+        return self._built[1:]
+
+    def _build(self, tool_name: str, object_name: str) -> tuple[Simulation, CameraRig]:
+        task = self._task
+        tool = find_model("tool", task.tool_family, tool_name, task.assets)
+        object = find_model("object", task.object_family, object_name, task.assets)
+        world = build_world(task, tool, object, images=True, robot_visuals=self._robot_visuals)
+        client = RenderEngineGltfClientParams(base_url=self._server)
+        # Now, for the simulation's context copies what the scene graph has.
+        world.scene_graph.AddRenderer(BLENDER, MakeRenderEngineGltfClient(client))
+        return Simulation(world, tool, object), CameraRig(world, self.cameras, self._size)
+
+
+def require_server(server: str) -> Mapping[str, Any]:
+    """Returns what a Blender server says of itself.
+
+    Raises:
+        RenderServerError: It is not there; the message has the line that starts one.
+    """
+    try:
+        with urllib.request.urlopen(f"{server.rstrip('/')}/health", timeout=10) as answer:
+            health = json.load(answer)
+    except (OSError, ValueError) as error:
+        raise RenderServerError(
+            f"No Blender answers at {server} ({error}). Start one in another terminal, with the "
+            f"Python of an environment that has bpy: {START_SERVER}"
+        ) from error
+    if not isinstance(health, dict) or "blender" not in health:
+        raise RenderServerError(f"What answers at {server} is no server of fleet_tools.blender.")
+    return health

@@ -1,0 +1,185 @@
+"""The Blender server's HTTP side, over a real connection; none of these requests needs Blender."""
+
+import hashlib
+import http.client
+import json
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_tools.blender import server
+from fleet_tools.blender.drake_gltf import proper_gltf
+
+SCENE = {"nodes": [{"camera": 0}], "scenes": [{"nodes": [0]}]}
+FIELDS = {
+    "image_type": "color",
+    "width": "64",
+    "height": "48",
+    "near": "0.05",
+    "far": "10.0",
+    "focal_x": "60.5",
+    "focal_y": "61.5",
+    "center_x": "31.5",
+    "center_y": "23.5",
+    "submit": "Render",
+}
+BOUNDARY = "------------------------a1b2c3"
+FORM = f"multipart/form-data; boundary={BOUNDARY}"
+MAX_BYTES = 200_000
+
+
+def form(scene=SCENE, **changes) -> bytes:
+    """The form as Drake writes it; a change to None leaves a field out."""
+    text = scene if isinstance(scene, bytes) else json.dumps(scene).encode()
+    fields = {**FIELDS, "scene_sha256": hashlib.sha256(text).hexdigest(), **changes}
+    lines = []
+    for name, value in fields.items():
+        if value is not None:
+            head = f'Content-Disposition: form-data; name="{name}"'.encode()
+            lines += [f"--{BOUNDARY}".encode(), head, b"", str(value).encode()]
+    head = b'Content-Disposition: form-data; name="scene"; filename="1-color.gltf"'
+    lines += [f"--{BOUNDARY}".encode(), head, b"Content-Type: model/gltf+json", b"", text]
+    return b"\r\n".join([*lines, f"--{BOUNDARY}--".encode(), b""])
+
+
+@pytest.fixture(name="url", scope="module")
+def _url():
+    def draw(scene, camera):
+        raise ValueError("nothing of this module can be drawn")
+
+    with server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_address[1]}"
+        running.shutdown()
+        thread.join()
+
+
+def post(url: str, body: bytes, path="/render", content_type=FORM) -> tuple[int, str]:
+    request = urllib.request.Request(url + path, body, {"Content-Type": content_type})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=10)
+    with caught.value as error:
+        return error.code, error.read().decode()
+
+
+def test_health_says_what_runs(url):
+    with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
+        assert json.load(answer) == {"blender": "none"}
+
+
+REFUSED = {
+    "no such size": (form(width="0"), "width"),
+    "no number": (form(height="many"), "height"),
+    "half a pixel": (form(width="64.5"), "width"),
+    "nan": (form(focal_x="nan"), "focal_x"),
+    "infinity": (form(center_y="inf"), "center_y"),
+    "far before near": (form(far="0.01"), "far"),
+    "a field is missing": (form(near=None), "'near' is missing"),
+    "depth": (form(image_type="depth"), "Depth and labels are for Drake's own renderers"),
+    "label": (form(image_type="label"), "color"),
+    "another scene": (form(scene_sha256="0" * 64), "SHA-256"),
+    "no JSON": (form(b"\x00\xff"), "not JSON"),
+    "no glTF": (form([1, 2]), "not glTF"),
+    "no nodes": (form({"nodes": 7, "scenes": []}), "not glTF"),
+    "no camera": (form({**SCENE, "nodes": [{}]}), "one camera"),
+    "a file": (form({**SCENE, "images": [{"uri": "/etc/passwd"}]}), "/etc/passwd"),
+    "an address": (form({**SCENE, "buffers": [{"uri": "http://x/y"}]}), "http://x/y"),
+    "nothing": (b"", "form"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_drawn_is_refused_with_the_reason(url, case):
+    body, reason = REFUSED[case]
+    status, message = post(url, body)
+    assert 400 <= status < 500
+    assert reason in message
+
+
+def test_other_places_and_kinds_are_refused(url):
+    assert post(url, form(), path="/other")[0] == 404
+    assert post(url, b"{}", content_type="application/json")[0] == 415
+    status, message = post(url, b"x" * (MAX_BYTES + 1))
+    assert status == 413
+    assert "--max-megabytes" in message
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection.putrequest("POST", "/render")
+    connection.endheaders()
+    assert connection.getresponse().status == 411
+    connection.close()
+
+
+def test_a_failure_to_draw_is_the_servers_fault_and_not_its_end(url):
+    for _ in range(2):
+        status, message = post(url, form())
+        assert (status, message.strip()) == (500, "ValueError: nothing of this module can be drawn")
+
+
+@given(st.binary(max_size=300))
+def test_whatever_comes_in_is_read_or_refused(noise):
+    for body in (noise, form(noise), form()[: len(noise)]):
+        with pytest.raises(server.RequestError):
+            server.parse_request(FORM, body)
+
+
+numbers = st.floats(0.5, 4000)
+
+
+@given(numbers, numbers, numbers, st.dictionaries(st.text(max_size=5), st.text(max_size=9)))
+def test_a_form_is_read_as_it_was_meant(focal_x, focal_y, center_x, extras):
+    sent = {"focal_x": focal_x, "focal_y": focal_y, "center_x": center_x}
+    scene, camera = server.parse_request(FORM, form({**SCENE, "extras": extras}, **sent))
+    assert scene == {**SCENE, "extras": extras}
+    assert {name: camera[name] for name in sent} == sent
+    assert (camera["width"], camera["height"]) == (64, 48)
+
+
+channels = st.floats(0, 1)
+
+
+@given(st.lists(channels, min_size=4, max_size=4))
+def test_colours_become_linear_and_stay_in_order(color):
+    material = {"pbrMetallicRoughness": {"baseColorFactor": color, "roughnessFactor": 1.0}}
+    given_scene = {**SCENE, "materials": [material]}
+    before = json.dumps(given_scene)
+    surface = proper_gltf(given_scene, 0.5)["materials"][0]["pbrMetallicRoughness"]
+    *linear, alpha = surface["baseColorFactor"]
+    # The inverse, as the standard (IEC 61966-2-1) states it.
+    displayed = [12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055 for c in linear]
+    assert displayed == pytest.approx(color[:3], abs=1e-4)
+    assert (alpha, surface["roughnessFactor"]) == (color[3], 0.5)
+    assert json.dumps(given_scene) == before
+
+
+def test_what_points_up_in_drake_points_up_in_gltf():
+    scene = proper_gltf(SCENE, 0.5)
+    root = scene["nodes"][scene["scenes"][0]["nodes"][0]]
+    x, _, _, w = root["rotation"]
+    # The z axis, turned by a quaternion about x.
+    assert (-2 * x * w, 1 - 2 * x * x) == pytest.approx((1.0, 0.0))
+    assert root["children"] == [0]
+
+
+def test_where_bpy_is_missing_the_server_says_how_to_get_it():
+    done = subprocess.run(
+        [sys.executable, "-S", Path(server.__file__)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    for part in (sys.executable, "No module named 'bpy'", "pip install bpy", "apt-get install"):
+        assert part in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_no_python_is_said():
+    command = [sys.executable, "-m", "fleet_tools.blender", "--python", "/no/such/python"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "/no/such/python is no Python" in done.stderr
