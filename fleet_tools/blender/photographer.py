@@ -12,12 +12,14 @@ from pydrake.geometry import MakeRenderEngineGltfClient, RenderEngineGltfClientP
 from pydrake.math import RigidTransform
 from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
 
+from fleet_tools.appearance import paint
 from fleet_tools.catalog import find_model
 from fleet_tools.env import EnvState
 from fleet_tools.errors import RenderServerError, UnknownNameError
 from fleet_tools.perception.camera import Camera
 from fleet_tools.perception.renderer import render_rgb
 from fleet_tools.perception.rig import CameraRig
+from fleet_tools.perception.scenery import Scenery
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.simulation import Simulation
 from fleet_tools.tasks import TaskConfig
@@ -91,7 +93,7 @@ class Photographer:
             frame="world", field_of_view_deg=FIELD_OF_VIEW_DEG, depth_range_m=(near_m, far_m)
         )
         self.cameras = {THIRD: third, **task.cameras}
-        self._built: tuple[tuple[str, str], Simulation, CameraRig] | None = None
+        self._built: tuple[tuple[str, str], Simulation, Scenery, CameraRig] | None = None
 
     def photograph(self, state: EnvState, camera: str) -> Photograph:
         """Takes a photograph.
@@ -107,10 +109,11 @@ class Photographer:
         """
         if camera not in self.cameras:
             raise UnknownNameError("camera", camera, self.cameras)
-        simulation, rig = self._for(state)
+        simulation, scenery, rig = self._for(state)
         simulation.reset(state.scene)
         simulation.restore(state.snapshot)
-        query, sensor = simulation.query(), rig.sensors[camera]
+        paint(scenery, state.scene)
+        query, sensor = scenery.query(simulation.query()), rig.sensors[camera]
         X_WC = self._pose(state, camera, simulation.measure().X_WE)
         try:
             rgb = render_rgb(query, sensor.pinhole, X_WC, BLENDER)
@@ -130,21 +133,22 @@ class Photographer:
         X_FC = state.scene.cameras[camera].to_transform()
         return X_FC if self.cameras[camera].frame == "world" else X_WE @ X_FC
 
-    def _for(self, state: EnvState) -> tuple[Simulation, CameraRig]:
+    def _for(self, state: EnvState) -> tuple[Simulation, Scenery, CameraRig]:
         pair = state.scene.tool, state.scene.object
         if self._built is None or self._built[0] != pair:
             self._built = (pair, *self._build(*pair))
         return self._built[1:]
 
-    def _build(self, tool_name: str, object_name: str) -> tuple[Simulation, CameraRig]:
+    def _build(self, tool_name: str, object_name: str) -> tuple[Simulation, Scenery, CameraRig]:
         task = self._task
         tool = find_model("tool", task.tool_family, tool_name, task.assets)
         object = find_model("object", task.object_family, object_name, task.assets)
-        world = build_world(task, tool, object, images=True, robot_visuals=self._robot_visuals)
+        world = build_world(task, tool, object, robot_visuals=self._robot_visuals)
+        scenery = Scenery(world)
         client = RenderEngineGltfClientParams(base_url=self._server)
-        # Now, for the simulation's context copies what the scene graph has.
-        world.scene_graph.AddRenderer(BLENDER, MakeRenderEngineGltfClient(client))
-        return Simulation(world, tool, object), CameraRig(world, self.cameras, self._size)
+        scenery.scene_graph.AddRenderer(BLENDER, MakeRenderEngineGltfClient(client))
+        rig = CameraRig(scenery, self.cameras, self._size)
+        return Simulation(world, tool, object), scenery, rig
 
 
 def require_server(server: str) -> Mapping[str, Any]:
