@@ -41,6 +41,8 @@ def add_renderer(scene_graph: SceneGraph) -> None:
         ForkedRendererError: This process was forked from one that had a renderer.
     """
     _require_own_process()
+    # Mesa draws small pictures sooner without threads of its own, and leaves the other cores alone.
+    os.environ.setdefault("LP_NUM_THREADS", "0")
     require_driver()
     _owners.add(os.getpid())
     lights = [
