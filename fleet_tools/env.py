@@ -7,11 +7,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from pydrake.geometry import QueryObject
 
 from fleet_tools import rewards
 from fleet_tools.actions import action_scale, action_space, checked_action
-from fleet_tools.appearance import paint
 from fleet_tools.catalog import Model, find_model
 from fleet_tools.errors import (
     ConfigError,
@@ -19,19 +17,18 @@ from fleet_tools.errors import (
     SimulationError,
     UnknownNameError,
 )
-from fleet_tools.observation import Moment, layout, look, observation_space, observe
+from fleet_tools.observation import Moment, layout, observation_space, observe
 from fleet_tools.opengl import require_gl
 from fleet_tools.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
-from fleet_tools.perception.rig import CameraRig
-from fleet_tools.perception.scenery import Scenery
 from fleet_tools.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
+from fleet_tools.sight import Sight
 from fleet_tools.simulation import CONTROL_RATE, Simulation, Snapshot
 from fleet_tools.splits import model_pairs
 from fleet_tools.state import WorldState
 from fleet_tools.success import Verdict, judge, judge_all
 from fleet_tools.tasks import load_task
 from fleet_tools.values import parse
-from fleet_tools.viewing import open_meshcat, third_view
+from fleet_tools.viewing import open_meshcat
 from fleet_tools.vision import CHANNELS, choose_vision
 from fleet_tools.world import build_world
 
@@ -126,9 +123,7 @@ class ToolUseEnv(gymnasium.Env):
             "randomization": randomization,
         }
         self._robot_visuals = robot_visuals
-        self._images = self._vision.has_images or render_mode == "rgb_array"
-        self._colours = render_mode == "rgb_array" or self._vision.has_colours
-        if self._images:
+        if self._vision.has_images or render_mode == "rgb_array":
             require_gl()
         self.meshcat = open_meshcat() if render_mode == "human" else None
 
@@ -139,8 +134,7 @@ class ToolUseEnv(gymnasium.Env):
 
         self.scene: Scene | None = None
         self._simulation: Simulation | None = None
-        self._scenery: Scenery | None = None
-        self._rig: CameraRig | None = None
+        self._sight: Sight | None = None
         self._initial: WorldState | None = None
         self._moment: Moment | None = None
         self._outcome = SIMULATION_ERROR  # there is no episode yet
@@ -220,16 +214,15 @@ class ToolUseEnv(gymnasium.Env):
         """
         self._require_episode()
         if self.render_mode == "rgb_array":
-            return third_view(self._seen())
+            return self._sight.picture(self._simulation)
         if self.render_mode == "human":
             self._simulation.publish()
         return None
 
     def close(self) -> None:
         """Lets go of the simulation; `reset` begins anew."""
-        self._simulation = self._scenery = self._rig = self._moment = self._initial = self.scene = (
-            None
-        )
+        self._simulation = self._sight = None
+        self._moment = self._initial = self.scene = None
         # A diagram is megabytes in a few Python objects that refer to each other in circles, so
         # Python would wait for a hundred of them before it looked.
         gc.collect()
@@ -306,25 +299,15 @@ class ToolUseEnv(gymnasium.Env):
                 robot_visuals=self._robot_visuals,
             )
             self._simulation = Simulation(world, tool, object)
-            if self._images:
-                self._scenery = Scenery(world)
-            if self._vision.has_images:
-                self._rig = CameraRig(self._scenery, self.task.cameras, self._vision.camera_size)
+            self._sight = Sight(world, self._vision, self.render_mode == "rgb_array")
         self.scene = scene
         self._simulation.reset(scene)
-        if self._colours:
-            paint(self._scenery, scene)
+        self._sight.begin(scene)
         self._moment = self._look()
         self._initial = self._moment.state
 
     def _look(self) -> Moment:
-        state = self._simulation.measure()
-        if self._rig is None:
-            return Moment(state)
-        return look(self._vision, self._rig, self._seen(), self.scene, state)
-
-    def _seen(self) -> QueryObject:
-        return self._scenery.query(self._simulation.query())
+        return self._sight.look(self._simulation, self.scene)
 
     def _find_models(self, tool: str | None, object: str | None) -> list[Model | None]:
         task = self.task
@@ -354,6 +337,11 @@ class ToolUseEnv(gymnasium.Env):
                 f"The scene gives the resistance of the joints {list(scene.joint_resistance)}; "
                 f"the task {self.task.name!r} has {resistances}."
             )
+        if scene.cameras.keys() != self.task.cameras.keys():
+            raise ConfigError(
+                f"The scene places the cameras {list(scene.cameras)}; the task "
+                f"{self.task.name!r} has {list(self.task.cameras)}."
+            )
         self._find_models(scene.tool, scene.object)
         return scene
 
@@ -369,6 +357,7 @@ class ToolUseEnv(gymnasium.Env):
         return observe(self.senses, self._moment)
 
     def _info(self, verdict: Verdict) -> dict[str, Any]:
+        cameras = self._sight.cameras(self._moment)
         return {
             "outcome": self._outcome,
             "success": verdict.holds,
@@ -376,17 +365,8 @@ class ToolUseEnv(gymnasium.Env):
             "success_once": self._success_once,
             "progress": verdict.progress,
             "forces": self._moment.state.forces(),
-            **self._camera_info(),
+            **({"cameras": cameras} if cameras else {}),
         }
-
-    def _camera_info(self) -> dict[str, Any]:
-        if self._rig is None:
-            return {}
-        cameras = {
-            name: {"K": self._rig.sensors[name].pinhole.matrix(), "X_WC": X_WC.GetAsMatrix4()}
-            for name, X_WC in self._moment.X_WC.items()
-        }
-        return {"cameras": cameras}
 
 
 def _require(what: str, given: object, known: tuple) -> None:

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gymnasium import spaces
 
-from fleet_tools.perception import point_cloud
 from fleet_tools.tasks import ObservedKeypoints
 from fleet_tools.vision import Vision
 
 if TYPE_CHECKING:
-    from pydrake.geometry import QueryObject
     from pydrake.math import RigidTransform
 
-    from fleet_tools.perception.rig import CameraRig, View
-    from fleet_tools.scene import Scene
+    from fleet_tools.perception.rig import View
     from fleet_tools.state import WorldState
 
 
@@ -57,27 +54,6 @@ class Sense:
     frame: str | None
     read: Callable[[Moment], np.ndarray]
     entries: tuple[str, ...] = ()
-
-
-def look(
-    vision: Vision, rig: "CameraRig", query: "QueryObject", scene: "Scene", state: "WorldState"
-) -> Moment:
-    """Takes the images that a mode wants.
-
-    Args:
-        vision: What is wanted.
-        rig: The cameras.
-        query: The geometry as it is now.
-        scene: Its extrinsics of the cameras.
-        state: What is so now.
-    """
-    X_WC = rig.poses(scene.cameras, state.X_WE)
-    if vision.obs_mode == "rgbd":
-        return Moment(state, X_WC, views=rig.views(query, X_WC, vision.channels))
-    X_EW = state.X_WE.inverse()
-    tool, object = (X_EW.multiply(p_W.T).T for p_W in rig.points(query, X_WC))
-    cloud = point_cloud.stack(tool, object, vision.cloud_size, vision.cloud_sampling)
-    return Moment(state, X_WC, cloud=cloud)
 
 
 def layout(keypoints: ObservedKeypoints, vision: Vision) -> dict[str, Sense]:

@@ -226,6 +226,7 @@ def changed(env, **changes):
         (lambda env: {"scene": changed(env, tol="claw")}, "did you mean 'tool'"),
         (lambda env: {"scene": changed(env, tool_mass_scale=-1)}, "tool_mass_scale"),
         (lambda env: {"scene": changed(env, joint_resistance={"slid": 30.0})}, "slid"),
+        (lambda env: {"scene": changed(env, cameras={})}, "places the cameras"),
         (lambda env: {"scene": "0"}, "valid dictionary"),
     ],
 )

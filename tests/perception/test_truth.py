@@ -56,6 +56,12 @@ def _cloud(scene_of):
     return env, observation["point_cloud"]
 
 
+def points_from(env, X_WC):
+    """What both cameras see of tool and object from one place, in the world."""
+    sight = env._sight
+    return sight.rig.points(sight.query(env._simulation), dict.fromkeys(sight.rig.sensors, X_WC))
+
+
 def as_pose(X):
     rpy = np.rad2deg(RollPitchYaw(X.rotation()).vector())
     return Pose(translation_m=tuple(X.translation()), rpy_deg=tuple(rpy))
@@ -198,7 +204,9 @@ def test_the_objects_points_move_with_it(cloud):
     for pose in (env.scene.object_pose, as_pose(turned)):
         env.reset(options={"scene": env.scene.model_copy(update={"object_pose": pose})})
         X_WC = pose.to_transform() @ X_OC
-        _, p_W = env._rig.points(env._seen(), dict.fromkeys(env._rig.sensors, X_WC))
+        _, p_W = env._sight.rig.points(
+            env._sight.query(env._simulation), dict.fromkeys(env._sight.rig.sensors, X_WC)
+        )
         seen.append(pose.to_transform().inverse().multiply(p_W.T).T)
     env.set_state(state)
     assert len(seen[0]) > 100
@@ -214,7 +222,9 @@ def test_the_tools_points_move_with_the_hand(cloud):
     for _ in range(3):
         X_WE = env.world_state().X_WE
         X_EC = env.scene.cameras["wrist"].to_transform()
-        p_W, _ = env._rig.points(env._seen(), dict.fromkeys(env._rig.sensors, X_WE @ X_EC))
+        p_W, _ = env._sight.rig.points(
+            env._sight.query(env._simulation), dict.fromkeys(env._sight.rig.sensors, X_WE @ X_EC)
+        )
         seen.append(X_WE.inverse().multiply(p_W.T).T)
         env.step(np.float32([-0.3, 0.2, -0.5, 0.2, 0.1, -0.3]))
     env.set_state(state)
@@ -224,7 +234,7 @@ def test_the_tools_points_move_with_the_hand(cloud):
 
 def test_what_is_nearer_than_the_sensors_range_is_absent(cloud):
     env, rows = cloud
-    query, sensor = env._seen(), env._rig.sensors["wrist"]
+    query, sensor = env._sight.query(env._simulation), env._sight.rig.sensors["wrist"]
     near, far = sensor.depth_range_m
     R_WC = env._moment.X_WC["wrist"].rotation()
     p_WQ = in_world(env, rows[:1, :3])[0]

@@ -1,0 +1,79 @@
+"""Sight: what an environment sees of one world, as its vision asks for."""
+
+from typing import Any
+
+import numpy as np
+from pydrake.geometry import QueryObject
+
+from fleet_tools.appearance import paint
+from fleet_tools.observation import Moment
+from fleet_tools.perception import point_cloud
+from fleet_tools.perception.rig import CameraRig
+from fleet_tools.perception.scenery import Scenery
+from fleet_tools.scene import Scene
+from fleet_tools.simulation import Simulation
+from fleet_tools.viewing import third_view
+from fleet_tools.vision import Vision
+from fleet_tools.world import World
+
+
+class Sight:
+    """Looks at one world.
+
+    Args:
+        world: What there is to see.
+        vision: What is to be observed.
+        pictures: Whether people want pictures, too.
+
+    Attributes:
+        rig: The cameras; None where no images are observed.
+
+    Raises:
+        MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
+    """
+
+    def __init__(self, world: World, vision: Vision, pictures: bool) -> None:
+        self._vision = vision
+        self._in_colour = pictures or vision.has_colours
+        self._scenery = Scenery(world) if pictures or vision.has_images else None
+        self.rig: CameraRig | None = None
+        if vision.has_images:
+            self.rig = CameraRig(self._scenery, vision.cameras, vision.camera_size)
+
+    def begin(self, scene: Scene) -> None:
+        """Gives everything the looks that it has in a scene."""
+        if self._in_colour:
+            paint(self._scenery, scene)
+
+    def look(self, simulation: Simulation, scene: Scene) -> Moment:
+        """Measures what is so now, and takes the images that are wanted.
+
+        Raises:
+            SimulationError: The solver finds no contact forces.
+        """
+        state = simulation.measure()
+        if self.rig is None:
+            return Moment(state)
+        query, vision = self.query(simulation), self._vision
+        X_WC = self.rig.poses(scene.cameras, state.X_WE)
+        if vision.obs_mode == "rgbd":
+            return Moment(state, X_WC, views=self.rig.views(query, X_WC, vision.channels))
+        X_EW = state.X_WE.inverse()
+        tool, object = (X_EW.multiply(p_W.T).T for p_W in self.rig.points(query, X_WC))
+        cloud = point_cloud.stack(tool, object, vision.cloud_size, vision.cloud_sampling)
+        return Moment(state, X_WC, cloud=cloud)
+
+    def cameras(self, moment: Moment) -> dict[str, dict[str, Any]]:
+        """Returns `K` (3, 3), in pixels, and `X_WC` (4, 4) of each camera that has looked."""
+        return {
+            name: {"K": self.rig.sensors[name].pinhole.matrix(), "X_WC": X_WC.GetAsMatrix4()}
+            for name, X_WC in moment.X_WC.items()
+        }
+
+    def picture(self, simulation: Simulation) -> np.ndarray:
+        """Returns the third view of what is so now, (480, 640, 3) uint8."""
+        return third_view(self.query(simulation))
+
+    def query(self, simulation: Simulation) -> QueryObject:
+        """Returns what can be rendered of what is so now."""
+        return self._scenery.query(simulation.query())
