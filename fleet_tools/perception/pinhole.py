@@ -60,32 +60,45 @@ class Pinhole:
         center_px = (u - window.left, v - window.top)
         return replace(self, width=window.width, height=window.height, center_px=center_px)
 
-    def window_around(self, p_C: np.ndarray, grid: int = 16) -> Window | None:
-        """Returns a window outside which nothing in the convex hull of some points can be seen.
+    def window_around(self, boxes: np.ndarray, near_m: float, grid: int = 16) -> Window | None:
+        """Returns a window outside which nothing in some boxes can be seen.
 
         It holds the principal point, too: Drake's cameras have theirs inside the picture.
 
         Args:
-            p_C: (n, 3), m.
-            grid: Its edges lie at multiples of so many pixels, or at the picture's own.
+            boxes: (n, 8, 3), their corners in C, ordered as `BOX_CORNERS`, m.
+            near_m: What is nearer is not looked for.
+            grid: The window's edges lie at multiples of so many pixels, or at the picture's own.
 
         Returns:
-            None if all of it is behind the camera or out of the picture.
+            None if all of them are too near, behind the camera or out of the picture.
         """
-        whole = np.array([[0, 0], [self.width, self.height]])
-        in_front = p_C[:, 2] > _NEAR_M
-        if not in_front.any():
+        p_C = _beyond(boxes, near_m)
+        if not len(p_C):
             return None
-        if not in_front.all():  # its picture may reach anywhere
-            return Window(0, 0, self.width, self.height)
-        uv = self.project(p_C)
-        if (uv.max(axis=0) < -1).any() or (uv.min(axis=0) > whole[1]).any():
+        uv, size = self.project(p_C), np.array([self.width, self.height])
+        if (uv.max(axis=0) < -1).any() or (uv.min(axis=0) > size).any():
             return None
         uv = np.vstack([uv, self.center_px])
         first, last = uv.min(axis=0) - 1, uv.max(axis=0) + 2  # a pixel more, for rounding
         edges = grid * np.array([np.floor(first / grid), np.ceil(last / grid)])
-        (left, top), (right, bottom) = np.clip(edges, *whole).astype(int).tolist()
+        (left, top), (right, bottom) = np.clip(edges, 0, size).astype(int).tolist()
         return Window(left, top, right - left, bottom - top)
 
 
-_NEAR_M = 1e-3
+BOX_CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+"""The corners of a box of half width 1, (8, 3)."""
+
+_EDGES = np.array(
+    [(i, j) for i in range(8) for j in range(i) if np.sum(BOX_CORNERS[i] != BOX_CORNERS[j]) == 1]
+)
+
+
+def _beyond(boxes: np.ndarray, near_m: float) -> np.ndarray:
+    """Returns points (m, 3) whose convex hull holds what of each box lies beyond a plane z."""
+    a, b = boxes[:, _EDGES[:, 0]].reshape(-1, 3), boxes[:, _EDGES[:, 1]].reshape(-1, 3)
+    cut = (a[:, 2] < near_m) != (b[:, 2] < near_m)
+    a, b = a[cut], b[cut]
+    t = (near_m - a[:, 2:]) / (b[:, 2:] - a[:, 2:])
+    corners = boxes.reshape(-1, 3)
+    return np.concatenate([corners[corners[:, 2] >= near_m], a + t * (b - a)])

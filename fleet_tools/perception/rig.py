@@ -65,10 +65,11 @@ class CameraRig:
         self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns what they all see of the tool (n, 3) and the object (m, 3) in the world, m."""
-        corners = self._scenery.corners(query)
+        p_W = self._scenery.boxes(query).reshape(-1, 3).T
         seen = [(np.zeros((0, 3)), np.zeros((0, 3)))]
         for name, sensor in self.sensors.items():
-            window = sensor.pinhole.window_around(X_WC[name].inverse().multiply(corners.T).T)
+            boxes = X_WC[name].inverse().multiply(p_W).T.reshape(-1, 8, 3)
+            window = sensor.pinhole.window_around(boxes, near_m=sensor.depth_range_m[0])
             if window is not None:  # the smaller the picture, the cheaper
                 seen.append(sensor.cropped(window).points(query, X_WC[name]))
         tool, object = map(np.concatenate, zip(*seen, strict=True))

@@ -24,6 +24,7 @@ from pydrake.geometry import (
 )
 from pydrake.systems.framework import Context
 
+from fleet_tools.perception.pinhole import BOX_CORNERS
 from fleet_tools.perception.renderer import add_renderer
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
 
@@ -40,14 +41,14 @@ class Thing:
         frame: Its frame here.
         segment: What it belongs to.
         looks: What its shapes look like in the model files.
-        p_B_corners: (3, n), corners of boxes around its shapes, in the link's frame B, m.
+        boxes: (3, 8 n), corners of boxes around its n shapes, in the link's frame B, m.
     """
 
     link: FrameId
     frame: FrameId
     segment: int
     looks: dict[GeometryId, PerceptionProperties]
-    p_B_corners: np.ndarray
+    boxes: np.ndarray
 
 
 class Scenery:
@@ -80,32 +81,32 @@ class Scenery:
         self.scene_graph.get_source_pose_port(self.source).FixValue(self.context, poses)
         return self.scene_graph.get_query_output_port().Eval(self.context)
 
-    def corners(self, query: QueryObject) -> np.ndarray:
-        """Returns points (n, 3) in the world whose convex hull holds tool and object, m."""
-        return np.concatenate(
-            [
-                query.GetPoseInWorld(thing.frame).multiply(thing.p_B_corners).T
-                for thing in self.things
-                if thing.segment in (TOOL, OBJECT)
-            ]
-        )
+    def boxes(self, query: QueryObject) -> np.ndarray:
+        """Returns boxes (n, 8, 3) in the world that hold tool and object, m."""
+        p_W = [
+            query.GetPoseInWorld(thing.frame).multiply(thing.boxes).T
+            for thing in self.things
+            if thing.segment in (TOOL, OBJECT)
+        ]
+        return np.concatenate(p_W).reshape(-1, 8, 3)
 
     def _add(self, world: "World", link: FrameId, segment: int) -> Thing:
         inspector, frame = world.scene_graph.model_inspector(), self.scene_graph.world_frame_id()
         if link != world.scene_graph.world_frame_id():
             name = inspector.GetName(link)
             frame = self.scene_graph.RegisterFrame(self.source, GeometryFrame(name))
-        looks, corners = {}, [np.zeros((3, 0))]
+        looks, boxes = {}, []
         for shape in inspector.GetGeometries(link, Role.kPerception):
             X_BG = inspector.GetPoseInFrame(shape)
             box = inspector.GetObbInGeometryFrame(shape)
-            corners.append((X_BG @ box.pose()).multiply(_SIGNS * box.half_width()[:, None]))
+            corners = (BOX_CORNERS * box.half_width()).T
+            boxes.append((X_BG @ box.pose()).multiply(corners))
             properties = PerceptionProperties(inspector.GetPerceptionProperties(shape))
             properties.UpdateProperty("label", "id", RenderLabel(segment))
             instance = GeometryInstance(X_BG, inspector.GetShape(shape), inspector.GetName(shape))
             instance.set_perception_properties(properties)
             looks[self.scene_graph.RegisterGeometry(self.source, frame, instance)] = properties
-        return Thing(link, frame, segment, looks, np.concatenate(corners, axis=1))
+        return Thing(link, frame, segment, looks, np.concatenate(boxes, axis=1))
 
 
 def _links(world: "World") -> Iterator[tuple[FrameId, int]]:
@@ -116,6 +117,3 @@ def _links(world: "World") -> Iterator[tuple[FrameId, int]]:
         if inspector.NumGeometriesForFrameWithRole(frame, Role.kPerception):
             body = world.plant.GetBodyFromFrameId(frame)
             yield frame, segments.get(body.model_instance(), BACKGROUND)
-
-
-_SIGNS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]).T

@@ -1,8 +1,9 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
 
-from fleet_tools.perception.pinhole import Pinhole, Window
+from fleet_tools.perception.pinhole import BOX_CORNERS, Pinhole, Window
 
 sizes = st.integers(8, 640)
 pinholes = st.builds(Pinhole.from_field_of_view, sizes, sizes, st.floats(10, 120))
@@ -44,22 +45,37 @@ def test_a_part_of_the_picture_sees_the_same_pixels(pinhole, p_C, left, top):
     )
 
 
-@given(pinholes, points(4), st.tuples(*[st.floats(0, 1)] * 4))
-def test_no_point_of_the_hull_is_seen_outside_its_window(pinhole, corners, weights):
-    inside = (np.array([weights]) @ corners) / max(sum(weights), 1e-9)
-    if inside[0, 2] < 1e-3:
-        return  # all weights are zero
-    u, v = np.rint(pinhole.project(inside))[0]
-    if not (0 <= u < pinhole.width and 0 <= v < pinhole.height):
-        return
-    window = pinhole.window_around(corners)
-    assert window.left <= u < window.left + window.width
-    assert window.top <= v < window.top + window.height
+# --- Windows ---------------------------------------------------------------------------------
+
+NEAR_M = 0.05
+poses = st.tuples(*[coordinates] * 3, *[st.floats(-3, 3)] * 3)
+half_widths = st.tuples(*[st.floats(0.005, 0.3)] * 3)
 
 
-@given(pinholes, points())
-def test_a_window_lies_in_the_picture_and_holds_the_principal_point(pinhole, corners):
-    window = pinhole.window_around(corners)
+def box(pose, half_width, depth=0.0):
+    """Corners of a box somewhere before or behind the camera, (1, 8, 3)."""
+    corners = BOX_CORNERS * np.array(half_width)
+    turned = Rotation.from_rotvec(pose[3:]).apply(corners)
+    return (turned + pose[:3] + [0, 0, depth])[None]
+
+
+@given(pinholes, poses, half_widths, st.lists(st.tuples(*[st.floats(0, 1)] * 8), max_size=5))
+def test_nothing_in_a_box_is_seen_outside_its_window(pinhole, pose, half_width, weights):
+    boxes = box(pose, half_width)
+    window = pinhole.window_around(boxes, NEAR_M)
+    mixed = [np.array(w) / sum(w) @ boxes[0] for w in weights if sum(w) > 1e-3]
+    for p_C in [*mixed, *boxes[0], boxes[0].mean(axis=0)]:
+        if p_C[2] < NEAR_M:
+            continue
+        u, v = np.rint(pinhole.project(p_C[None]))[0]
+        if 0 <= u < pinhole.width and 0 <= v < pinhole.height:
+            assert window.left <= u < window.left + window.width
+            assert window.top <= v < window.top + window.height
+
+
+@given(pinholes, poses, half_widths)
+def test_a_window_lies_in_the_picture_and_holds_the_principal_point(pinhole, pose, half_width):
+    window = pinhole.window_around(box(pose, half_width), NEAR_M)
     if window is None:
         return
     assert 0 <= window.left < window.left + window.width <= pinhole.width
@@ -69,13 +85,12 @@ def test_a_window_lies_in_the_picture_and_holds_the_principal_point(pinhole, cor
     assert 0 < v < window.height
 
 
-@given(pinholes, points())
-def test_what_is_behind_the_camera_has_no_window(pinhole, corners):
-    assert pinhole.window_around(corners * [1, 1, -1]) is None
+@given(pinholes, poses, half_widths)
+def test_what_is_behind_the_camera_has_no_window(pinhole, pose, half_width):
+    assert pinhole.window_around(box(pose, half_width, depth=-2.0), NEAR_M) is None
 
 
-@given(pinholes, points(2))
-def test_what_reaches_behind_the_camera_may_be_anywhere(pinhole, corners):
-    corners[0, 2] *= -1
-    whole = Window(0, 0, pinhole.width, pinhole.height)
-    assert pinhole.window_around(corners) == whole
+def test_the_window_of_a_small_box_is_small():
+    pinhole = Pinhole.from_field_of_view(320, 240, 60)
+    window = pinhole.window_around(box((0, 0, 1, 0, 0, 0), (0.01, 0.01, 0.01)), NEAR_M)
+    assert window.width * window.height <= 48 * 48
