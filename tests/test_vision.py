@@ -1,12 +1,16 @@
 """What may be asked of cameras, and what is refused."""
 
+import re
+import shutil
+
 import gymnasium
 import pytest
 import yaml
 from conftest import needs_gl
 
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.resources import task_configs_root
+from fleet_tools.perception.point_cloud import OBJECT_MASK
+from fleet_tools.resources import assets_root, task_configs_root
 from fleet_tools.tasks import load_task
 from fleet_tools.vision import CHANNELS, OBS_MODES, choose_vision
 
@@ -71,6 +75,7 @@ def test_without_cameras_images_are_refused_and_the_remedy_is_named(task):
         (lambda task: task["cameras"]["wrist"].update(frame="hand"), "'world' or 'end_effector'"),
         (lambda task: task["cameras"]["wrist"].update(field_of_view_deg=180), "less than 180"),
         (lambda task: task["cameras"]["wrist"].update(depth_range_m=[2, 1]), "nearer limit"),
+        (lambda task: task["cameras"]["wrist"].update(depth_range_m=[0.001, 1]), "both lie in"),
     ],
 )
 def test_a_task_file_with_impossible_cameras_is_refused(tmp_path, change, message):
@@ -95,4 +100,18 @@ def test_nothing_is_given_that_was_not_asked_for():
         **{f"{name}_K": (3, 3) for name in ("overhead", "wrist")},
         **{f"{name}_X_WC": (3, 4) for name in ("overhead", "wrist")},
     }
+    env.close()
+
+
+@needs_gl
+def test_a_tool_that_cannot_be_seen_has_no_points(tmp_path):
+    folder = shutil.copytree(assets_root() / "tools" / "hammer" / "claw", tmp_path / "ghost")
+    model = folder / "model.sdf"
+    model.write_text(re.sub(r"<visual.*?</visual>", "", model.read_text(), flags=re.DOTALL))
+    env = gymnasium.make(
+        "FleetTools/Hammer-v0", tool=str(folder), obs_mode="point_cloud", cloud_size=(20, 30)
+    )
+    observation, _ = env.reset(seed=0)
+    assert not observation["point_cloud"][:20].any()
+    assert (observation["point_cloud"][20:, 3] == OBJECT_MASK).all()
     env.close()

@@ -7,6 +7,9 @@ import pydantic
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.values import Number, Positive, Value
 
+CLIPPING_M = (0.01, 10.0)
+"""Nothing nearer or farther is drawn."""
+
 
 class Camera(Value):
     """An RGB-D camera with square pixels; each scene draws its extrinsics X_FC."""
@@ -21,8 +24,9 @@ class Camera(Value):
     @pydantic.field_validator("depth_range_m")
     @classmethod
     def _ordered(cls, given: tuple[float, float]) -> tuple[float, float]:
-        if not given[0] < given[1]:
-            raise ValueError("the nearer limit comes first")
+        near, far = given
+        if not CLIPPING_M[0] <= near < far <= CLIPPING_M[1]:
+            raise ValueError(f"the nearer limit comes first, and both lie in {CLIPPING_M}")
         return given
 
     def pinhole(self, size: tuple[int, int]) -> Pinhole:

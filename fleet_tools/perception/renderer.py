@@ -20,6 +20,7 @@ from pydrake.systems.sensors import CameraInfo
 
 from fleet_tools.errors import ForkedRendererError
 from fleet_tools.opengl import require_driver
+from fleet_tools.perception.camera import CLIPPING_M
 from fleet_tools.perception.pinhole import Pinhole
 
 BACKDROP = (0.96, 0.97, 0.98)
@@ -28,9 +29,8 @@ VTK = "vtk"
 """Its name in Drake."""
 
 _LIGHTS = [((-0.6, 0.5, -1.0), 0.9), ((-0.3, -1.0, -0.6), 0.4), ((1.0, 0.6, -0.3), 0.2)]
-_CLIPPING_M = ClippingRange(0.01, 10.0)
-_owners: set[int] = set()
-"""The process that began to render, and those that it was forked from."""
+_owner: int | None = None
+"""The process that renders; a process forked from it knows so that it is another."""
 
 
 def add_renderer(scene_graph: SceneGraph) -> None:
@@ -40,11 +40,12 @@ def add_renderer(scene_graph: SceneGraph) -> None:
         MissingLibraryError: OpenGL or its driver is missing.
         ForkedRendererError: This process was forked from one that had a renderer.
     """
+    global _owner
     _require_own_process()
     # Mesa draws small pictures sooner without threads of its own, and leaves the other cores alone.
     os.environ.setdefault("LP_NUM_THREADS", "0")
     require_driver()
-    _owners.add(os.getpid())
+    _owner = os.getpid()
     lights = [
         LightParameter(type="directional", direction=d, frame="world", intensity=i)
         for d, i in _LIGHTS
@@ -89,12 +90,12 @@ def _core(pinhole: Pinhole, renderer: str = VTK) -> RenderCameraCore:
     f, (u, v) = pinhole.focal_px, pinhole.center_px
     # Drake counts pixels from the corner of the picture, not from the first one's centre.
     intrinsics = CameraInfo(pinhole.width, pinhole.height, f, f, u + 0.5, v + 0.5)
-    return RenderCameraCore(renderer, intrinsics, _CLIPPING_M, RigidTransform())
+    return RenderCameraCore(renderer, intrinsics, ClippingRange(*CLIPPING_M), RigidTransform())
 
 
 def _require_own_process() -> None:
     # A GL driver's threads do not come along; the child would wait for them for ever.
-    if _owners and os.getpid() not in _owners:
+    if _owner not in (None, os.getpid()):
         raise ForkedRendererError(
             "This process was forked from one that had already rendered, and OpenGL does not "
             "survive that. Start workers afresh: gymnasium.make_vec(..., "

@@ -88,7 +88,7 @@ class Scenery:
             for thing in self.things
             if thing.segment in (TOOL, OBJECT)
         ]
-        return np.concatenate(p_W).reshape(-1, 8, 3)
+        return np.concatenate([np.zeros((0, 3)), *p_W]).reshape(-1, 8, 3)
 
     def _add(self, world: "World", link: FrameId, segment: int) -> Thing:
         inspector, frame = world.scene_graph.model_inspector(), self.scene_graph.world_frame_id()
