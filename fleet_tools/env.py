@@ -134,7 +134,7 @@ class ToolUseEnv(gymnasium.Env):
 
         self.scene: Scene | None = None
         self._simulation: Simulation | None = None
-        self._sight: Sight | None = None
+        self._sight = Sight(self._vision, pictures=render_mode == "rgb_array")
         self._initial: WorldState | None = None
         self._moment: Moment | None = None
         self._outcome = SIMULATION_ERROR  # there is no episode yet
@@ -220,12 +220,9 @@ class ToolUseEnv(gymnasium.Env):
         return None
 
     def close(self) -> None:
-        """Lets go of the simulation; `reset` begins anew."""
-        self._simulation = self._sight = None
-        self._moment = self._initial = self.scene = None
-        # A diagram is megabytes in a few Python objects that refer to each other in circles, so
-        # Python would wait for a hundred of them before it looked.
-        gc.collect()
+        """Lets go of the simulation and of OpenGL; `reset` begins anew."""
+        self._sight = Sight(self._vision, pictures=self.render_mode == "rgb_array")
+        self._leave()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
 
@@ -290,7 +287,7 @@ class ToolUseEnv(gymnasium.Env):
         current = self.scene
         if current is None or (scene.tool, scene.object) != (current.tool, current.object):
             tool, object = self._find_models(scene.tool, scene.object)
-            self.close()
+            self._leave()
             world = build_world(
                 self.task,
                 tool,
@@ -299,12 +296,18 @@ class ToolUseEnv(gymnasium.Env):
                 robot_visuals=self._robot_visuals,
             )
             self._simulation = Simulation(world, tool, object)
-            self._sight = Sight(world, self._vision, self.render_mode == "rgb_array")
+            self._sight.enter(world)
         self.scene = scene
         self._simulation.reset(scene)
         self._sight.begin(scene)
         self._moment = self._look()
         self._initial = self._moment.state
+
+    def _leave(self) -> None:
+        self._simulation = self._moment = self._initial = self.scene = None
+        # A diagram is megabytes in a few Python objects that refer to each other in circles, so
+        # Python would wait for a hundred of them before it looked.
+        gc.collect()
 
     def _look(self) -> Moment:
         return self._sight.look(self._simulation, self.scene)

@@ -1,4 +1,4 @@
-"""Sight: what an environment sees of one world, as its vision asks for."""
+"""Sight: what an environment sees of its world, as its vision asks for."""
 
 from typing import Any
 
@@ -18,27 +18,38 @@ from fleet_tools.world import World
 
 
 class Sight:
-    """Looks at one world.
+    """Looks at one world after another; OpenGL is not touched before the first.
 
     Args:
-        world: What there is to see.
         vision: What is to be observed.
         pictures: Whether people want pictures, too.
 
     Attributes:
         rig: The cameras; None where no images are observed.
-
-    Raises:
-        MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
     """
 
-    def __init__(self, world: World, vision: Vision, pictures: bool) -> None:
+    def __init__(self, vision: Vision, pictures: bool) -> None:
         self._vision = vision
         self._in_colour = pictures or vision.has_colours
-        self._scenery = Scenery(world) if pictures or vision.has_images else None
+        self._in_use = pictures or vision.has_images
+        self._scenery: Scenery | None = None
         self.rig: CameraRig | None = None
-        if vision.has_images:
-            self.rig = CameraRig(self._scenery, vision.cameras, vision.camera_size)
+
+    def enter(self, world: World) -> None:
+        """Looks at a world from now on.
+
+        Raises:
+            MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
+            ConfigError: There is too much to see.
+        """
+        if not self._in_use:
+            return
+        if self._scenery is None:
+            self._scenery = Scenery(world)
+            if self._vision.has_images:
+                size = self._vision.camera_size
+                self.rig = CameraRig(self._scenery, self._vision.cameras, size)
+        self._scenery.enter(world)
 
     def begin(self, scene: Scene) -> None:
         """Gives everything the looks that it has in a scene."""

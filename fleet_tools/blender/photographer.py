@@ -147,6 +147,7 @@ class Photographer:
         scenery = Scenery(world)
         client = RenderEngineGltfClientParams(base_url=self._server)
         scenery.scene_graph.AddRenderer(BLENDER, MakeRenderEngineGltfClient(client))
+        scenery.enter(world)
         rig = CameraRig(scenery, self.cameras, self._size)
         return Simulation(world, tool, object), scenery, rig
 
