@@ -33,6 +33,10 @@ class _Part:
     reference: torch.Tensor
     tensor: torch.Tensor
 
+    def names(self) -> list[str]:
+        """The free names here, each once."""
+        return list(dict.fromkeys(f.name for f in self.factors if not f.fixed))
+
     def places(self, name: str) -> list[int]:
         return [at for at, factor in enumerate(self.factors) if factor.name == name]
 
@@ -57,6 +61,7 @@ def match_weights(
     generator: np.random.Generator,
     start: Permutation | None = None,
     sweeps: int = 100,
+    tolerance: float = 0.05,
 ) -> dict[str, np.ndarray]:
     """The hard element P under which P(model) lies closest to a reference, as far as ascent goes.
 
@@ -65,35 +70,34 @@ def match_weights(
         reference: A model, which stays.
         model: The model to permute.
         generator: Draws the order of names in each sweep.
-        start: Where to begin; at the identity if not given.
-        sweeps: At most so many; it ends sooner, when a sweep changes nothing.
+        start: Where to begin, unless a first pass from inputs to outputs finds a closer one; the
+            identity if not given.
+        sweeps: At most so many; it ends sooner, when no name's step climbs.
+        tolerance: What counts as climbing: this share of what one unit contributes where models
+            are alike.
 
     Raises:
         ModelMismatchError, SymmetryError: The models differ, or do not fit the table.
     """
     require_alike([reference, model])
     group = symmetry.group(model)
-    parts = [
-        _Part(factors, R, W)
-        for (factors, R), (_, W) in zip(
-            symmetry.unfold(reference), symmetry.unfold(model), strict=True
-        )
-    ]
-    touched = {
-        name: [part for part in parts if any(factor.name == name for factor in part.factors)]
-        for name in group.sizes
-    }
-    current = group.tensors(group.identity() if start is None else start)
-    threshold = 1e-7 * _norm(reference) * _norm(model)
+    ascent = _Ascent(group, _parts(symmetry, reference, model))
+    begin = group.tensors(group.identity() if start is None else start)
+    sketch = ascent.sketched()
+    current = sketch if ascent.value(sketch) > ascent.value(begin) else begin
+    least = {name: tolerance * ascent.worth(name) for name in group.sizes}
     names = [name for name in group.sizes if name not in group.owners]
+    stale = set(names)
     for _ in range(sweeps):
-        climbed = False
         for name in generator.permutation(names).tolist():
-            for step in _steps(group, name):
-                changed, gain = step(touched, current, name)
-                if gain > threshold:
-                    current, climbed = current | changed, True
-        if not climbed:
+            if name not in stale:
+                continue
+            before = current
+            current = ascent.stepped(name, current, least[name])
+            stale.discard(name)
+            if current is not before:
+                stale |= ascent.neighbours(name)
+        if not stale:
             break
     return {name: index.numpy() for name, index in current.items()}
 
@@ -129,44 +133,134 @@ def match_activations(
     return {name: index.numpy() for name, index in found.items()}
 
 
-def _steps(group: PermutationGroup, name: str) -> list[Callable[..., Step]]:
-    owned = _owned(group, name)
-    if not owned:
-        return [_step]
+class _Ascent:
+    """The steps of one matching. Products of weights are kept, and only what moved is made anew."""
 
-    def wholes(touched, current, name):
-        return _step_nested(touched, current, name, owned)
+    def __init__(self, group: PermutationGroup, parts: Sequence[_Part]) -> None:
+        self._group = group
+        self._parts = parts
+        self._products: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._touched = {
+            name: [part for part in parts if part.places(name)] for name in group.sizes
+        }
 
-    def inside(k):
-        return lambda touched, current, name: _step_inside(touched[k], current, k, name)
+    def value(self, held: Indices) -> float:
+        """The objective."""
+        return _total(self._parts, held)
 
-    return [wholes, *map(inside, owned)]
+    def worth(self, name: str) -> float:
+        """What each unit contributes to the objective, where models are alike, on average."""
+        tensors = [(part.reference, part.tensor) for part in self._touched[name]]
+        R, W = (float(sum(t.double().square().sum() for t in side)) for side in zip(*tensors))
+        return (R * W) ** 0.5 / self._group.sizes[name][0]
 
+    def neighbours(self, name: str) -> set[str]:
+        """The names whose own steps may climb again once this one has been taken."""
+        owned = _owned(self._group, name)
+        quadratic = any(len(part.places(name)) > 1 for part in self._touched[name])
+        near = {
+            self._group.owners.get(other, other)
+            for inner in (name, *owned)
+            for part in self._touched[inner]
+            for other in part.names()
+        }
+        return near if owned or quadratic else near - {name}
 
-def _step(touched: Mapping[str, Sequence[_Part]], current: Indices, name: str) -> Step:
-    others = {k: v for k, v in current.items() if k != name}
-    old = current[name]
-    linear = None
-    pairs = []
-    for part in touched[name]:
-        R, W = part.fronted([name], others)
-        if R.dim() == 2:
-            linear = R @ W.T if linear is None else linear + R @ W.T
-        elif R.dim() == 3:
-            pairs.append((R, W))
-        else:
-            raise PermutationError(
-                f"{name!r} stands on {R.dim() - 1} axes of one tensor, and matching knows two at "
-                "most. Fix one of them with a leading `_`, or start from activations."
-            )
-    if linear is None:
-        linear = torch.zeros(len(old), len(old)).to(pairs[0][0])
-    if not pairs:
-        new = project_hard(linear)
-        return {name: new}, _picked(linear, new) - _picked(linear, old)
-    new = assign_quadratic(linear, pairs, old)
-    changed = {name: new}
-    return changed, _total(touched[name], current | changed) - _total(touched[name], current)
+    def sketched(self) -> Indices:
+        """A first element: names in the order in which tensors have them, each by what is known.
+
+        A name is told by the tensors whose other names have been told before: inputs tell the first
+        layer's, this the second's. From the identity, where weights between two layers are noise to
+        both, ascent ends lower.
+        """
+        current = self._group.tensors(self._group.identity())
+        told: set[str] = set()
+        for name in dict.fromkeys(
+            name for part in self._parts for name in part.names() if name not in self._group.owners
+        ):
+            told |= {name, *_owned(self._group, name)}
+            known = [part for part in self._parts if told.issuperset(part.names())]
+            once = [part for part in known if len(part.places(name)) == 1]
+            # What is linear in a name tells where its quadratic step begins.
+            for parts in (once, known)[: 1 + (len(once) < len(known))]:
+                touched = {k: [part for part in parts if part.places(k)] for k in told}
+                current = self._stepped(touched, name, current, 0.0)
+        return current
+
+    def stepped(self, name: str, current: Indices, threshold: float) -> Indices:
+        """With a name's units moved, and those inside them, where that climbs; else the same."""
+        return self._stepped(self._touched, name, current, threshold)
+
+    def _stepped(self, touched, name, current, threshold) -> Indices:
+        if not touched[name]:
+            return current
+        for step in self._steps(name):
+            changed, gain = step(touched, current, name)
+            if gain > threshold:
+                current = current | changed
+        return current
+
+    def _steps(self, name: str) -> list[Callable[..., Step]]:
+        owned = _owned(self._group, name)
+        if not owned:
+            return [self._step]
+
+        def wholes(touched, current, name):
+            return _step_nested(touched, current, name, owned)
+
+        def inside(k):
+            return lambda touched, current, name: _step_inside(touched[k], current, k, name)
+
+        return [wholes, *map(inside, owned)]
+
+    def _step(self, touched, current: Indices, name: str) -> Step:
+        others = {k: v for k, v in current.items() if k != name}
+        old = current[name]
+        linear = 0.0
+        pairs = []
+        for part in touched[name]:
+            count = len(part.places(name))
+            if count == 1:
+                linear = linear + self._product(part, name, others)
+            elif count == 2:
+                pairs.append(part.fronted([name], others))
+            else:
+                raise PermutationError(
+                    f"{name!r} stands on {count} axes of one tensor, and matching knows two at "
+                    "most. Fix one of them with a leading `_`, or start from activations."
+                )
+        if not pairs:
+            new = project_hard(linear)
+            return {name: new}, _picked(linear, new) - _picked(linear, old)
+        if not isinstance(linear, torch.Tensor):
+            linear = torch.zeros(len(old), len(old)).to(pairs[0][0])
+        changed = {name: assign_quadratic(linear, pairs, old)}
+        return changed, _total(touched[name], current | changed) - _total(touched[name], current)
+
+    def _product(self, part: _Part, name: str, held: Indices) -> torch.Tensor:
+        """R W^T, a name's units in rows and columns, everything else as it is held."""
+        others = [other for other in part.names() if other != name]
+        simple = sum(len(part.places(other)) for other in others) <= 1 and not set(others) & set(
+            self._group.owners
+        )
+        if not simple:
+            R, W = part.fronted([name], held)
+            return R @ W.T
+        key = (name, id(part))
+        now = held[others[0]] if others else torch.empty(0, dtype=torch.long)
+        if key in self._products:
+            before, product = self._products[key]
+            moved = (now != before).nonzero().squeeze(1)
+            if len(moved) <= len(now) // 2:
+                if len(moved):
+                    R, W = part.fronted([name, *others], {})
+                    change = W[:, now[moved]] - W[:, before[moved]]
+                    product = product + R[:, moved].flatten(1) @ change.flatten(1).T
+                    self._products[key] = now, product
+                return product
+        R, W = part.fronted([name], held)
+        self._products[key] = now, R @ W.T
+        return self._products[key][1]
 
 
 def _step_nested(
@@ -212,6 +306,20 @@ def _step_inside(parts: Sequence[_Part], current: Indices, name: str, owner: str
     return changed, _total(parts, current | changed) - _total(parts, current)
 
 
+def _parts(symmetry: Symmetry, reference: State, model: State) -> list[_Part]:
+    return [
+        _Part(factors, _at_least_single(R), _at_least_single(W))
+        for (factors, R), (_, W) in zip(
+            symmetry.unfold(reference), symmetry.unfold(model), strict=True
+        )
+    ]
+
+
+def _at_least_single(tensor: torch.Tensor) -> torch.Tensor:
+    # Sums in half precision would drift.
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
 def _owned(group: PermutationGroup, name: str) -> list[str]:
     return [inner for inner, owner in group.owners.items() if owner == name]
 
@@ -222,11 +330,6 @@ def _total(parts: Sequence[_Part], held: Indices) -> float:
 
 def _picked(scores: torch.Tensor, index: torch.Tensor) -> float:
     return float(scores.gather(1, index.to(scores.device).unsqueeze(1)).double().sum())
-
-
-def _norm(state: State) -> float:
-    tensors = (tensor for tensor in state.values() if tensor.is_floating_point())
-    return float(sum(tensor.double().square().sum() for tensor in tensors)) ** 0.5
 
 
 def _require_activations(group: PermutationGroup, *sets: Mapping[str, torch.Tensor]) -> None:
