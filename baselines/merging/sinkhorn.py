@@ -6,7 +6,7 @@ that of the fixed point (Eisenberger et al. 2022), so no iteration is kept in me
 projection, tau = 0, is a linear assignment.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -154,23 +154,51 @@ def _pull_back(P: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
     """P * (G - a 1^T - 1 b^T), where a and b keep the sums of rows and columns as they are.
 
     With r and c those sums, diag(r) a + P b = (P * G) 1 and P^T a + diag(c) b = (P * G)^T 1.
-    Eliminating a leaves b a Schur complement, singular along 1 only.
+    Eliminating a leaves b a Schur complement, singular along 1 only: adding 1 1^T / n mends it.
     """
     weighted = P * G
     rows, columns = P.sum(dim=1), P.sum(dim=0)
-    scaled = P / rows.unsqueeze(1)
-    size = len(P)
-    complement = torch.diag(columns) - P.T @ scaled + 1 / size
-    right = weighted.sum(dim=0) - scaled.T @ weighted.sum(dim=1)
+    pulled = weighted.sum(dim=1)
+    right = weighted.sum(dim=0) - P.T @ (pulled / rows)
+    b = _conjugate_gradients(lambda x: columns * x - P.T @ ((P @ x) / rows) + x.mean(), right)
+    if b is None:
+        b = _factored(torch.diag(columns) - P.T @ (P / rows.unsqueeze(1)) + 1 / len(P), right)
+    a = (pulled - P @ b) / rows
+    return weighted - P * (a.unsqueeze(1) + b)
+
+
+def _conjugate_gradients(
+    apply: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int = 16
+) -> torch.Tensor | None:
+    """Solves A x = b, or gives up: soft matrices need a few iterations, nearly hard ones many."""
+    x, residual = torch.zeros_like(right), right
+    direction, square = residual, float(residual @ residual)
+    enough = (10 * torch.finfo(right.dtype).eps) ** 2 * square
+    for _ in range(iterations):
+        if square <= enough:
+            return x
+        image = apply(direction)
+        curvature = float(direction @ image)
+        if not curvature > 0:
+            return None
+        x = x + square / curvature * direction
+        residual = residual - square / curvature * image
+        square, before = float(residual @ residual), square
+        direction = residual + square / before * direction
+    return None
+
+
+def _factored(complement: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Solves the same system by Cholesky's factors."""
     # Near a corner of the polytope the complement vanishes, and so do P * (...) and `right`.
-    damping, info = 10 * torch.finfo(P.dtype).eps, 1
+    damping, info = 10 * torch.finfo(right.dtype).eps, 1
     while info:
-        damped = complement + damping * torch.eye(size, dtype=P.dtype, device=P.device)
+        damped = complement + damping * torch.eye(
+            len(right), dtype=right.dtype, device=right.device
+        )
         factor, info = torch.linalg.cholesky_ex(damped)
         damping *= 10
-    b = torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
-    a = (weighted.sum(dim=1) - P @ b) / rows
-    return weighted - P * (a.unsqueeze(1) + b)
+    return torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
 
 
 def _require_finite(scores: torch.Tensor) -> None:
