@@ -41,7 +41,7 @@ def assign_quadratic(
     """Looks for the P of the largest <L, P> + sum of <R, P W P^T>: never worse than where it began.
 
     Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
-    Vogelstein et al. 2015), from `start` and from halfway to the polytope's middle. The plain
+    Vogelstein et al. 2015), from a quarter of `start` and the rest the polytope's middle, and from `start`. The plain
     linearization, P := argmax of <gradient, P>, has no such line search and need not climb.
 
     Args:
@@ -56,8 +56,8 @@ def assign_quadratic(
     best, value = start, _value(linear, pairs, start)
     corner, bent = _matrix(start, linear), _bent(pairs, start)
     middle = torch.full_like(corner, 1 / len(corner))
-    halfway = (corner + middle) / 2, (bent + _bent_at_middle(pairs)) / 2
-    for P, its_bent in ((corner, bent), halfway):
+    inside = (corner + 3 * middle) / 4, (bent + 3 * _bent_at_middle(pairs)) / 4
+    for P, its_bent in (inside, (corner, bent)):
         found = project_hard(_climb(linear, pairs, P, its_bent, iterations))
         found_value = _value(linear, pairs, found)
         # A real improvement, not one of rounding.
