@@ -100,9 +100,7 @@ class Elman(nn.Module):
 def mlp(width: int) -> nn.Module:
     """Four hidden layers."""
     sizes = [64, *[width] * len(HIDDEN), 10]
-    parts = [
-        p for i, o in zip(sizes, sizes[1:], strict=False) for p in (nn.Linear(i, o), nn.ReLU())
-    ]
+    parts = [part for i, o in pairwise(sizes) for part in (nn.Linear(i, o), nn.ReLU())]
     return nn.Sequential(*parts[:-1])
 
 

@@ -41,8 +41,9 @@ def assign_quadratic(
     """Looks for the P of the largest <L, P> + sum of <R, P W P^T>: never worse than where it began.
 
     Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
-    Vogelstein et al. 2015), from a quarter of `start` and the rest the polytope's middle, and from `start`. The plain
-    linearization, P := argmax of <gradient, P>, has no such line search and need not climb.
+    Vogelstein et al. 2015), from three quarters of the way from `start` to the polytope's middle,
+    and from `start`. The plain linearization, P := argmax of <gradient, P>, has no such line search
+    and need not climb.
 
     Args:
         linear: L, shape (n, n).
