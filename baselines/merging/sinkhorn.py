@@ -19,7 +19,7 @@ _SPREAD = 40.0
 """Largest logarithm of a ratio within a row that plain exponentials bear in float32."""
 
 _LARGE = 128
-"""From this size on a few of Sinkhorn's iterations save an assignment more time than they take."""
+"""From this size on a few products with vectors save more time than they take."""
 
 
 def project_hard(scores: torch.Tensor) -> torch.Tensor:
@@ -132,11 +132,12 @@ def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Te
     if -logits.min() > _SPREAD:
         return _scaled_in_logarithms(logits, iterations, tolerance)
     kernel = logits.exp()
-    v = torch.ones_like(kernel[0])
+    rows = kernel.sum(dim=1)
     for _ in range(iterations):
-        u = (kernel @ v).reciprocal()
+        u = rows.reciprocal()
         v = (kernel.T @ u).reciprocal()
-        if (u * (kernel @ v) - 1).abs().max() < tolerance:
+        rows = kernel @ v
+        if (u * rows - 1).abs().max() < tolerance:
             break
     return u.unsqueeze(1) * kernel * v
 
@@ -160,7 +161,9 @@ def _pull_back(P: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
     rows, columns = P.sum(dim=1), P.sum(dim=0)
     pulled = weighted.sum(dim=1)
     right = weighted.sum(dim=0) - P.T @ (pulled / rows)
-    b = _conjugate_gradients(lambda x: columns * x - P.T @ ((P @ x) / rows) + x.mean(), right)
+    b = None
+    if len(P) >= _LARGE:
+        b = _conjugate_gradients(lambda x: columns * x - P.T @ ((P @ x) / rows) + x.mean(), right)
     if b is None:
         b = _factored(torch.diag(columns) - P.T @ (P / rows.unsqueeze(1)) + 1 / len(P), right)
     a = (pulled - P @ b) / rows
