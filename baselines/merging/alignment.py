@@ -64,6 +64,7 @@ def descend(
     gradient: Gradient,
     descent: Descent,
     generator: np.random.Generator,
+    trust: float | None = None,
 ) -> dict[str, torch.Tensor]:
     """Moves a soft permutation so that a loss of the permuted model falls.
 
@@ -74,10 +75,20 @@ def descend(
         gradient: Called once a step with the permuted model, detached.
         descent: How.
         generator: Draws the noise of the start.
+        trust: The weight, between 0 and 1, of a hard start's entries in the first soft projection,
+            so that it begins near the start: entries 1 alone weigh e / (n - 1 + e) with tau = 1.
+            Where None, and "after", the start itself is what is projected.
 
     Returns:
         The soft element, matrices by name.
+
+    Raises:
+        FleetError: The trust is out of range.
     """
+    if trust is not None and not 0 < trust < 1:
+        raise FleetError(
+            f"The start has the trust {trust}. Give a number between 0 and 1, or None."
+        )
     reference = next(iter(floating(model).values()))
     # Half precisions are too coarse for sums to be 1.
     kind = {"dtype": torch.promote_types(reference.dtype, torch.float32)}
@@ -85,6 +96,9 @@ def descend(
     scores = {}
     for name, matrix in symmetry.group(model).matrices(start).items():
         noise = generator.normal(0.0, descent.noise, tuple(matrix.shape)) if descent.noise else 0.0
+        if trust is not None and descent.projection == "through":
+            odds = trust / (1 - trust) * max(matrix.shape[-1] - 1, 1)
+            matrix = matrix * (descent.tau * np.log(odds))
         scores[name] = (matrix.detach().cpu() + torch.as_tensor(noise)).to(**kind)
     if not scores:
         return scores

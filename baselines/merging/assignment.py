@@ -41,8 +41,9 @@ def assign_quadratic(
     """Looks for the P of the largest <L, P> + sum of <R, P W P^T>: never worse than where it began.
 
     Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
-    Vogelstein et al. 2015), from `start` and from halfway to the polytope's middle. The plain
-    linearization, P := argmax of <gradient, P>, has no such line search and need not climb.
+    Vogelstein et al. 2015), from three quarters of the way from `start` to the polytope's middle,
+    and from `start`. The plain linearization, P := argmax of <gradient, P>, has no such line search
+    and need not climb.
 
     Args:
         linear: L, shape (n, n).
@@ -53,42 +54,54 @@ def assign_quadratic(
     Returns:
         Index array, shape (n,).
     """
-    size = len(linear)
-    corner = torch.eye(size, dtype=linear.dtype, device=linear.device)[start.to(linear.device)]
-    best, value = start, _value(linear, pairs, corner)
-    for begin in (corner, (corner + 1 / size) / 2):
-        found = project_hard(_climb(linear, pairs, begin, iterations))
-        found_value = _value(linear, pairs, torch.eye(size).to(linear)[found.to(linear.device)])
+    best, value = start, _value(linear, pairs, start)
+    corner, bent = _matrix(start, linear), _bent(pairs, start)
+    middle = torch.full_like(corner, 1 / len(corner))
+    inside = (corner + 3 * middle) / 4, (bent + 3 * _bent_at_middle(pairs)) / 4
+    for P, its_bent in (inside, (corner, bent)):
+        found = project_hard(_climb(linear, pairs, P, its_bent, iterations))
+        found_value = _value(linear, pairs, found)
         # A real improvement, not one of rounding.
         if found_value > value + 1e-6 * abs(value):
             best, value = found, found_value
     return best
 
 
-def _climb(linear, pairs, P, iterations) -> torch.Tensor:
-    bent = _bent(pairs, P)
+def _climb(linear, pairs, P, bent, iterations) -> torch.Tensor:
     for _ in range(iterations):
         gradient = linear + bent
-        corner = torch.eye(len(P)).to(P)[project_hard(gradient).to(P.device)]
-        direction = corner - P
+        index = project_hard(gradient)
+        direction = _matrix(index, P) - P
         slope = float((gradient * direction).sum())
-        if slope <= 1e-6 * float((gradient * P).sum().abs()):
+        if slope <= 1e-4 * float((gradient * P).sum().abs()):
             break
-        towards = _bent(pairs, corner) - bent
+        towards = _bent(pairs, index) - bent
         curvature = float((towards * direction).sum()) / 2
         step = min(1.0, -slope / (2 * curvature)) if curvature < 0 else 1.0
         P, bent = P + step * direction, bent + step * towards
     return P
 
 
-def _bent(pairs: Sequence[Pair], P: torch.Tensor) -> torch.Tensor:
-    """Gradient of the quadratic part, sum of R P W^T + R^T P W; linear in P."""
-    total = torch.zeros_like(P)
+def _bent(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tensor:
+    """Gradient of the quadratic part, sum of R P W^T + R^T P W, which is linear in P."""
+    total = 0.0
     for R, W in pairs:
-        total += torch.tensordot(R, torch.tensordot(W, P, ([1], [1])), ([1, 2], [2, 1]))
-        total += torch.tensordot(R, torch.tensordot(W, P, ([0], [1])), ([0, 2], [2, 1]))
+        at = index.to(W.device)
+        total = total + R.flatten(1) @ W[:, at].flatten(1).T
+        total = total + R.transpose(0, 1).flatten(1) @ W[at].transpose(0, 1).flatten(1).T
     return total
 
 
-def _value(linear: torch.Tensor, pairs: Sequence[Pair], P: torch.Tensor) -> float:
-    return float(((linear + _bent(pairs, P) / 2) * P).sum())
+def _bent_at_middle(pairs: Sequence[Pair]) -> torch.Tensor:
+    """The same where every entry of P is 1 / n."""
+    return sum(R.sum(1) @ W.mean(1).T + R.sum(0) @ W.mean(0).T for R, W in pairs)
+
+
+def _value(linear: torch.Tensor, pairs: Sequence[Pair], index: torch.Tensor) -> float:
+    at = index.to(linear.device)
+    value = linear.gather(1, at.unsqueeze(1)).sum()
+    return float(value + sum((R * W[at][:, at]).sum() for R, W in pairs))
+
+
+def _matrix(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return torch.eye(len(index), dtype=like.dtype, device=like.device)[index.to(like.device)]

@@ -1,52 +1,20 @@
 """Which permutation brings one model closest to another: by weights, or by activations.
 
 Weights: coordinate ascent on <reference, P(model)>, which is least squares, one name at a time
-(Ainsworth et al. 2023), with three kinds of step. A name that stands once in each tensor is a
-linear assignment; one on two axes of a tensor (recurrent weights) a quadratic one; one that owns
-others (heads) a nested one. No step is taken that does not climb, so it ends.
+(Ainsworth et al. 2023; see `ascent`), after a first pass from inputs to outputs. No step is taken
+that does not climb, so it ends.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.action import reorder
-from fleet_tools.baselines.merging.assignment import assign_nested, assign_quadratic
-from fleet_tools.baselines.merging.axes import Product
+from fleet_tools.baselines.merging.ascent import Ascent, Indices, owned, unfolded
+from fleet_tools.baselines.merging.assignment import assign_nested
 from fleet_tools.baselines.merging.errors import PermutationError
 from fleet_tools.baselines.merging.group import Permutation, PermutationGroup
-from fleet_tools.baselines.merging.sinkhorn import project_hard
 from fleet_tools.baselines.merging.symmetry import State, Symmetry, require_alike
-
-Indices = dict[str, torch.Tensor]
-Step = tuple[Indices, float]
-"""New index arrays of some names, and by how much the objective climbs with them."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A tensor of the reference and of the model, unfolded: one dimension for each factor."""
-
-    factors: Product
-    reference: torch.Tensor
-    tensor: torch.Tensor
-
-    def places(self, name: str) -> list[int]:
-        return [at for at, factor in enumerate(self.factors) if factor.name == name]
-
-    def fronted(self, names: Sequence[str], held: Indices) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both with the dimensions of `names` first and the rest flat; others as `held` says."""
-        places = [at for name in dict.fromkeys(names) for at in self.places(name)]
-        moved = reorder(self.tensor, self.factors, held)
-        front = list(range(len(places)))
-        R, W = (tensor.movedim(places, front) for tensor in (self.reference, moved))
-        shape = (*R.shape[: len(places)], -1)
-        return R.reshape(shape), W.reshape(shape)
-
-    def value(self, held: Indices) -> float:
-        return float((self.reference * reorder(self.tensor, self.factors, held)).sum())
 
 
 @torch.no_grad()
@@ -57,6 +25,7 @@ def match_weights(
     generator: np.random.Generator,
     start: Permutation | None = None,
     sweeps: int = 100,
+    tolerance: float = 0.05,
 ) -> dict[str, np.ndarray]:
     """The hard element P under which P(model) lies closest to a reference, as far as ascent goes.
 
@@ -65,35 +34,34 @@ def match_weights(
         reference: A model, which stays.
         model: The model to permute.
         generator: Draws the order of names in each sweep.
-        start: Where to begin; at the identity if not given.
-        sweeps: At most so many; it ends sooner, when a sweep changes nothing.
+        start: Where to begin, unless a first pass from inputs to outputs finds a closer one; the
+            identity if not given.
+        sweeps: At most so many; it ends sooner, when no name's step climbs.
+        tolerance: What counts as climbing: this share of what one unit contributes where models
+            are alike.
 
     Raises:
         ModelMismatchError, SymmetryError: The models differ, or do not fit the table.
     """
     require_alike([reference, model])
     group = symmetry.group(model)
-    parts = [
-        _Part(factors, R, W)
-        for (factors, R), (_, W) in zip(
-            symmetry.unfold(reference), symmetry.unfold(model), strict=True
-        )
-    ]
-    touched = {
-        name: [part for part in parts if any(factor.name == name for factor in part.factors)]
-        for name in group.sizes
-    }
-    current = group.tensors(group.identity() if start is None else start)
-    threshold = 1e-7 * _norm(reference) * _norm(model)
+    ascent = Ascent(group, unfolded(symmetry, reference, model))
+    begin = group.tensors(group.identity() if start is None else start)
+    sketch = ascent.sketched()
+    current = sketch if ascent.value(sketch) > ascent.value(begin) else begin
+    least = {name: tolerance * ascent.worth(name) for name in group.sizes}
     names = [name for name in group.sizes if name not in group.owners]
+    stale = set(names)
     for _ in range(sweeps):
-        climbed = False
         for name in generator.permutation(names).tolist():
-            for step in _steps(group, name):
-                changed, gain = step(touched, current, name)
-                if gain > threshold:
-                    current, climbed = current | changed, True
-        if not climbed:
+            if name not in stale:
+                continue
+            before = current
+            current = ascent.stepped(name, current, least[name])
+            stale.discard(name)
+            if current is not before:
+                stale |= ascent.neighbours(name)
+        if not stale:
             break
     return {name: index.numpy() for name, index in current.items()}
 
@@ -120,113 +88,13 @@ def match_activations(
     found: Indices = {}
     for name in (name for name in group.sizes if name not in group.owners):
         inner = {
-            k: torch.einsum("sia,sjb->ijab", reference[k], model[k]) for k in _owned(group, name)
+            k: torch.einsum("sia,sjb->ijab", reference[k], model[k]) for k in owned(group, name)
         }
         size = group.sizes[name][-1]
         outer = reference[name].T @ model[name] if name in reference else torch.zeros(size, size)
         order, units = assign_nested(outer, inner)
         found |= {name: order} | units
     return {name: index.numpy() for name, index in found.items()}
-
-
-def _steps(group: PermutationGroup, name: str) -> list[Callable[..., Step]]:
-    owned = _owned(group, name)
-    if not owned:
-        return [_step]
-
-    def wholes(touched, current, name):
-        return _step_nested(touched, current, name, owned)
-
-    def inside(k):
-        return lambda touched, current, name: _step_inside(touched[k], current, k, name)
-
-    return [wholes, *map(inside, owned)]
-
-
-def _step(touched: Mapping[str, Sequence[_Part]], current: Indices, name: str) -> Step:
-    others = {k: v for k, v in current.items() if k != name}
-    old = current[name]
-    linear = None
-    pairs = []
-    for part in touched[name]:
-        R, W = part.fronted([name], others)
-        if R.dim() == 2:
-            linear = R @ W.T if linear is None else linear + R @ W.T
-        elif R.dim() == 3:
-            pairs.append((R, W))
-        else:
-            raise PermutationError(
-                f"{name!r} stands on {R.dim() - 1} axes of one tensor, and matching knows two at "
-                "most. Fix one of them with a leading `_`, or start from activations."
-            )
-    if linear is None:
-        linear = torch.zeros(len(old), len(old)).to(pairs[0][0])
-    if not pairs:
-        new = project_hard(linear)
-        return {name: new}, _picked(linear, new) - _picked(linear, old)
-    new = assign_quadratic(linear, pairs, old)
-    changed = {name: new}
-    return changed, _total(touched[name], current | changed) - _total(touched[name], current)
-
-
-def _step_nested(
-    touched: Mapping[str, Sequence[_Part]], current: Indices, name: str, owned: Sequence[str]
-) -> Step:
-    """Reorders wholes together with the units inside them."""
-    size = len(current[name])
-    outer = torch.zeros(size, size, dtype=torch.float64)
-    inner: Indices = {}
-    for part in touched[name]:
-        here = [k for k in owned if part.places(k)]
-        others = {k: v for k, v in current.items() if k != name and k not in here}
-        if len(here) == len(part.places(here[0]) if here else []) == len(part.places(name)) == 1:
-            (k,) = here
-            R, W = part.fronted([name, k], others)
-            scores = torch.tensordot(R, W, ([2], [2])).permute(0, 2, 1, 3).double()
-            inner[k] = inner[k] + scores if k in inner else scores
-        elif len(part.places(name)) == 1:
-            # No units inside, or several kinds in one tensor: these stay as they are at each place.
-            R, W = part.fronted([name], others)
-            for place in range(size):
-                if here:
-                    as_here = {k: current[k][place].expand(size, -1) for k in here}
-                    _, W = part.fronted([name], others | as_here)
-                outer[place] += (R[place] @ W.T).double().cpu()
-    order, units = assign_nested(outer, inner)
-    changed = {name: order} | units
-    parts = touched[name]
-    return changed, _total(parts, current | changed) - _total(parts, current)
-
-
-def _step_inside(parts: Sequence[_Part], current: Indices, name: str, owner: str) -> Step:
-    """Reorders the units inside each whole, where it stands."""
-    others = {k: v for k, v in current.items() if k != name}
-    scores = 0.0
-    for part in parts:
-        if len(part.places(name)) == len(part.places(owner)) == 1:
-            R, W = part.fronted([owner, name], others)
-            scores = scores + torch.bmm(R, W.transpose(1, 2))
-    if not isinstance(scores, torch.Tensor):
-        return {}, 0.0
-    changed = {name: project_hard(scores)}
-    return changed, _total(parts, current | changed) - _total(parts, current)
-
-
-def _owned(group: PermutationGroup, name: str) -> list[str]:
-    return [inner for inner, owner in group.owners.items() if owner == name]
-
-
-def _total(parts: Sequence[_Part], held: Indices) -> float:
-    return sum(part.value(held) for part in parts)
-
-
-def _picked(scores: torch.Tensor, index: torch.Tensor) -> float:
-    return float(scores.gather(1, index.to(scores.device).unsqueeze(1)).double().sum())
-
-
-def _norm(state: State) -> float:
-    tensors = (tensor for tensor in state.values() if tensor.is_floating_point())
-    return float(sum(tensor.double().square().sum() for tensor in tensors)) ** 0.5
 
 
 def _require_activations(group: PermutationGroup, *sets: Mapping[str, torch.Tensor]) -> None:

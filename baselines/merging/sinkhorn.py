@@ -6,7 +6,7 @@ that of the fixed point (Eisenberger et al. 2022), so no iteration is kept in me
 projection, tau = 0, is a linear assignment.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from fleet_tools.baselines.merging.group import Permutation, PermutationGroup
 
 _SPREAD = 40.0
 """Largest logarithm of a ratio within a row that plain exponentials bear in float32."""
+
+_LARGE = 128
+"""From this size on a few products with vectors save more time than they take."""
 
 
 def project_hard(scores: torch.Tensor) -> torch.Tensor:
@@ -32,8 +35,8 @@ def project_hard(scores: torch.Tensor) -> torch.Tensor:
         PermutationError: Scores are not finite.
     """
     _require_finite(scores)
-    flat = scores.detach().double().cpu().numpy().reshape(-1, *scores.shape[-2:])
-    columns = np.stack([linear_sum_assignment(matrix, maximize=True)[1] for matrix in flat])
+    matrices = scores.detach().reshape(-1, *scores.shape[-2:])
+    columns = np.stack([linear_sum_assignment(_cost(X).cpu().numpy())[1] for X in matrices])
     return torch.from_numpy(columns.reshape(scores.shape[:-1]))
 
 
@@ -103,17 +106,38 @@ class _SoftProjection(torch.autograd.Function):
         return torch.stack(pulled).reshape(projected.shape) / ctx.tau, None, None, None
 
 
+def _cost(X: torch.Tensor) -> torch.Tensor:
+    """What the assignment of the largest sum costs least; float64.
+
+    Constants of columns change no assignment. Sinkhorn's potentials are such constants, and close
+    to the optimal duals, with which the solver's shortest paths are short.
+    """
+    exact = X.double()
+    if len(X) >= _LARGE:
+        below = X.float()
+        below = below - below.amax(dim=1, keepdim=True)
+        tau = -float(below.mean()) / 30
+        if tau > 0:
+            kernel = (below / tau).clamp_(min=-_SPREAD).exp_()
+            v = torch.ones_like(kernel[0])
+            for _ in range(10):
+                v = (kernel.T @ (kernel @ v).reciprocal()).reciprocal()
+            exact = exact + tau * v.double().log()
+    return exact.neg()
+
+
 def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:
     """diag(u) exp(logits) diag(v), its columns summing to 1 and its rows nearly."""
     logits = logits - logits.amax(dim=1, keepdim=True)  # u takes it back
     if -logits.min() > _SPREAD:
         return _scaled_in_logarithms(logits, iterations, tolerance)
     kernel = logits.exp()
-    v = torch.ones_like(kernel[0])
+    rows = kernel.sum(dim=1)
     for _ in range(iterations):
-        u = (kernel @ v).reciprocal()
+        u = rows.reciprocal()
         v = (kernel.T @ u).reciprocal()
-        if (u * (kernel @ v) - 1).abs().max() < tolerance:
+        rows = kernel @ v
+        if (u * rows - 1).abs().max() < tolerance:
             break
     return u.unsqueeze(1) * kernel * v
 
@@ -131,27 +155,57 @@ def _pull_back(P: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
     """P * (G - a 1^T - 1 b^T), where a and b keep the sums of rows and columns as they are.
 
     With r and c those sums, diag(r) a + P b = (P * G) 1 and P^T a + diag(c) b = (P * G)^T 1.
-    Eliminating a leaves b a Schur complement, singular along 1 only.
+    Eliminating a leaves b a Schur complement, singular along 1 only: adding 1 1^T / n mends it.
     """
     weighted = P * G
     rows, columns = P.sum(dim=1), P.sum(dim=0)
-    scaled = P / rows.unsqueeze(1)
-    size = len(P)
-    complement = torch.diag(columns) - P.T @ scaled + 1 / size
-    right = weighted.sum(dim=0) - scaled.T @ weighted.sum(dim=1)
-    # Near a corner of the polytope the complement vanishes, and so do P * (...) and `right`.
-    damping, info = 10 * torch.finfo(P.dtype).eps, 1
-    while info:
-        damped = complement + damping * torch.eye(size, dtype=P.dtype, device=P.device)
-        factor, info = torch.linalg.cholesky_ex(damped)
-        damping *= 10
-    b = torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
-    a = (weighted.sum(dim=1) - P @ b) / rows
+    pulled = weighted.sum(dim=1)
+    right = weighted.sum(dim=0) - P.T @ (pulled / rows)
+    b = None
+    if len(P) >= _LARGE:
+        b = _conjugate_gradients(lambda x: columns * x - P.T @ ((P @ x) / rows) + x.mean(), right)
+    if b is None:
+        b = _factored(torch.diag(columns) - P.T @ (P / rows.unsqueeze(1)) + 1 / len(P), right)
+    a = (pulled - P @ b) / rows
     return weighted - P * (a.unsqueeze(1) + b)
 
 
+def _conjugate_gradients(
+    apply: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int = 16
+) -> torch.Tensor | None:
+    """Solves A x = b, or gives up: soft matrices need a few iterations, nearly hard ones many."""
+    x, residual = torch.zeros_like(right), right
+    direction, square = residual, float(residual @ residual)
+    enough = (10 * torch.finfo(right.dtype).eps) ** 2 * square
+    for _ in range(iterations):
+        if square <= enough:
+            return x
+        image = apply(direction)
+        curvature = float(direction @ image)
+        if not curvature > 0:
+            return None
+        x = x + square / curvature * direction
+        residual = residual - square / curvature * image
+        square, before = float(residual @ residual), square
+        direction = residual + square / before * direction
+    return None
+
+
+def _factored(complement: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Solves the same system by Cholesky's factors."""
+    # Near a corner of the polytope the complement vanishes, and so do P * (...) and `right`.
+    damping, info = 10 * torch.finfo(right.dtype).eps, 1
+    while info:
+        damped = complement + damping * torch.eye(
+            len(right), dtype=right.dtype, device=right.device
+        )
+        factor, info = torch.linalg.cholesky_ex(damped)
+        damping *= 10
+    return torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
+
+
 def _require_finite(scores: torch.Tensor) -> None:
-    if not torch.isfinite(scores).all():
+    if scores.numel() and not all(map(torch.isfinite, torch.aminmax(scores.detach()))):
         raise PermutationError(
             "Scores are not finite, so they have no projection. The loss may have diverged: lower "
             "the rate, or look at the models for NaN."

@@ -28,6 +28,7 @@ def fleet_merge(
     descent: Descent | None = None,
     participants: int | None = None,
     start: str = "matching",
+    trust: float = 0.9,
     point: str = "interpolation",
     soft: bool = False,
     monotone: bool = False,
@@ -44,6 +45,9 @@ def fleet_merge(
         participants: How many models, drawn anew in each epoch, move in it; all if None.
         start: "matching" of weights (MergeMany), "activations", matched likewise, or "identity", as
             in the paper.
+        trust: The weight of each unit's match in a descent's first projection; ignored where the
+            start is the identity. A descent leaves its start only if rate times steps exceeds
+            tau log(n trust / (1 - trust)): 8.4 for n = 512 units.
         point: Where gradients are taken: "interpolation", at a random point between the permuted
             model and the average; "simplex" (the paper's fleet-merge-simplex), at a random point
             among all the models; "average" (fleet-merge-average), at their average.
@@ -53,8 +57,8 @@ def fleet_merge(
             by that measure than the start.
 
     Raises:
-        FleetError: `start` or `point` is unknown, there are no robots or epochs, or there are not
-            as many models as are to take part.
+        FleetError: `start` or `point` is unknown, `trust` is not between 0 and 1, there are no
+            robots or epochs, or there are not as many models as are to take part.
         MessageError: A robot answers what it was not asked.
     """
     _require_usable(fleet, epochs, participants, start, point)
@@ -85,7 +89,13 @@ def fleet_merge(
 
             # Lines 8 to 11, from the hard permutation (section 3.1 says so; the listing does not).
             found = descend(
-                ours.symmetry, ours.models[at], permutations[at], gradient, descent, generator
+                ours.symmetry,
+                ours.models[at],
+                permutations[at],
+                gradient,
+                descent,
+                generator,
+                None if start == "identity" else trust,
             )
             found = found if soft else harden(group, found)  # line 12
             if monotone:

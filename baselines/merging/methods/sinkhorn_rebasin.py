@@ -21,6 +21,7 @@ def sinkhorn_rebasin(
     *,
     loss: str = "random_point",
     start: str = "identity",
+    trust: float = 0.9,
     descent: Descent | None = None,
     rounds: int = 3,
 ) -> Merged:
@@ -36,6 +37,7 @@ def sinkhorn_rebasin(
             "midpoint", the loss on data of the model halfway between the two; or "random_point",
             that of a point drawn anew each step (eq. grad_update of the paper).
         start: "identity", or "matching" of weights.
+        trust: The weight of what is matched in the first projection; ignored from the identity.
         descent: How it descends.
         rounds: Of the alternation, at most.
 
@@ -71,7 +73,15 @@ def sinkhorn_rebasin(
         begin = group.identity()
         if start == "matching":
             begin = match_weights(fleet.symmetry, reference, fleet.models[at], generator)
-        soft = descend(fleet.symmetry, fleet.models[at], begin, gradient, descent, generator)
+        soft = descend(
+            fleet.symmetry,
+            fleet.models[at],
+            begin,
+            gradient,
+            descent,
+            generator,
+            trust if start == "matching" else None,
+        )
         return harden(group, soft)
 
     permutations = alternate(fleet, align, generator, rounds)

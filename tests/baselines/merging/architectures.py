@@ -1,7 +1,9 @@
 """One small network of every supported kind, with its table: what the laws are tried on."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,14 +26,7 @@ class Architecture:
 
     def build(self, seed: int = 0) -> nn.Module:
         """A network with weights of its own, no two of them alike."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = self.make().double().eval()
-            for name, tensor in model.state_dict().items():
-                if tensor.is_floating_point():
-                    tensor.copy_(torch.rand_like(tensor) + 0.5 if "var" in name else tensor)
-                    tensor.add_(0.1 * torch.rand_like(tensor))
-        return model
+        return deepcopy(_built(self.make, seed))
 
     def outputs(self, model: nn.Module, state=None) -> torch.Tensor:
         """What a network, or the same one with other weights, makes of the example."""
@@ -41,6 +36,18 @@ class Architecture:
             return torch.func.functional_call(
                 model, model.state_dict() if state is None else dict(state), arguments
             )
+
+
+@cache
+def _built(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = make().double().eval()
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.rand_like(tensor) + 0.5 if "var" in name else tensor)
+                tensor.add_(0.1 * torch.rand_like(tensor))
+    return model
 
 
 def numbers(*shape: int) -> torch.Tensor:

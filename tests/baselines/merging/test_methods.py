@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from merging_cases import WIDE, noisy, robot
 
 from fleet_tools.baselines.merging.activations import record
-from fleet_tools.baselines.merging.alignment import Descent
+from fleet_tools.baselines.merging.alignment import Descent, descend
 from fleet_tools.baselines.merging.average import average, flat
 from fleet_tools.baselines.merging.errors import FleetError, ModelMismatchError
 from fleet_tools.baselines.merging.fleet import Fleet
@@ -77,6 +77,21 @@ def test_fleet_merge_from_matching_gives_back_the_function_of_permuted_copies(ki
     fleet = copies(kind, 3)
     merged = fleet_merge(fleet, descent=Descent(steps=3, rate=0.01), epochs=2)
     torch.testing.assert_close(outputs(kind, merged.state), outputs(kind, fleet.models[0]))
+
+
+@pytest.mark.parametrize("tau", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("trust", [0.5, 0.9])
+def test_a_trusted_start_weighs_as_much_as_it_is_trusted(tau, trust):
+    fleet = strangers(1)
+    group = fleet.group
+    start = group.random(np.random.default_rng(0))
+    soft = descend(
+        fleet.symmetry, fleet.models[0], start, None, Descent(steps=0, noise=0.0, tau=tau),
+        np.random.default_rng(0), trust,
+    )  # fmt: skip
+    for name, index in start.items():
+        chosen = soft[name].gather(1, torch.as_tensor(index).unsqueeze(1))
+        torch.testing.assert_close(chosen, torch.full_like(chosen, trust), rtol=1e-5, atol=0)
 
 
 def test_fleet_merge_can_start_from_activations():
@@ -225,6 +240,7 @@ BAD = {
     "a loss": (lambda f: sinkhorn_rebasin(f, loss="l3"), "known are l1, l2"),
     "a start": (lambda f: fleet_merge(f, start="middle"), "known are identity, matching"),
     "a point": (lambda f: fleet_merge(f, point="end"), "known are interpolation"),
+    "trust": (lambda f: fleet_merge(f, trust=1.0), "between 0 and 1"),
     "epochs": (lambda f: fleet_merge(f, epochs=0), "0 epochs"),
     "rounds": (lambda f: git_rebasin(f, rounds=0), "0 rounds"),
     "participants": (lambda f: fleet_merge(f, participants=9), "9 of 2 models"),

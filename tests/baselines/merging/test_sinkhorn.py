@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from scipy.optimize import linear_sum_assignment
+
 from fleet_tools.baselines.merging.errors import PermutationError
 from fleet_tools.baselines.merging.group import PermutationGroup
 from fleet_tools.baselines.merging.sinkhorn import harden, project_hard, project_soft, soften
@@ -19,6 +21,7 @@ def scores(seed, *shape):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
+@settings(max_examples=40)
 @given(SEEDS, SIZES, st.floats(0.2, 20.0))
 def test_soft_projections_are_doubly_stochastic(seed, n, tau):
     P = project_soft(scores(seed, 2, n, n), tau, iterations=50_000, tolerance=1e-7)
@@ -38,6 +41,7 @@ def test_hard_projections_are_the_nearest_permutations(seed, n):
     assert all(value >= X[range(n), generator.permutation(n)].sum() - 1e-12 for _ in range(50))
 
 
+@settings(max_examples=40)
 @given(SEEDS, st.integers(2, 6))
 def test_the_hard_projection_is_the_limit_of_soft_ones(seed, n):
     X = torch.eye(n, dtype=torch.float64)[np.random.default_rng(seed).permutation(n)]
@@ -50,6 +54,7 @@ def test_the_hard_projection_is_the_limit_of_soft_ones(seed, n):
     assert distances == sorted(distances, reverse=True)
 
 
+@settings(max_examples=40)
 @given(SEEDS, st.integers(2, 6), st.floats(0.3, 5.0))
 def test_soft_projections_maximize_their_objective(seed, n, tau):
     """The paper's eq. (soft_obj): no doubly stochastic matrix does better."""
@@ -81,6 +86,48 @@ def test_the_implicit_gradient_is_that_of_finite_differences(seed, n, tau):
     torch.testing.assert_close((gradient * direction).sum(), slope, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("tau", [1.0, 0.1])
+def test_the_gradient_of_large_projections_is_that_of_exact_solutions(tau):
+    """Soft ones are solved by iterations and nearly hard ones by factors; here by SVD."""
+    n = 150
+    X, G = scores(0, n, n).requires_grad_(), scores(1, n, n)
+    P = project_soft(X, tau, 5000, 1e-13)
+    (gradient,) = torch.autograd.grad((G * P).sum(), X)
+    P = P.detach()
+    eye = torch.eye(n, dtype=P.dtype)
+    system = torch.cat([torch.cat([eye, P], dim=1), torch.cat([P.T, eye], dim=1)])
+    right = torch.cat([(P * G).sum(1), (P * G).sum(0)])
+    a, b = torch.linalg.lstsq(system, right, driver="gelsd").solution.split(n)
+    expected = P * (G - a.unsqueeze(1) - b) / tau
+    torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
+
+
+LARGE = {
+    "normal": lambda X: X,
+    "a permutation": lambda X: 0.01 * X + torch.eye(len(X))[torch.randperm(len(X))],
+    "with ties": lambda X: X.round(),
+    "all equal": torch.ones_like,
+    "huge": lambda X: 1e30 * X,
+    "tiny": lambda X: 1e-30 * X,
+    "of far apart rows": lambda X: X + 1e6 * X[:, :1],
+    "of one far column": lambda X: torch.cat([X[:, :1] + 1e6, X[:, 1:]], dim=1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", LARGE)
+def test_large_assignments_are_as_good_as_plain_ones(kind, dtype):
+    """Large ones are solved from Sinkhorn's potentials, which must change no optimum."""
+    X = LARGE[kind](scores(0, 150, 150)).to(dtype)
+    places, plain = linear_sum_assignment(X.double().numpy(), maximize=True)
+    ours = project_hard(X)
+    assert sorted(ours.tolist()) == list(range(150))
+    exact = X.double()
+    expected, found = (exact[places, index].sum() for index in (plain, ours))
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+
+@settings(max_examples=40)
 @given(SEEDS, st.integers(2, 6))
 def test_shifts_of_rows_and_columns_change_nothing(seed, n):
     X = scores(seed, n, n)

@@ -213,15 +213,16 @@ def test_models_of_different_forms_are_refused():
         require_alike([state, state | {"b": state["b"].double()}])
 
 
-def test_merging_loads_no_simulator_and_the_package_no_torch():
+def test_merging_loads_no_simulator_and_no_plots_and_the_package_no_torch():
     loaded = run_python(
         "import json, sys\n"
         "import fleet_tools.baselines\n"
         "light = 'torch' in sys.modules\n"
-        "import fleet_tools.baselines.merging.check\n"
-        "print(json.dumps([light, 'pydrake' in sys.modules, 'ray' in sys.modules]))"
+        "import fleet_tools.baselines.merging.check, fleet_tools.baselines.merging.barrier\n"
+        "heavy = ('pydrake', 'ray', 'matplotlib')\n"
+        "print(json.dumps([light, *(name in sys.modules for name in heavy)]))"
     )
-    assert loaded == [False, False, False]
+    assert loaded == [False, False, False, False]
 
 
 def test_without_torch_the_message_says_how_to_install_it(monkeypatch):
