@@ -1,7 +1,7 @@
 """Scaled permutations of ReLU networks, and the scaling of least norm (Propositions 2 and 3).
 
 Where an activation is positively homogeneous, as ReLU is, a unit's output may be multiplied by any
-d > 0 and divided out again where it is read. With permutations this is the paper's G_scaled: a group
+d > 0 and divided out where it is read. With permutations this is the paper's G_scaled: a group,
 since P D = D' P with D' = P D P^T (its footnote writes P D').
 
 Proposition 3 says that the model of least norm among its scalings is unique, so that training which
