@@ -153,6 +153,15 @@ def read_model(path: Path) -> dict[str, "torch.Tensor"]:
     return state
 
 
+def read_notes(path: Path) -> Any:
+    """What `write_model` noted beside a model; None where nothing was."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        notes = (file.metadata() or {}).get("fleet_tools")
+    return None if notes is None else json.loads(notes)
+
+
 def write_model(path: Path, state: "State", notes: Any = None) -> None:
     """Stores a state dict as a whole or not at all; the same one as the same bytes.
 

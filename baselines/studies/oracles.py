@@ -10,15 +10,14 @@ from one initialization.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fleet_tools.baselines.merge import read_model, write_model
+from fleet_tools.baselines.merge import read_model, read_notes, write_model
 from fleet_tools.baselines.merging.alignment import Descent
 from fleet_tools.baselines.merging.barrier import loss_barrier
 from fleet_tools.baselines.merging.fleet import Fleet
@@ -27,8 +26,6 @@ from fleet_tools.baselines.studies import digits as pictures
 from fleet_tools.baselines.studies.cells import Cell, Cells
 from fleet_tools.baselines.studies.networks import NETWORKS
 from fleet_tools.baselines.studies.training import Training, finish, initial, judge, robot, train
-
-Models = Callable[[], list[dict]]
 
 
 @dataclass(frozen=True)
@@ -94,38 +91,22 @@ def pairs(folder: Path, names: list[str], seeds: int) -> Iterator[Cell]:
         MissingLibraryError: scikit-learn is absent.
     """
     training, test = pictures.load()
-    cells = Cells(folder)
     for name, seed in ((name, seed) for seed in range(seeds) for name in names):
-        network = NETWORKS[name]
-
-        @cache
-        def models(control: bool, name=name, seed=seed, network=network) -> list[dict]:
-            trained = []
-            for which in range(2):
-                own = 2 * seed + which
-                start = initial(network, 2 * seed if control else own)
-                kind = "common" if control and which else "own"  # the first is the same
-                trained.append(
-                    _stored(
-                        folder / "models" / f"pair-{name}-{kind}-{own}.safetensors",
-                        lambda start=start, own=own: train(network, start, training, TRAINING, own),
-                    )
-                )
-            return trained
-
+        network, kind = NETWORKS[name], f"pair-{name}"
         for title, column in PAIRS.items():
             if column.method == "sinkhorn_data":
                 column = replace(column, options={**column.options, "descent": descents(name)})
 
-            def compute(column=column, models=models, network=network, seed=seed):
-                return _barrier(network, column, models(column.control), training, test, seed)
+            def compute(column=column, network=network, kind=kind, seed=seed):
+                models = _models(folder, kind, network, [training] * 2, seed, column.control)
+                return _barrier(network, column, models, training, test, seed)
 
             settings = {
                 "network": network.title,
                 "training": asdict(TRAINING),
                 **column.settings(),
             }
-            value = cells.get(f"pair-{name}-{_plain(title)}-{seed}", settings, compute)
+            value = Cells(folder).get(f"{kind}-{_plain(title)}-{seed}", settings, compute)
             yield Cell(name, title, seed, value)
 
 
@@ -142,33 +123,16 @@ def fleets(folder: Path, alphas: list[float], seeds: int, name: str = "mlp") -> 
         MissingLibraryError: scikit-learn is absent.
     """
     training, test = pictures.load()
-    cells, network = Cells(folder), NETWORKS[name]
+    network = NETWORKS[name]
     for alpha, seed in ((alpha, seed) for seed in range(seeds) for alpha in alphas):
-        shares = pictures.partition(
-            training, FLEET_SIZE, alpha, np.random.default_rng((seed, round(1000 * alpha)))
-        )
-
-        @cache
-        def models(control: bool, alpha=alpha, seed=seed, shares=shares) -> list[dict]:
-            trained = []
-            for at, share in enumerate(shares):
-                own = FLEET_SIZE * seed + at
-                start = initial(network, FLEET_SIZE * seed if control else own)
-                kind = "common" if control and at else "own"  # the first is the same
-                trained.append(
-                    _stored(
-                        folder / "models" / f"fleet-{name}-{alpha:g}-{kind}-{own}.safetensors",
-                        lambda start=start, own=own, share=share: train(
-                            network, start, share, TRAINING, own
-                        ),
-                    )
-                )
-            return trained
-
+        kind = f"fleet-{name}-{alpha:g}"
+        generator = np.random.default_rng((seed, round(1000 * alpha)))
+        shares = pictures.partition(training, FLEET_SIZE, alpha, generator)
         for title, column in FLEETS.items():
 
-            def compute(column=column, models=models, shares=shares, seed=seed):
-                return _accuracy(network, column, models(column.control), shares, test, seed)
+            def compute(column=column, kind=kind, shares=shares, seed=seed):
+                models = _models(folder, kind, network, shares, seed, column.control)
+                return _accuracy(network, column, models, shares, test, seed)
 
             settings = {
                 "network": network.title,
@@ -177,8 +141,24 @@ def fleets(folder: Path, alphas: list[float], seeds: int, name: str = "mlp") -> 
                 "models": FLEET_SIZE,
                 **column.settings(),
             }
-            value = cells.get(f"fleet-{name}-{alpha:g}-{_plain(title)}-{seed}", settings, compute)
+            value = Cells(folder).get(f"{kind}-{_plain(title)}-{seed}", settings, compute)
             yield Cell(f"{alpha:g}", title, seed, value)
+
+
+def _models(folder: Path, kind: str, network, shares, seed: int, control: bool) -> list[dict]:
+    """Networks, each trained on its share, or read if it was; a control's from one start."""
+    models = []
+    for at, share in enumerate(shares):
+        own = len(shares) * seed + at
+        common = control and at > 0  # the first is the same
+        path = folder / "models" / f"{kind}-{'common' if common else 'own'}-{own}.safetensors"
+        settings = {"network": network.title, "training": asdict(TRAINING)}
+        if not path.is_file() or read_notes(path) != settings:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            start = initial(network, len(shares) * seed if control else own)
+            write_model(path, train(network, start, share, TRAINING, own), settings)
+        models.append(read_model(path))
+    return models
 
 
 def _barrier(network, column: Column, models, training, test, seed: int) -> dict[str, float]:
@@ -213,13 +193,6 @@ def _accuracy(network, column: Column, models, shares, test, seed: int) -> dict[
         "single": single,
         "seconds": round(seconds, 2),
     }
-
-
-def _stored(path: Path, make: Callable[[], dict]) -> dict:
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_model(path, make())
-    return read_model(path)
 
 
 def _plain(title: str) -> str:

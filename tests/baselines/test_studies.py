@@ -168,6 +168,11 @@ def test_oracles_go_on_where_they_stopped(tmp_path, capsys, monkeypatch):
     assert program.main(command) == 0
     assert capsys.readouterr().out == out
 
+    # Other settings: nothing that follows from the old ones is taken for theirs.
+    monkeypatch.setattr(oracles, "TRAINING", replace(oracles.TRAINING, epochs=2))
+    with pytest.raises(AssertionError, match="computed again"):
+        program.main(command)
+
 
 def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)

@@ -10,10 +10,9 @@ pytest.importorskip("safetensors")
 
 import merge_specs
 from conftest import run_python
-from safetensors import safe_open
 
 from fleet_tools.baselines import merge
-from fleet_tools.baselines.merge import read_model, read_options, write_model
+from fleet_tools.baselines.merge import read_model, read_notes, read_options, write_model
 from fleet_tools.baselines.merging.registry import METHODS
 from fleet_tools.baselines.merging.registry import merge as merge_fleet
 from fleet_tools.errors import FleetToolsError, UnknownNameError
@@ -65,8 +64,8 @@ def test_what_it_stores_is_what_the_library_merges(paths):
     expected = merge_fleet("git_rebasin", fleet).state
     stored = read_model(output)
     assert all(torch.equal(stored[name], expected[name]) for name in expected)
-    with safe_open(output, "pt") as file:
-        notes = json.loads(file.metadata()["fleet_tools"])
+    notes = read_notes(output)
+    assert read_notes(paths[0]) is None
     assert notes["method"] == "git_rebasin" and notes["weights"] == [0.75, 0.25]
 
 
