@@ -37,6 +37,7 @@ OPTIONAL = (
     Library("manifold3d", "manifold3d", "import", "unite and simplify imported meshes"),
     Library("torch", "torch", "merging", "merge policies"),
     Library("safetensors", "safetensors", "merging", "store policies"),
+    Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
     Library("PIL", "pillow", "video", "draw on pictures"),
     Library("av", "av", "video", "write videos"),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),

@@ -25,11 +25,16 @@ def argument_parser(name: str, description: str, epilog: str) -> argparse.Argume
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}", description=description, epilog=epilog, allow_abbrev=False
     )
+    add_output_options(parser)
+    return parser
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Gives a parser, such as a command's within a program, the options of every program."""
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object on stdout, nothing else"
     )
     parser.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
-    return parser
 
 
 def positive_int(text: str) -> int:

@@ -23,6 +23,10 @@ class PermutationError(SymmetryError):
     """Not an element of the group: a name, a shape, a repeated index, or no inverse."""
 
 
+class ScalingError(SymmetryError):
+    """Scales that are no positive numbers of units, or a norm that has no least one."""
+
+
 class NotInvariantError(SymmetryError):
     """The model's outputs change under a permutation that the table calls free."""
 

@@ -1,0 +1,1 @@
+"""Studies, which print tables that anyone can repeat: `python -m fleet_tools.baselines.studies`."""
