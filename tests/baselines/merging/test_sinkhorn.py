@@ -94,8 +94,8 @@ def test_the_gradient_of_large_projections_is_that_of_exact_solutions(tau):
     P = project_soft(X, tau, 5000, 1e-13)
     (gradient,) = torch.autograd.grad((G * P).sum(), X)
     P = P.detach()
-    eye = torch.eye(n, dtype=P.dtype)
-    system = torch.cat([torch.cat([eye, P], dim=1), torch.cat([P.T, eye], dim=1)])
+    rows, columns = (torch.diag(P.sum(dim)) for dim in (1, 0))
+    system = torch.cat([torch.cat([rows, P], dim=1), torch.cat([P.T, columns], dim=1)])
     right = torch.cat([(P * G).sum(1), (P * G).sum(0)])
     a, b = torch.linalg.lstsq(system, right, driver="gelsd").solution.split(n)
     expected = P * (G - a.unsqueeze(1) - b) / tau
