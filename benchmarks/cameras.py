@@ -14,6 +14,7 @@ import platform
 import time
 
 import numpy as np
+from speed import expert_steps
 
 MODES = [
     ("state", (320, 240)),
@@ -69,11 +70,11 @@ def measure(task: str, mode: str, size: tuple[int, int], episodes: int) -> dict[
         looks.append(time.process_time() - begun)
         return moment
 
-    for action in expert_actions(env, range(episodes)):
+    for _, action in expert_steps(env, range(episodes)):
         begun = time.process_time()
         env.step(action)
         steps.append(time.process_time() - begun)
-    for action in expert_actions(env, range(episodes)):
+    for _, action in expert_steps(env, range(episodes)):
         env._look = timed_look
         env.step(action)
         env._look = look  # what a reset sees first takes longer
@@ -99,25 +100,13 @@ def make(task: str, mode: str, size: tuple[int, int]):
     return make_environment(task=task, obs_mode=mode, camera_size=size)
 
 
-def expert_actions(env, seeds):
-    """Runs the expert's episodes, and yields its next action before every step."""
-    from fleet_tools.experts.policy import ExpertPolicy
-
-    for seed in seeds:
-        env.reset(seed=seed)
-        expert = ExpertPolicy(env)
-        expert.reset()
-        while env.get_state().outcome == "running":
-            yield expert.act(None)
-
-
 def _rate(task: str, seconds: float, seed: int) -> float:
     env = make(task, "point_cloud", (320, 240))
     env.reset(seed=seed)  # the first picture takes longer
     count, spent = 0, 0.0
     while spent < seconds:
         seed += 100
-        for action in expert_actions(env, [seed]):
+        for _, action in expert_steps(env, [seed]):
             begun = time.perf_counter()
             env.step(action)
             spent += time.perf_counter() - begun

@@ -47,7 +47,7 @@ def _make(task: str):
     return make_environment(task=task)
 
 
-def _expert_steps(env, seeds):
+def expert_steps(env, seeds):
     """Runs the expert's episodes, and yields its next action before every step."""
     from fleet_tools.experts.policy import ExpertPolicy
 
@@ -65,7 +65,7 @@ def _episodes(task: str, episodes: int) -> dict[str, float]:
 
     env = _make(task)
     free, touching, planning = [], [], {}
-    for expert, action in _expert_steps(env, range(episodes)):
+    for expert, action in expert_steps(env, range(episodes)):
         planning.setdefault(env.scene.seed, sum(expert.plan.seconds.values()))
         seconds = _seconds(lambda action=action: env.step(action))
         (touching if env.world_state().contacts else free).append(seconds)
@@ -103,7 +103,7 @@ def _profile(task: str, episodes: int = 4) -> dict[str, float]:
     # Drake binds the method when the controller is made.
     with patch.object(controller.OperationalSpaceController, "_calc_actuation", timed):
         env = _make(task)
-        for _, action in _expert_steps(env, range(episodes)):
+        for _, action in expert_steps(env, range(episodes)):
             begun = _seconds(lambda action=action: env.step(action))
             if not env.world_state().contacts:
                 continue

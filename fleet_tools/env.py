@@ -221,7 +221,7 @@ class ToolUseEnv(gymnasium.Env):
 
     def close(self) -> None:
         """Lets go of the simulation and of OpenGL; `reset` begins anew."""
-        self._sight = Sight(self._vision, pictures=self.render_mode == "rgb_array")
+        self._sight.close()
         self._leave()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------

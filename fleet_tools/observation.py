@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gymnasium import spaces
 
+from fleet_tools.perception.segmentation import SEGMENTS
 from fleet_tools.tasks import ObservedKeypoints
 from fleet_tools.vision import Vision
 
@@ -135,8 +136,8 @@ def _images(vision: Vision) -> dict[str, Sense]:
         "rgb": (spaces.Box(0, 255, (height, width, 3), np.uint8), "1/255"),
         "depth": (spaces.Box(0, np.inf, (height, width), np.float32), "m, 0 too near, inf too far"),
         "segmentation": (
-            spaces.Box(0, 3, (height, width), np.uint8),
-            "0 background, 1 robot, 2 tool, 3 object",
+            spaces.Box(0, len(SEGMENTS) - 1, (height, width), np.uint8),
+            ", ".join(f"{value} {name}" for value, name in enumerate(SEGMENTS)),
         ),
     }
     senses = {}

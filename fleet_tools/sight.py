@@ -51,6 +51,10 @@ class Sight:
                 self.rig = CameraRig(self._scenery, self._vision.cameras, size)
         self._scenery.enter(world)
 
+    def close(self) -> None:
+        """Lets go of OpenGL; `enter` begins anew."""
+        self._scenery = self.rig = None
+
     def begin(self, scene: Scene) -> None:
         """Gives everything the looks that it has in a scene."""
         if self._in_colour:

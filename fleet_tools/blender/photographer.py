@@ -16,11 +16,13 @@ from fleet_tools.appearance import paint
 from fleet_tools.catalog import find_model
 from fleet_tools.env import EnvState
 from fleet_tools.errors import RenderServerError, UnknownNameError
-from fleet_tools.perception.camera import Camera
+from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.renderer import render_rgb
 from fleet_tools.perception.rig import CameraRig
 from fleet_tools.perception.scenery import Scenery
+from fleet_tools.perception.sensor import Sensor
 from fleet_tools.robot.panda import Visuals
+from fleet_tools.scene import Scene
 from fleet_tools.simulation import Simulation
 from fleet_tools.tasks import TaskConfig
 from fleet_tools.viewing import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
@@ -88,12 +90,12 @@ class Photographer:
     ) -> None:
         self._task, self._server, self._size = task, server.rstrip("/"), size
         self._robot_visuals = robot_visuals
-        near_m, far_m = 0.05, 10.0
-        third = Camera(
-            frame="world", field_of_view_deg=FIELD_OF_VIEW_DEG, depth_range_m=(near_m, far_m)
-        )
-        self.cameras = {THIRD: third, **task.cameras}
-        self._built: tuple[tuple[str, str], Simulation, Scenery, CameraRig] | None = None
+        self.cameras = (THIRD, *task.cameras)
+        pinhole = Pinhole.from_field_of_view(*size, FIELD_OF_VIEW_DEG)
+        self._third = Sensor(pinhole, depth_range_m=(0.05, 10.0))
+        self._scenery: Scenery | None = None
+        self._rig: CameraRig | None = None
+        self._built: tuple[tuple[str, str], Simulation] | None = None
 
     def photograph(self, state: EnvState, camera: str) -> Photograph:
         """Takes a photograph.
@@ -109,12 +111,15 @@ class Photographer:
         """
         if camera not in self.cameras:
             raise UnknownNameError("camera", camera, self.cameras)
-        simulation, scenery, rig = self._for(state)
+        simulation = self._enter(state.scene)
         simulation.reset(state.scene)
         simulation.restore(state.snapshot)
-        paint(scenery, state.scene)
-        query, sensor = scenery.query(simulation.query()), rig.sensors[camera]
-        X_WC = self._pose(state, camera, simulation.measure().X_WE)
+        paint(self._scenery, state.scene)
+        query = self._scenery.query(simulation.query())
+        sensor, X_WC = self._third, look_at(EYE, TARGET)
+        if camera != THIRD:
+            sensor = self._rig.sensors[camera]
+            X_WC = self._rig.poses(state.scene.cameras, simulation.measure().X_WE)[camera]
         try:
             rgb = render_rgb(query, sensor.pinhole, X_WC, BLENDER)
         except RuntimeError as error:
@@ -127,29 +132,23 @@ class Photographer:
             X_WC=X_WC,
         )
 
-    def _pose(self, state: EnvState, camera: str, X_WE: RigidTransform) -> RigidTransform:
-        if camera not in self._task.cameras:
-            return look_at(EYE, TARGET)
-        X_FC = state.scene.cameras[camera].to_transform()
-        return X_FC if self.cameras[camera].frame == "world" else X_WE @ X_FC
-
-    def _for(self, state: EnvState) -> tuple[Simulation, Scenery, CameraRig]:
-        pair = state.scene.tool, state.scene.object
+    def _enter(self, scene: Scene) -> Simulation:
+        """Returns the simulation of a scene's tool and object, and looks at its world."""
+        pair = scene.tool, scene.object
         if self._built is None or self._built[0] != pair:
-            self._built = (pair, *self._build(*pair))
-        return self._built[1:]
-
-    def _build(self, tool_name: str, object_name: str) -> tuple[Simulation, Scenery, CameraRig]:
-        task = self._task
-        tool = find_model("tool", task.tool_family, tool_name, task.assets)
-        object = find_model("object", task.object_family, object_name, task.assets)
-        world = build_world(task, tool, object, robot_visuals=self._robot_visuals)
-        scenery = Scenery(world)
-        client = RenderEngineGltfClientParams(base_url=self._server)
-        scenery.scene_graph.AddRenderer(BLENDER, MakeRenderEngineGltfClient(client))
-        scenery.enter(world)
-        rig = CameraRig(scenery, self.cameras, self._size)
-        return Simulation(world, tool, object), scenery, rig
+            task = self._task
+            tool = find_model("tool", task.tool_family, scene.tool, task.assets)
+            object = find_model("object", task.object_family, scene.object, task.assets)
+            world = build_world(task, tool, object, robot_visuals=self._robot_visuals)
+            if self._scenery is None:
+                self._scenery = Scenery(world)
+                client = RenderEngineGltfClientParams(base_url=self._server)
+                engine = MakeRenderEngineGltfClient(client)
+                self._scenery.scene_graph.AddRenderer(BLENDER, engine)
+                self._rig = CameraRig(self._scenery, task.cameras, self._size)
+            self._scenery.enter(world)
+            self._built = (pair, Simulation(world, tool, object))
+        return self._built[1]
 
 
 def require_server(server: str) -> Mapping[str, Any]:
