@@ -12,6 +12,11 @@ OBS_MODES = ("state", "point_cloud", "rgbd")
 CHANNELS = ("rgb", "depth", "segmentation")
 
 
+def is_picture(name: str) -> bool:
+    """Whether an entry of an observation is what a camera shows in one of its `CHANNELS`."""
+    return name.endswith(tuple(f"_{channel}" for channel in CHANNELS))
+
+
 @dataclass(frozen=True)
 class Vision:
     """What to look for.

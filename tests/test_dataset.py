@@ -1,12 +1,15 @@
 """The files of a data set: lossless, the same bytes every time, whole after any crash."""
 
+import io
 import json
 import math
 import tempfile
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,6 +27,7 @@ from fleet_tools.statistics import wilson_interval
 from fleet_tools.tasks import TaskConfig, load_task
 
 HAMMER = load_task("hammer")
+PICTURES = ["wrist_rgb", "wrist_depth", "wrist_segmentation"]
 
 
 @cache
@@ -39,7 +43,7 @@ def episodes(draw):
     def rows(extra, dtype, *shape):
         return draw(hnp.arrays(dtype, (steps + extra, *shape)))
 
-    names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1)
+    names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1) | st.sampled_from(PICTURES)
     dtypes = st.sampled_from(["float32", "float64", "uint8", "int64"])
     return Episode(
         scene=sample_scene(HAMMER, draw(st.integers(0, 2**53 - 1))),
@@ -131,6 +135,17 @@ def test_arrays_are_contiguous_and_aligned_for_mapping(tmp_path):
     assert offset % 8 == 0
     mapped = np.memmap(path, np.float32, "r", offset, shape)
     np.testing.assert_array_equal(mapped, an_episode().actions)
+
+
+def test_pictures_are_compressed_one_by_one():
+    pictures = np.zeros((4, 60, 80, 3), np.uint8)
+    episode = replace(an_episode(), observations={"wrist_rgb": pictures})
+    content = episode_file.to_bytes(episode, 0)
+    assert len(content) < pictures.nbytes / 4
+    with h5py.File(io.BytesIO(content)) as file:
+        stored = file["episode_0/observations/wrist_rgb"]
+        assert stored.chunks == (1, 60, 80, 3)
+        np.testing.assert_array_equal(stored, pictures)
 
 
 @settings(deadline=None)

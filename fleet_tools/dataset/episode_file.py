@@ -10,7 +10,8 @@
         infos/state_digest      (T + 1,) uint64
 
 `scene` and `error` are JSON. Everything is contiguous and uncompressed, so that it can be mapped,
-and the same episode gives the same bytes.
+but for the pictures of cameras, which are compressed one by one. The same episode gives the same
+bytes.
 """
 
 import io
@@ -24,6 +25,7 @@ from fleet_tools.episode import Episode
 from fleet_tools.errors import DatasetError
 from fleet_tools.scene import Scene
 from fleet_tools.values import parse
+from fleet_tools.vision import is_picture
 
 _LAYOUT = {
     "actions": "actions",
@@ -36,6 +38,7 @@ _LAYOUT = {
 
 _FORMAT_VERSION = ("v110", "v110")  # or the bytes would change with the HDF5 library
 _ALIGNMENT = {"alignment_threshold": 1, "alignment_interval": 8}  # of arrays that are mapped
+_COMPRESSION = {"compression": "gzip", "compression_opts": 1, "shuffle": True}  # any HDF5 reads it
 
 
 def to_bytes(episode: Episode, number: int) -> bytes:
@@ -87,5 +90,6 @@ def read(path: Path) -> Episode:
 
 
 def _add(group: h5py.Group, name: str, rows: np.ndarray) -> None:
+    storage = {"chunks": (1, *rows.shape[1:]), **_COMPRESSION} if is_picture(name) else {}
     # Times of creation would be different bytes for the same content.
-    group.create_dataset(name, data=rows, track_times=False)
+    group.create_dataset(name, data=rows, track_times=False, **storage)

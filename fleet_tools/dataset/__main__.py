@@ -1,0 +1,51 @@
+"""Works on data sets: `python -m fleet_tools.dataset info DIR`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fleet_tools import programs
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the program; see `--help`."""
+    return programs.run(_parser(), lambda options: options.command(options), arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fleet_tools.dataset",
+        description="Works on data sets that `python -m fleet_tools.collect` wrote.",
+        epilog="Exits with 0 when all went well, 1 when the disk failed, 2 when it cannot begin, "
+        "130 after Ctrl-C.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add(commands, "info", _info, "says what a data set holds")
+    return parser
+
+
+def _add(commands, name: str, work, description: str) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=description, description=description)
+    parser.set_defaults(command=work)
+    programs.add_output_options(parser)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="of the data set")
+    return parser
+
+
+def _info(options: argparse.Namespace) -> int:
+    from fleet_tools.dataset import Dataset
+    from fleet_tools.dataset.summary import as_text, summarize
+
+    dataset = Dataset(options.folder)
+    summary = summarize(dataset.folder, dataset.header, dataset.manifest())
+    if options.json:
+        print(json.dumps(summary))
+    elif not options.quiet:
+        print(as_text(summary))
+    return programs.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
