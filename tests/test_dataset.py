@@ -88,7 +88,8 @@ def a_record(number, episode):
 def write(folder, count):
     with DatasetWriter(folder, header()) as writer:
         for number in range(len(writer.records), count):
-            writer.add(a_record(number, an_episode(number)), an_episode(number))
+            content = episode_file.to_bytes(an_episode(number), number)
+            writer.add(a_record(number, an_episode(number)), content)
     return Dataset(folder)
 
 
@@ -196,7 +197,7 @@ def test_what_a_crash_leaves_is_mended(tmp_path, torn):
     write(tmp_path / "one", 2)
     with (tmp_path / "one" / "manifest.jsonl").open("ab") as manifest:
         manifest.write(torn)
-    (tmp_path / "one" / "episodes" / "episode_000002.hdf5.aside").write_bytes(b"half")
+    (tmp_path / "one" / "episodes" / ".episode_000002.7.aside.hdf5").write_bytes(b"half")
     (tmp_path / "one" / "episodes" / "episode_000002.hdf5").write_bytes(b"never listed")
     assert len(Dataset(tmp_path / "one")) == 2
     write(tmp_path / "one", 3)
@@ -207,9 +208,9 @@ def test_what_a_crash_leaves_is_mended(tmp_path, torn):
 def test_creation_that_was_interrupted_is_begun_again(tmp_path):
     (tmp_path / "episodes").mkdir()
     (tmp_path / "manifest.jsonl").touch()
-    (tmp_path / "dataset.json.aside").write_text("{")
+    (tmp_path / ".dataset.7.aside.json").write_text("{")
     assert len(write(tmp_path, 1)) == 1
-    assert not list(tmp_path.rglob("*.aside"))
+    assert not list(tmp_path.rglob("*.aside*"))
 
 
 def test_another_data_set_is_left_as_it_is(tmp_path):

@@ -32,6 +32,7 @@ class Record(Value):
         state_digest: Of the last state, hexadecimal.
         seconds: Wall time.
         error: What went wrong, where something did.
+        verified: Whether it was run again before it counted, and came out bit for bit.
         info: See `fleet_tools.episode.Episode`.
     """
 
@@ -46,6 +47,7 @@ class Record(Value):
     state_digest: str | None = None
     seconds: float
     error: str | None = None
+    verified: bool = False
     info: dict[str, pydantic.JsonValue] = {}
 
 
@@ -66,10 +68,11 @@ class Dataset:
         self.folder = Path(folder)
         self.header = read_header(self.folder)
         records, _ = read_manifest(self.folder)
+        records.sort(key=lambda record: record.attempt)  # with many workers, they end in any order
         self._records = {record.attempt: record for record in records}
 
     def manifest(self) -> list[Record]:
-        """Returns what came of every attempt."""
+        """Returns what came of every attempt, in their order."""
         return list(self._records.values())
 
     def stored(self) -> list[Record]:
