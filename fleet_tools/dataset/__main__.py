@@ -22,7 +22,18 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add(commands, "info", _info, "says what a data set holds")
+    info = _add(commands, "info", _info, "says what a data set holds")
+    info.add_argument(
+        "--plot", metavar="PICTURE", type=Path,
+        help="draw some of its episodes, and how it is distributed (.png, .jpg, .pdf or .svg)",
+    )  # fmt: skip
+    info.add_argument(
+        "--episodes", metavar="N", type=programs.positive_int, default=4,
+        help="how many --plot draws (4)",
+    )  # fmt: skip
+    info.add_argument(
+        "--seed", type=programs.seed, default=0, help="draws which episodes --plot shows (0)"
+    )
     return parser
 
 
@@ -40,10 +51,18 @@ def _info(options: argparse.Namespace) -> int:
 
     dataset = Dataset(options.folder)
     summary = summarize(dataset.folder, dataset.header, dataset.manifest())
+    if options.plot is not None:
+        from fleet_tools.contact_sheet import write_contact_sheet
+
+        records = dataset.draw(options.episodes, options.seed)
+        write_contact_sheet(options.plot, dataset, records, quiet=options.quiet)
+        summary["picture"] = str(options.plot)
     if options.json:
         print(json.dumps(summary))
     elif not options.quiet:
         print(as_text(summary))
+        if options.plot is not None:
+            print(f"  picture in {options.plot}")
     return programs.OK
 
 
