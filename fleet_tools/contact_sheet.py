@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -71,9 +72,9 @@ def write_contact_sheet(
     except MissingLibraryError as error:
         print(f"No episodes are shown, only how they are distributed: {error}", file=sys.stderr)
         strips = []
-    figure = draw_contact_sheet(dataset, strips)
-    with whole(path) as aside:
-        figure.savefig(aside)
+    # Whatever the user's matplotlibrc says.
+    with style.context("default"), whole(path) as aside:
+        draw_contact_sheet(dataset, strips).savefig(aside)
 
 
 def draw_contact_sheet(dataset: Dataset, strips: list[Strip]) -> Figure:
@@ -190,7 +191,7 @@ def _draw_picture(axes: Axes, picture: Picture, frame: str) -> None:
     for points, color in ((picture.object, OBJECT_COLOR), (picture.tool, TOOL_COLOR)):
         few = len(points) <= _FEW_POINTS
         axes.scatter(
-            *points.T, s=28 if few else 1.5, color=color, edgecolors="white" if few else "none",
+            *points.T, s=18 if few else 1.5, color=color, edgecolors="white" if few else "none",
             linewidths=0.8 if few else 0.0,
         )  # fmt: skip
     axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
@@ -225,12 +226,13 @@ def _draw_lengths(axes: Axes, dataset: Dataset) -> None:
     axes.set_ylabel("stored episodes")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title("How long episodes are", loc="left", weight="bold")
+    failed = " (red: failed)" if steps[False] else ""
+    axes.set_title(f"How long episodes are{failed}", loc="left", weight="bold")
 
 
 def _draw_pairs(axes: Axes, dataset: Dataset) -> None:
     pairs = Counter((record.tool, record.object) for record in dataset.stored())
-    tools, objects = (sorted({pair[k] for pair in pairs}) for k in (0, 1))
+    tools, objects = (sorted({pair[k] for pair in pairs}, key=str) for k in (0, 1))
     counts = np.array([[pairs[tool, object] for object in objects] for tool in tools])
     axes.imshow(counts, cmap="Blues", vmin=0, vmax=2 * counts.max(), aspect="auto")
     axes.set_xticks(range(len(objects)), map(short_name, objects), rotation=30, ha="right")
@@ -244,9 +246,9 @@ def _draw_pairs(axes: Axes, dataset: Dataset) -> None:
 
 
 def _draw_success(axes: Axes, dataset: Dataset) -> None:
-    attempts = Counter(record.tool for record in dataset.manifest() if record.tool is not None)
+    attempts = Counter(record.tool for record in dataset.manifest())
     successes = Counter(record.tool for record in dataset.manifest() if record.success)
-    tools = sorted(attempts)
+    tools = sorted(attempts, key=str)
     rates = np.array([successes[tool] / attempts[tool] for tool in tools])
     intervals = np.array([wilson_interval(successes[tool], attempts[tool]) for tool in tools])
     places = np.arange(len(tools))

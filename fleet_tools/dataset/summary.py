@@ -29,8 +29,8 @@ def summarize(folder: Path, header: Header, records: list[Record]) -> dict[str, 
         "stored_episodes": len(stored),
         "stored_steps": sum(record.steps for record in stored),
         "episode_steps": _lengths(stored),
-        "tools": _counts(record.tool for record in stored),
-        "objects": _counts(record.object for record in stored),
+        "tools": _counts(record.tool for record in stored if record.tool is not None),
+        "objects": _counts(record.object for record in stored if record.object is not None),
         "mean_attempt_seconds": round(statistics.fmean(record.seconds for record in records), 3)
         if records
         else None,
@@ -65,9 +65,9 @@ def as_text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def short_name(model: str) -> str:
+def short_name(model: str | None) -> str:
     """Returns the name of a tool or object, which may be the path of a user's own."""
-    return PurePath(model).name
+    return "unknown" if model is None else PurePath(model).name
 
 
 def _lengths(records: list[Record]) -> dict[str, float] | None:
