@@ -26,7 +26,7 @@ SUFFIXES = (".png", ".jpg", ".pdf", ".svg")
 PIXELS_PER_INCH = 100
 MARGIN, GAP = 30, 8
 TITLE_HEIGHT, CAPTION_HEIGHT, STEP_HEIGHT = 80, 40, 26
-PLOT_HEIGHT, PLOT_LABELS_WIDTH, PLOT_LABELS_HEIGHT = 300, 140, 90
+PLOT_HEIGHT, PLOT_LABELS_WIDTH, PLOT_LABELS_HEIGHT, TOOL_HEIGHT = 300, 140, 90, 40
 PICTURE_WIDTHS = 200, 400
 """Pictures keep their size, unless they are smaller or larger than this."""
 
@@ -80,17 +80,20 @@ def write_contact_sheet(
 def draw_contact_sheet(dataset: Dataset, strips: list[Strip]) -> Figure:
     """Draws a row for each strip, and below them the distributions of the whole data set."""
     width, height = _picture_size(strips)
+    tools = len({record.tool for record in dataset.manifest()})
+    plot_height = max(PLOT_HEIGHT, TOOL_HEIGHT * tools)
     row_height = CAPTION_HEIGHT + height + STEP_HEIGHT
     page = _Page(
         width=2 * MARGIN + LENGTH * width + (LENGTH - 1) * GAP,
-        height=2 * MARGIN + TITLE_HEIGHT + len(strips) * row_height + PLOT_HEIGHT
+        height=2 * MARGIN + TITLE_HEIGHT + len(strips) * row_height + plot_height
         + PLOT_LABELS_HEIGHT + CAPTION_HEIGHT,
     )  # fmt: skip
     _draw_title(page, dataset, strips)
     for k, strip in enumerate(strips):
         top = MARGIN + TITLE_HEIGHT + k * row_height
         _draw_strip(page, strip, dataset.header.control_rate_hz, top, (width, height))
-    _draw_distributions(page, dataset, MARGIN + TITLE_HEIGHT + len(strips) * row_height)
+    top = MARGIN + TITLE_HEIGHT + len(strips) * row_height
+    _draw_distributions(page, dataset, top, plot_height)
     return page.figure
 
 
@@ -201,14 +204,14 @@ def _draw_picture(axes: Axes, picture: Picture, frame: str) -> None:
 # --- Distributions --------------------------------------------------------------------------
 
 
-def _draw_distributions(page: _Page, dataset: Dataset, top: float) -> None:
+def _draw_distributions(page: _Page, dataset: Dataset, top: float, height: float) -> None:
     """Draws three plots side by side."""
     width = (page.width - 2 * MARGIN) / 3
     plots = (_draw_lengths, _draw_pairs, _draw_success)
     for k, draw in enumerate(plots):
         axes = page.axes(
             MARGIN + k * width + PLOT_LABELS_WIDTH, top + CAPTION_HEIGHT + 20,
-            width - PLOT_LABELS_WIDTH, PLOT_HEIGHT,
+            width - PLOT_LABELS_WIDTH, height,
         )  # fmt: skip
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=10, labelcolor=INK, color=MUTED)
