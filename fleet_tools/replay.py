@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-import numpy as np
 
 from fleet_tools import programs
 from fleet_tools.episode import Difference, StoredActions, first_difference, rollout
-from fleet_tools.errors import DatasetError, FleetToolsError
+from fleet_tools.errors import FleetToolsError
 
 if TYPE_CHECKING:
     from fleet_tools.dataset import Dataset, Record
@@ -118,7 +117,7 @@ def _replay(options: argparse.Namespace) -> int:
 
     begun = time.perf_counter()
     dataset = Dataset(options.folder)
-    records = _choose(dataset, options)
+    records = dataset.draw(options.episodes, options.seed)
     replays = []
     with _lines(options.output) as write_line:
         for came in _replays(records, options):
@@ -140,17 +139,6 @@ def _replay(options: argparse.Namespace) -> int:
     elif not options.quiet:
         print(_report(summary, replays))
     return programs.OK if summary["identical"] == summary["episodes"] else programs.NOT_WELL
-
-
-def _choose(dataset: "Dataset", options: argparse.Namespace) -> list["Record"]:
-    records = dataset.stored()
-    if not records:
-        raise DatasetError(f"{dataset.folder} holds no episodes yet.")
-    if options.episodes is None or options.episodes >= len(records):
-        return records
-    generator = np.random.default_rng(options.seed)
-    chosen = generator.choice(len(records), options.episodes, replace=False)
-    return [records[k] for k in sorted(chosen)]
 
 
 def _replays(records: list["Record"], options: argparse.Namespace) -> Iterator[Replay]:

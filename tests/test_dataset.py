@@ -93,6 +93,11 @@ def write(folder, count):
     return Dataset(folder)
 
 
+@pytest.fixture(name="five", scope="module")
+def _five(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("five"), 5)
+
+
 def contents(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -175,6 +180,21 @@ def test_reads_what_was_written(tmp_path):
     assert (line["seed"], line["outcome"], line["steps"]) == (1, "success", 3)
 
 
+@given(st.none() | st.integers(1, 7), st.integers(0, 2**32))
+def test_draws_stored_attempts_by_the_seed_in_their_order(five, count, seed):
+    drawn = [record.attempt for record in five.draw(count, seed)]
+    assert drawn == sorted(set(drawn))
+    assert set(drawn) <= set(range(5))
+    assert len(drawn) == (5 if count is None else min(count, 5))
+    assert drawn == [record.attempt for record in five.draw(count, seed)]
+
+
+def test_every_stored_attempt_is_drawn_as_often(five):
+    drawn = [record.attempt for seed in range(1000) for record in five.draw(2, seed)]
+    shares = np.bincount(drawn, minlength=5) / 1000
+    np.testing.assert_allclose(shares, 2 / 5, atol=0.06)  # four standard deviations
+
+
 def test_failed_attempt_is_remembered_without_a_file(tmp_path):
     with DatasetWriter(tmp_path, header()) as writer:
         writer.add(a_record(0, an_episode()))
@@ -183,6 +203,8 @@ def test_failed_attempt_is_remembered_without_a_file(tmp_path):
     assert len(dataset) == 0
     with pytest.raises(DatasetError, match="no episode of attempt 0"):
         dataset.episode(0)
+    with pytest.raises(DatasetError, match="holds no episodes yet"):
+        dataset.draw(None, 0)
 
 
 def test_goes_on_as_if_never_interrupted(tmp_path):

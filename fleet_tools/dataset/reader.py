@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pydantic
 
 from fleet_tools.dataset import episode_file
@@ -78,6 +79,27 @@ class Dataset:
     def stored(self) -> list[Record]:
         """Returns the attempts whose episodes are stored."""
         return [record for record in self._records.values() if record.file is not None]
+
+    def draw(self, count: int | None, seed: int) -> list[Record]:
+        """Returns so many of the stored attempts, drawn by a seed, in their order.
+
+        Args:
+            count: All of them if None, or if there are no more.
+            seed: Of the generator.
+
+        Raises:
+            DatasetError: No episode is stored.
+        """
+        records = self.stored()
+        if not records:
+            raise DatasetError(
+                f"{self.folder} holds no episodes yet. `python -m fleet_tools.collect` adds some; "
+                "its --keep-failures stores those that fail, too."
+            )
+        if count is None or count >= len(records):
+            return records
+        chosen = np.random.default_rng(seed).choice(len(records), count, replace=False)
+        return [records[k] for k in sorted(chosen)]
 
     def __len__(self) -> int:
         """Returns the number of stored episodes."""
