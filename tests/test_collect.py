@@ -136,6 +136,7 @@ def test_bad_usage_exits_with_2(arguments, capsys):
 @pytest.mark.parametrize("program", ["collect", "doctor", "replay", "view"])
 def test_help_answers_before_anything_heavy_is_imported(program):
     code = f"""
+import sys
 from fleet_tools import {program}
 try:
     {program}.main(["--help"])
