@@ -1,7 +1,7 @@
 """Samples: what `Dataset.episode` gives, cut into steps and windows."""
 
+import os
 import pickle
-import resource
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from small_data_sets import OBSERVATION, Drawn, a_header, drawn, write
 
 from fleet_tools import collect
-from fleet_tools.dataset import Dataset, mapped
-from fleet_tools.dataset.mapped import MappedEpisodes, most_mapped
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.file_mapping import map_file
+from fleet_tools.dataset.mapped import MappedEpisodes
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.windows import Windows
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
@@ -186,11 +187,34 @@ def test_more_episodes_than_can_be_mapped_at_once(tmp_path):
         assert len(samples._mapped._mapped) <= 2
 
 
-def test_capacity_leaves_half_of_the_files_to_others(monkeypatch):
-    monkeypatch.setattr(mapped, "_KEEPS_FILES_OPEN", True)
-    for files, most in ((1024, 512), (1, 1), (10**6, 30_000), (resource.RLIM_INFINITY, 30_000)):
-        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert most_mapped() == most
+def test_mapped_files_are_closed_and_outlive_their_names(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(256)) * 40)
+    before = os.listdir("/dev/fd")
+    part = map_file(path)[5000:5003]  # the rest of the mapping lasts as long
+    assert os.listdir("/dev/fd") == before
+    path.unlink()
+    assert part.tolist() == [(5000 + k) % 256 for k in range(3)]
+    assert not part.flags.writeable
+    (tmp_path / "empty").touch()
+    for name in ("empty", "missing"):
+        with pytest.raises(OSError, match=name):
+            map_file(tmp_path / name)
+
+
+def test_memory_is_given_back_with_the_last_array(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(2**20))
+
+    def mappings():
+        return Path("/proc/self/maps").read_text().count(str(path))
+
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("this system does not list mappings")
+    part = map_file(path)[10:].reshape(-1, 2).view(np.int16)
+    assert mappings() == 1
+    del part
+    assert mappings() == 0
 
 
 def test_copy_in_another_process_begins_unmapped_and_gives_the_same(tmp_path):

@@ -1,8 +1,5 @@
 """Episodes mapped into memory: rows are read where they lie, and only those that are wanted."""
 
-import mmap
-import resource
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +10,7 @@ import numpy as np
 
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.episode_file import Place
+from fleet_tools.dataset.file_mapping import map_file
 from fleet_tools.dataset.header import Array
 from fleet_tools.dataset.reader import HEADER, MANIFEST, Dataset, Record
 from fleet_tools.errors import DatasetError
@@ -20,9 +18,9 @@ from fleet_tools.errors import DatasetError
 OBSERVATIONS = "observations/"
 """What names of observations begin with, beside "actions"."""
 
-_MOST_MAPPED = 30_000  # Linux grants a process 65,530 mappings
-_KEEPS_FILES_OPEN = sys.version_info < (3, 13)
-_UNTRACKED = {} if _KEEPS_FILES_OPEN else {"trackfd": False}
+MOST_MAPPED = 30_000
+"""How many episodes are mapped at once; Linux grants a process 65,530 mappings of all kinds."""
+
 _DIGESTS = "digests"
 
 
@@ -67,12 +65,12 @@ class MappedEpisodes:
 
     Args:
         arrays: What is wanted, "actions" or "observations/<name>", and how it must be.
-        capacity: How many episodes are mapped at once; `most_mapped` if None.
+        capacity: How many episodes are mapped at once.
     """
 
-    def __init__(self, arrays: Mapping[str, Array], capacity: int | None = None) -> None:
+    def __init__(self, arrays: Mapping[str, Array], capacity: int = MOST_MAPPED) -> None:
         self._arrays = dict(arrays)
-        self._capacity = most_mapped() if capacity is None else capacity
+        self._capacity = capacity
         self._places: dict[StoredEpisode, dict[str, Place]] = {}
         self._mapped: dict[StoredEpisode, dict[str, Rows]] = {}
 
@@ -99,18 +97,6 @@ class MappedEpisodes:
         return rows
 
 
-def most_mapped() -> int:
-    """Returns how many episodes a process may map at once.
-
-    Before Python 3.13 a mapping keeps its file open, and only half of the files that a process may
-    have open (`ulimit -n`) are taken.
-    """
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if not _KEEPS_FILES_OPEN or files == resource.RLIM_INFINITY:
-        return _MOST_MAPPED
-    return max(1, min(_MOST_MAPPED, files // 2))
-
-
 def _places(episode: StoredEpisode, arrays: dict[str, Array]) -> dict[str, Place]:
     """Finds the arrays, and checks that they are as the header and the manifest say."""
     places = episode_file.locate(episode.path, [*arrays, _DIGESTS])
@@ -130,8 +116,7 @@ def _places(episode: StoredEpisode, arrays: dict[str, Array]) -> dict[str, Place
 
 def _rows(episode: StoredEpisode, places: dict[str, Place]) -> dict[str, Rows]:
     try:
-        with episode.path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ, **_UNTRACKED)
+        content = map_file(episode.path)
         return {
             name: Frames(episode, name)
             if place.offset is None

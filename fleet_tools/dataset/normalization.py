@@ -86,15 +86,13 @@ def normalization_of(samples: Samples) -> Normalization:
         for name, rows in samples.rows(place).items():
             if steps == 0 or is_picture(name):
                 continue
-            entries = np.asarray(rows[:steps], np.float64)
-            if name == f"{OBSERVATIONS}{CLOUD}":
-                entries = entries[entries[..., 3] != ABSENT]
+            entries = _entries(rows[:steps], name == f"{OBSERVATIONS}{CLOUD}")
             if not np.isfinite(entries).all():
                 raise DatasetError(
                     f"{episode.path} has numbers in {name!r} that are not finite, of which there "
                     "are no statistics. Choose other `observations`."
                 )
-            if len(entries):
+            if entries.shape[-1] > 0:
                 moments = _Moments.of(entries)
                 sums[name] = sums[name].merged(moments) if name in sums else moments
     if "actions" not in sums:
@@ -109,9 +107,18 @@ def normalization_of(samples: Samples) -> Normalization:
     )
 
 
+def _entries(rows: np.ndarray, cloud: bool) -> np.ndarray:
+    """Returns what each entry was, (..., n) for n rows; contiguous, for so NumPy sums exactly."""
+    if cloud:
+        columns = np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T)
+        present = columns[3] != ABSENT
+        rows = (columns if present.all() else columns[:, present]).T
+    return np.ascontiguousarray(np.moveaxis(rows, 0, -1), np.float64)
+
+
 @dataclass(frozen=True)
 class _Moments:
-    """Count, mean, sum of squared deviations, and extremes of rows, in double precision."""
+    """Count, mean, sum of squared deviations, and extremes of entries, in double precision."""
 
     count: int
     mean: np.ndarray
@@ -120,10 +127,10 @@ class _Moments:
     max: np.ndarray
 
     @classmethod
-    def of(cls, rows: np.ndarray) -> "_Moments":
-        mean = rows.mean(axis=0)
-        squares = np.square(rows - mean).sum(axis=0)
-        return cls(len(rows), mean, squares, rows.min(axis=0), rows.max(axis=0))
+    def of(cls, entries: np.ndarray) -> "_Moments":
+        mean = entries.mean(axis=-1)
+        squares = np.square(entries - mean[..., None]).sum(axis=-1)
+        return cls(entries.shape[-1], mean, squares, entries.min(axis=-1), entries.max(axis=-1))
 
     def merged(self, other: "_Moments") -> "_Moments":
         """Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm", 1979."""
