@@ -2,12 +2,15 @@
 
 import os
 import pickle
+import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_data_sets import OBSERVATION, Drawn, a_header, drawn, write
@@ -321,3 +324,21 @@ def test_nothing_to_learn_from_is_said_so(tmp_path):
         Samples([])
     with pytest.raises(IndexError, match="no item 3; there are 3"):
         Samples(tmp_path, failures=True).gather([3])
+
+
+def test_samples_need_no_torch_and_tensors_say_how_to_get_it(tmp_path):
+    write(tmp_path, Drawn([1], [True], 0))
+    program = f"""
+import sys
+sys.modules["torch"] = None
+from fleet_tools.dataset.normalization import normalization_of
+from fleet_tools.dataset.samples import Samples
+normalization_of(Samples({str(tmp_path)!r}))
+try:
+    import fleet_tools.dataset.learning
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert "MissingLibraryError torch is needed to give samples as tensors" in ran.stdout, ran
+    assert "fleet_tools.dataset.samples" in ran.stdout

@@ -55,6 +55,6 @@ class _Mapping:
             "data": (address, read_only),
         }
 
-    def __del__(self) -> None:
+    def __del__(self, unmap=_libc.munmap) -> None:  # this module may already be gone
         if self._size:
-            _libc.munmap(self._address, self._size)
+            unmap(self._address, self._size)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +43,8 @@ class StoredEpisode:
         return self.folder / self.record.file
 
 
-class Frames(NamedTuple):
+@dataclass(frozen=True)
+class Frames:
     """Rows that are compressed one by one: it reads those at which it is indexed."""
 
     episode: StoredEpisode
