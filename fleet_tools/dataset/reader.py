@@ -121,15 +121,16 @@ class Dataset:
         try:
             episode = episode_file.read(self.folder / record.file)
         except DatasetError as error:
-            raise DatasetError(f"{error} {self._remedy(record)}") from error
+            raise DatasetError(f"{error} {self.remedy(record)}") from error
         if last_digest(episode) != record.state_digest:
             raise DatasetError(
                 f"{self.folder / record.file} is not the episode that {MANIFEST} lists. "
-                f"{self._remedy(record)}"
+                f"{self.remedy(record)}"
             )
         return replace(episode, info=record.info)
 
-    def _remedy(self, record: Record) -> str:
+    def remedy(self, record: Record) -> str:
+        """Returns how to get an episode again whose file is missing or damaged."""
         header = self.header
         task = header.environment.kwargs["task"]
         option = "--tool" if header.task.folder is None else "--task"
