@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from fleet_tools.dataset import Dataset, DatasetWriter, Record
+from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
 from fleet_tools.dataset.header import Array, describe
 from fleet_tools.dataset.learning import FleetDataset, collate
 from fleet_tools.dataset.normalization import normalization_of
@@ -149,7 +149,7 @@ def make(folder: Path, steps: int, points: int) -> Dataset:
                 attempt=number, seed=number, outcome="success", success=True, steps=count,
                 state_digest=last_digest(episode), seconds=0.0,
             )  # fmt: skip
-            writer.add(record, episode)
+            writer.add(record, episode_file.to_bytes(episode, record.attempt))
     return Dataset(folder)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from fleet_tools.dataset import Dataset, DatasetWriter, Record
+from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
 from fleet_tools.dataset.header import Array, describe
 from fleet_tools.dataset.reader import last_digest
 from fleet_tools.episode import Episode
@@ -100,5 +100,5 @@ def write(folder: Path, content: Drawn, header=None) -> Dataset:
                 steps=steps, state_digest=last_digest(episode), seconds=0.5,
                 tool=f"tool_{number % 2}",
             )  # fmt: skip
-            writer.add(record, episode)
+            writer.add(record, episode_file.to_bytes(episode, record.attempt))
     return Dataset(folder)

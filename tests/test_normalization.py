@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from small_data_sets import Drawn, a_header, an_episode, drawn, write
 
-from fleet_tools.dataset import DatasetWriter, Record
+from fleet_tools.dataset import DatasetWriter, Record, episode_file
 from fleet_tools.dataset.normalization import Normalization, normalization_of
 from fleet_tools.dataset.reader import last_digest
 from fleet_tools.dataset.samples import Samples
@@ -100,7 +100,7 @@ def a_data_set(folder, observations):
         state_digest=last_digest(episode), seconds=0.0,
     )  # fmt: skip
     with DatasetWriter(folder, a_header(layout)) as writer:
-        writer.add(record, episode)
+        writer.add(record, episode_file.to_bytes(episode, record.attempt))
     return Samples(folder)
 
 

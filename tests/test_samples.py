@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_data_sets import OBSERVATION, Drawn, a_header, drawn, write
 
-from fleet_tools import collect
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.file_mapping import map_file
 from fleet_tools.dataset.mapped import MappedEpisodes
@@ -154,10 +153,8 @@ def test_only_successes_unless_failures_are_wanted(tmp_path):
     ]
 
 
-def test_samples_of_a_collected_data_set(tmp_path):
-    options = ["--tool", "hammer", "--episodes", "2", "--output", str(tmp_path / "set"), "--quiet"]
-    assert collect.main(options) == 0
-    dataset = Dataset(tmp_path / "set")
+def test_samples_of_a_collected_data_set(uninterrupted):
+    dataset = Dataset(uninterrupted)
     names = tuple(dataset.header.observation)
     for length in (None, 8, "episode"):
         samples = Samples(dataset.folder, sequence_length=length)
