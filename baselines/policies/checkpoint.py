@@ -39,12 +39,14 @@ class Checkpoint:
     weights: Mapping[str, "torch.Tensor"]
 
     def __post_init__(self) -> None:
-        wrong = _misfits(self.blueprint, self.weights)
-        if wrong:
-            more = f"; and {len(wrong) - 6} more" if len(wrong) > 6 else ""
-            raise CheckpointError(
-                f"The weights are no policy of this blueprint: {'; '.join(wrong[:6])}{more}."
-            )
+        import torch
+
+        from fleet_tools.baselines.policies.network import PolicyNetwork
+        from fleet_tools.baselines.policies.weights import require_weights
+
+        with torch.device("meta"):  # shapes without numbers
+            network = PolicyNetwork(self.blueprint)
+        require_weights(network.state_dict(), self.weights)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -105,24 +107,3 @@ def _blueprint(text: str) -> Blueprint:
             "Run it with the one that wrote it, or train it again."
         )
     return parse(Blueprint, data, "Its blueprint")
-
-
-def _misfits(blueprint: Blueprint, weights: Mapping[str, "torch.Tensor"]) -> list[str]:
-    import torch
-
-    from fleet_tools.baselines.policies.network import PolicyNetwork
-
-    with torch.device("meta"):  # shapes only
-        expected = PolicyNetwork(blueprint).state_dict()
-    wrong = [f"{name} is missing" for name in expected if name not in weights]
-    for name, tensor in weights.items():
-        if name not in expected:
-            wrong.append(f"{name} is not of it")
-        elif (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
-            wrong.append(
-                f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not {expected[name].dtype} "
-                f"{tuple(expected[name].shape)}"
-            )
-        elif not bool(torch.isfinite(tensor).all()):
-            wrong.append(f"{name} holds NaN or infinity")
-    return wrong

@@ -161,7 +161,7 @@ POLICIES: dict[str, PolicyConfig] = {
 
 
 def policy_config(name: str) -> PolicyConfig:
-    """Returns one of the `POLICIES`; `model_copy(update=...)` makes a smaller one of it.
+    """Returns one of the `POLICIES`; another size is spelled out, PolicyConfig(body=MLP(width=64)).
 
     Raises:
         UnknownNameError: There is no such policy.

@@ -16,6 +16,7 @@ from torch import nn
 from fleet_tools.baselines.merging.layers import Table, batch_norm, conv
 from fleet_tools.baselines.policies.config import ResNet18
 from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.weights import require_weights
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's red, green and blue from 0 to 1; what trained weights expect."""
@@ -56,11 +57,11 @@ class ResNetEncoder(nn.Module):
         Returns:
             (..., width).
         """
-        x = pictures.flatten(0, -4).movedim(-1, 1).to(self.mean.dtype) / 255
+        x = pictures.reshape(-1, *pictures.shape[-3:]).movedim(-1, 1).to(self.mean.dtype) / 255
         x = self.maxpool(torch.relu(self.bn1(self.conv1((x - self.mean) / self.std))))
         for stage in self._stages():
             x = stage(x)
-        return x.mean((-2, -1)).unflatten(0, pictures.shape[:-3])
+        return x.mean((-2, -1)).reshape(*pictures.shape[:-3], self.width)
 
     def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
         if self.frozen:  # the same in every robot, so there is nothing to match
@@ -93,9 +94,11 @@ def load_features(encoder: ResNetEncoder, path: Path) -> None:
 
     try:
         state = load_file(path)
-        encoder.load_state_dict({k: v for k, v in state.items() if not k.startswith("fc.")})
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise CheckpointError(f"{path} holds no features of a ResNet-18: {error}") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is no safetensors file: {error}") from None
+    features = {name: value for name, value in state.items() if not name.startswith("fc.")}
+    require_weights(encoder.state_dict(), features)
+    encoder.load_state_dict(features)
 
 
 class _Block(nn.Module):
