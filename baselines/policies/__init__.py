@@ -14,7 +14,21 @@
     save_checkpoint(path, Checkpoint(blueprint, network.state_dict()))
     policy = load_policy(path, env)                         # reset() and act(observation)
 
-`config`, `layout`, `normalization` and `blueprint` are values that need no PyTorch; the modules of
+`config`, `layout`, `normalization` and `blueprint` are values, imported without PyTorch; modules of
 PyTorch are `mlp`, `recurrent` and `transformer` (bodies), `pointnet` and `resnet` (encoders), and
 `network`, which joins them.
+
+Raises:
+    MissingLibraryError: PyTorch or safetensors is absent; the message has the line to install it.
 """
+
+from importlib.util import find_spec
+
+from fleet_tools.errors import MissingLibraryError
+from fleet_tools.libraries import install_line
+
+for _library in ("torch", "safetensors"):
+    if find_spec(_library) is None:
+        raise MissingLibraryError(
+            f"Policies need {_library}. Install it with: {install_line('merging')}"
+        )

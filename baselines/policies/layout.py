@@ -22,16 +22,19 @@ def kind(name: str, array: Array) -> Kind:
     Raises:
         LayoutError: No policy of this package reads such an entry.
     """
-    if name == "point_cloud":
-        return "cloud"
-    if name.endswith("_rgb"):
-        return "picture"
-    if array.dtype == "float32" and not name.endswith(("_depth", "_segmentation")):
-        return "state"
+    match name.rpartition("_")[2], array.dtype, array.shape:
+        case "cloud", "float32", (_, 4):
+            return "cloud"
+        case "rgb", "uint8", (_, _, 3):
+            return "picture"
+        case "cloud" | "rgb" | "depth" | "segmentation", _, _:
+            pass
+        case _, "float32", _:
+            return "state"
     raise LayoutError(
-        f"Policies read numbers (float32), point clouds and colour pictures, and {name!r} "
-        f"({_brief(array)}) is none of them. Name what is to be read in the config's `reads`, "
-        "or collect data without it."
+        f"{name!r} ({_brief(array)}) is nothing that policies read: numbers in float32, point "
+        "clouds (n, 4), colour pictures (height, width, 3). Name what is to be read in the "
+        "config's `reads`, or collect data without it."
     )
 
 

@@ -4,8 +4,8 @@ Its parameters have torchvision's names, so weights that were trained there fit 
 BatchNorm as the original does, rather than GroupNorm: those weights need it, it leaves every
 channel free where groups would tie channels together, and merging knows how to measure its
 statistics anew (`merging.batch_norm.recompute`). What BatchNorm costs is that an average of models
-needs pictures for that, and that in training mode a step's features depend on its batch; a frozen
-encoder has neither trouble.
+needs pictures for that, and that in training mode a step's features depend on its batch, padding
+included; a frozen encoder has neither trouble.
 """
 
 from pathlib import Path

@@ -130,9 +130,9 @@ def test_another_layout_of_data_is_refused_before_there_is_a_network():
         Blueprint.of(mlp, cloud, ACTION)
     with pytest.raises(LayoutError, match="has `clouds`, and there is no cloud"):
         Blueprint.of(PolicyConfig(body=BODIES["mlp"], clouds=PointNet()), STATE, ACTION)
-    depth = {"wrist_depth": STATE["joint_position"]}
-    with pytest.raises(LayoutError, match="'wrist_depth'"):
-        Blueprint.of(mlp, STATE | depth, ACTION)
+    for name in ("wrist_depth", "wrist_rgb", "point_cloud"):
+        with pytest.raises(LayoutError, match=rf"'{name}' \(float32 \(7,\)\) is nothing that"):
+            Blueprint.of(mlp, STATE | {name: STATE["joint_position"]}, ACTION)
     with pytest.raises(LayoutError, match="nothing to read"):
         Blueprint.of(mlp, {}, ACTION)
     with pytest.raises(ValueError, match="did you mean 'joint_position'"):

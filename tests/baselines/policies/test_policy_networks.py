@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import numpy as np
+from conftest import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
@@ -100,6 +101,14 @@ def test_no_action_knows_the_future_or_another_trajectory(name):
     assert not torch.equal(before[0, 5:], after[0, 5:])
 
 
+def test_a_transformer_remembers_no_more_than_it_attends_to():
+    name = "transformer on state"
+    with torch.no_grad():
+        for steps, remembered in ((1, 1), (2, 2), (3, 2), (9, 2)):  # at most context - 1
+            _, hidden = made(name)(observations(BLUEPRINTS[name], 2, steps))
+            assert {state.shape for state in hidden} == {(2, 2, 2, remembered, 8)}
+
+
 @ON_STATE
 def test_memory_reaches_as_far_as_is_said(name):
     reach = {"mlp": 0, "transformer": 2 * (3 - 1)}.get(name.split()[0])  # layers (context - 1)
@@ -151,6 +160,38 @@ def test_normalizing_is_subtracting_the_mean_and_dividing_by_the_deviation():
     with torch.no_grad():
         ours, _ = blueprint.create()(trajectories)
     torch.testing.assert_close(ours, actions("mlp on state", None, by_hand))
+
+
+@EVERY
+def test_training_in_bfloat16_is_training_up_to_its_precision(name):
+    network = BLUEPRINTS[name].create().eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, _ = network(observations(BLUEPRINTS[name], 3, 5))
+    ours.float().square().sum().backward()
+    torch.testing.assert_close(ours.float(), actions(name), rtol=0.1, atol=0.1)
+
+
+def test_values_are_imported_without_pytorch():
+    code = """
+import json, sys
+import fleet_tools.baselines.policies.blueprint
+print(json.dumps([name for name in ("torch", "pydrake") if name in sys.modules]))
+"""
+    assert run_python(code) == []
+
+
+def test_absent_pytorch_is_named_with_the_line_that_installs_it():
+    code = """
+import importlib.util, json
+from fleet_tools.errors import MissingLibraryError
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name == "torch" else find(name)
+try:
+    import fleet_tools.baselines.policies
+except MissingLibraryError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "Policies need torch. Install it with: python3 -m pip" in run_python(code)
 
 
 def test_a_policy_reads_only_what_it_is_told_to():
