@@ -6,7 +6,7 @@
     from fleet_tools.baselines.policies.policy import load_policy
 
     blueprint = Blueprint.of(
-        policy_config("pointnet_elman"), header.observation, header.action, normalization
+        policy_config("pointnet_elman"), header.observation, header.action, statistics
     )
     network = blueprint.create(seed=0)                      # a torch module
     actions, hidden = network(observations)                 # (B, T, ...) by name -> (B, T, 6)
@@ -14,9 +14,9 @@
     save_checkpoint(path, Checkpoint(blueprint, network.state_dict()))
     policy = load_policy(path, env)                         # reset() and act(observation)
 
-`config`, `layout`, `normalization` and `blueprint` are values, imported without PyTorch; modules of
-PyTorch are `mlp`, `recurrent` and `transformer` (bodies), `pointnet` and `resnet` (encoders), and
-`network`, which joins them.
+`config`, `layout` and `blueprint` are values, imported without PyTorch; modules of PyTorch are
+`mlp`, `recurrent` and `transformer` (bodies), `pointnet` and `resnet` (encoders), and `network`,
+which joins them.
 
 Raises:
     MissingLibraryError: PyTorch or safetensors is absent; the message has the line to install it.
@@ -30,5 +30,5 @@ from fleet_tools.libraries import install_line
 for _library in ("torch", "safetensors"):
     if find_spec(_library) is None:
         raise MissingLibraryError(
-            f"Policies need {_library}. Install it with: {install_line('merging')}"
+            f"Policies need {_library}. Install it with: {install_line('learning')}"
         )

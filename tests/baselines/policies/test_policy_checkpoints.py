@@ -27,6 +27,7 @@ from fleet_tools.episode import rollout
 
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
 KEY = "fleet_tools_policy"
+EMPTY = {"shape": [0], "count": 1, "mean": [], "std": [], "min": [], "max": []}
 
 
 def checkpoint(name="mlp on state"):
@@ -188,7 +189,8 @@ def test_weights_without_a_policy_are_refused(path):
         ({"colour": "red"}, "There is no key 'colour'"),
         ({"action": None}, "action: "),
         ({"config": {"body": {"type": "mlb"}}}, "config.body"),
-        ({"normalization": {"mean": {}, "std": {}}}, "the normalization has the numbers {}"),
+        ({"normalization": {"clock": EMPTY}}, "'clock' is normalized, and is nothing"),
+        ({"normalization": {"joint_position": EMPTY}}, r"has the shape \(0,\), not \(7,\)"),
         ({"config": {"body": {"layers": 3, "type": "mlp"}}}, "body.layers.2.weight is missing"),
         ({"config": {"body": {"type": "gru"}}}, "body.core.weight_ih_l0 is missing.* more"),
         ({"config": {"reads": ["joint_position"]}}, "the config reads other entries"),

@@ -9,14 +9,13 @@ import numpy as np
 from conftest import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
+from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations, statistics
 
 from fleet_tools.baselines.merging.check import check
 from fleet_tools.baselines.merging.fleet import Fleet
 from fleet_tools.baselines.merging.registry import merge
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.normalization import Normalization
 
 WITH_STREAMS = ["transformer on state", "mlp on pictures"]
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
@@ -148,9 +147,8 @@ def test_normalizing_is_subtracting_the_mean_and_dividing_by_the_deviation():
     std = {name: generator.uniform(0.1, 3, array.shape) for name, array in STATE.items()}
     std["joint_position"][2] = 0.0  # it never moved: there is nothing to divide by
     plain = BLUEPRINTS["mlp on state"]
-    blueprint = Blueprint.of(
-        plain.config, plain.observation, plain.action, Normalization.of(mean, std)
-    )
+    both = {name: statistics(mean[name], std[name]) for name in STATE}
+    blueprint = Blueprint.of(plain.config, plain.observation, plain.action, both)
     trajectories = observations(blueprint, 2, 3)
     std["joint_position"][2] = 1.0
     by_hand = {

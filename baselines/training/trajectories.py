@@ -1,0 +1,124 @@
+"""Demonstrations as tensors, and the order in which they are learned from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fleet_tools import machine
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.errors import DatasetError
+
+_SHARE_OF_MEMORY = 0.4
+"""What demonstrations that are held in memory may take of what is free."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """B trajectories of at most T steps.
+
+    Attributes:
+        observations: (B, T, *shape) by name.
+        actions: (B, T, 6).
+        mask: (B, T) bool, True where there is a step; the others hold some other step.
+    """
+
+    observations: dict[str, torch.Tensor]
+    actions: torch.Tensor
+    mask: torch.Tensor
+
+
+class Trajectories:
+    """What a policy reads and is to do, in all steps of some episodes.
+
+    It lies on the device where there is room, and is read from the disk batch by batch where not.
+
+    Args:
+        samples: Single steps.
+        blueprint: What of them is read; whether it has a memory, and so learns from episodes.
+        device: Where batches are wanted.
+
+    Raises:
+        DatasetError: The samples are windows, there are no steps, or a file cannot be read.
+    """
+
+    def __init__(
+        self, samples: Samples, blueprint: Blueprint, device: str | torch.device = "cpu"
+    ) -> None:
+        if samples.sequence_length is not None:
+            raise DatasetError("Trajectories are put together out of single steps, not windows.")
+        self.device = torch.device(device)
+        self.with_memory = blueprint.config.body.type != "mlp"
+        self.lengths = np.array([episode.record.steps for episode in samples.episodes], np.int64)
+        self.lengths = self.lengths[self.lengths > 0]
+        if not len(self.lengths):
+            raise DatasetError("There is nothing to learn from episodes without a step.")
+        self._starts = np.cumsum(self.lengths) - self.lengths
+        self._samples, self._names = samples, list(blueprint.observation)
+        self._held: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
+        if self._bytes(blueprint) < _SHARE_OF_MEMORY * _free_memory(self.device):
+            self._held = self._read(np.arange(self.steps))
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return int(self.lengths.sum())
+
+    def order(self, size: int, generator: np.random.Generator | None) -> list[np.ndarray]:
+        """Returns a pass over everything: items of one batch after another.
+
+        An item is a step for a policy without memory, otherwise an episode.
+
+        Args:
+            size: About how many steps a batch has.
+            generator: Draws the order; None keeps it.
+        """
+        steps = self.lengths if self.with_memory else np.ones(self.steps, np.int64)
+        items = np.arange(len(steps)) if generator is None else generator.permutation(len(steps))
+        after = np.cumsum(steps[items])
+        batches = (after - (steps[items] + 1) // 2) // size  # by where the middle of an item lies
+        return np.split(items, np.flatnonzero(np.diff(batches)) + 1)
+
+    def batch(self, items: np.ndarray) -> Batch:
+        """Returns some items, padded at their ends.
+
+        Args:
+            items: Of `order`.
+        """
+        lengths = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
+        starts = self._starts[items] if self.with_memory else items
+        ages = np.arange(lengths.max())
+        rows = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
+        mask = torch.from_numpy(ages < lengths[:, None]).to(self.device)
+        if self._held is None:
+            observed, actions = self._read(rows.ravel())
+        else:
+            chosen = torch.from_numpy(rows.ravel()).to(self.device)
+            observed = {name: held[chosen] for name, held in self._held[0].items()}
+            actions = self._held[1][chosen]
+        shaped = {name: tensor.unflatten(0, rows.shape) for name, tensor in observed.items()}
+        return Batch(shaped, actions.unflatten(0, rows.shape), mask)
+
+    def all_batches(self, size: int) -> Iterator[Batch]:
+        """Yields everything once, in order."""
+        return map(self.batch, self.order(size, None))
+
+    def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        gathered = self._samples.gather(rows)
+        move = lambda array: torch.from_numpy(array).to(self.device)  # noqa: E731
+        observed = {name: move(gathered["observation"][name]) for name in self._names}
+        return observed, move(gathered["action"])
+
+    def _bytes(self, blueprint: Blueprint) -> int:
+        arrays = blueprint.observation.values()
+        return self.steps * sum(
+            int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in arrays
+        )
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":  # on its way there, it lies in the machine's memory, too
+        return min(torch.cuda.mem_get_info(device)[0], machine.available_memory())
+    return machine.available_memory()
