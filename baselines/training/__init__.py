@@ -7,7 +7,8 @@
 
     samples = Samples("data/hammer")                                # mapped episodes
     statistics = normalization_of(samples).observation
-    blueprint = Blueprint.of(policy_config("elman"), samples.observation, samples.action, statistics)
+    config = policy_config("elman")
+    blueprint = Blueprint.of(config, samples.observation, samples.action, statistics)
     trajectories = Trajectories(samples, blueprint)
     state = TrainingState.initial(blueprint.create(seed=0).state_dict())
     state = train(blueprint, trajectories, TrainingConfig(), state, epochs=5)   # weights -> weights

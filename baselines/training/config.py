@@ -5,7 +5,7 @@ from typing import Literal
 
 import pydantic
 
-from fleet_tools.values import Count, NonNegative, Positive, Value
+from fleet_tools.values import Count, Positive, Value
 
 
 class TrainingConfig(Value):
@@ -19,7 +19,6 @@ class TrainingConfig(Value):
         schedule: "constant" as in the paper, or "cosine", which falls to 0 at the last epoch
             (Loshchilov and Hutter 2017, without restarts).
         gradient_norm: Longer gradients are shortened to it (Pascanu et al. 2013).
-        weight_decay: Of AdamW (Loshchilov and Hutter 2019); 0 is Adam.
         precision: "bfloat16" computes in it, and keeps weights and sums in float32.
         seed: Of everything that is drawn.
     """
@@ -29,7 +28,6 @@ class TrainingConfig(Value):
     learning_rate: Positive = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
     gradient_norm: Positive = 1.0
-    weight_decay: NonNegative = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: pydantic.NonNegativeInt = 0
 

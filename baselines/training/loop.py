@@ -81,7 +81,7 @@ def train(
     network = _network(blueprint, state.weights, trajectories.device).train()
     learning = {name: each for name, each in network.named_parameters() if each.requires_grad}
     parameters = list(learning.values())
-    optimizer = torch.optim.AdamW(parameters, weight_decay=config.weight_decay)
+    optimizer = torch.optim.Adam(parameters)
     give_moments(optimizer, list(learning), state.moments)
 
     def snapshot() -> TrainingState:

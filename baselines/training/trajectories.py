@@ -1,6 +1,5 @@
 """Demonstrations as tensors, and the order in which they are learned from."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,10 +99,6 @@ class Trajectories:
             actions = self._held[1][chosen]
         shaped = {name: tensor.unflatten(0, rows.shape) for name, tensor in observed.items()}
         return Batch(shaped, actions.unflatten(0, rows.shape), mask)
-
-    def all_batches(self, size: int) -> Iterator[Batch]:
-        """Yields everything once, in order."""
-        return map(self.batch, self.order(size, None))
 
     def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         gathered = self._samples.gather(rows)

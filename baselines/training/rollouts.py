@@ -1,0 +1,98 @@
+"""How a policy does while it is trained: rollouts in scenes that nothing is learned from."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from fleet_tools import workers
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.dataset.header import Header, remake_environment
+from fleet_tools.episode import rollout
+from fleet_tools.errors import SimulationError
+from fleet_tools.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
+
+VALIDATION = range(2**53, 2**54)
+"""Seeds of scenes for this alone: data sets and protocols have theirs below 2^53."""
+
+Job = tuple[str, int]
+"""The task's name, and the scene's seed."""
+
+
+def roll_out(
+    headers: Sequence[Header],
+    episodes: int,
+    checkpoint: Checkpoint,
+    *,
+    count: int = 0,
+    timeout_s: float = 300.0,
+) -> dict[str, dict[str, Any]]:
+    """Runs a policy in the first scenes of `VALIDATION`, the same ones each time.
+
+    Args:
+        headers: Of the data sets it learns from, whose environments it is to act in.
+        episodes: In each environment.
+        checkpoint: The policy.
+        count, timeout_s: See `workers.run`.
+
+    Returns:
+        By the task's name: "episodes", "successes", and how many had which of the "outcomes".
+
+    Raises:
+        LayoutError: The policy cannot act in these environments.
+        FleetToolsError: They cannot be made here.
+    """
+    outcomes: dict[str, Counter[str]] = {header.task.name: Counter() for header in headers}
+    jobs = ((task, seed) for task in outcomes for seed in VALIDATION[:episodes])
+    make_work = partial(make_rollouts, tuple(headers), checkpoint)
+    results = workers.run(partial(next, jobs, None), make_work, count=count, timeout_s=timeout_s)
+    with contextlib.closing(results):
+        for (task, _), outcome in results:
+            outcomes[task][WORKER_ERROR if isinstance(outcome, workers.Lost) else outcome] += 1
+    return {
+        task: {
+            "episodes": counted.total(),
+            "successes": counted[SUCCESS],
+            "outcomes": dict(sorted(counted.items())),
+        }
+        for task, counted in outcomes.items()
+    }
+
+
+def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable[[Job], str]:
+    """Returns what runs an episode, and says its outcome.
+
+    Raises:
+        LayoutError, FleetToolsError: See `roll_out`.
+    """
+    from fleet_tools.baselines.policies.policy import NetworkPolicy
+
+    policy, envs = NetworkPolicy(checkpoint), environments(headers, checkpoint.blueprint)
+
+    def run(job: Job) -> str:
+        task, seed = job
+        try:
+            return rollout(envs[task], policy, seed=seed).outcome
+        except SimulationError:  # the scene cannot even begin
+            return SIMULATION_ERROR
+
+    return run
+
+
+def environments(headers: Sequence[Header], blueprint: Blueprint) -> dict[str, gymnasium.Env]:
+    """Makes the environments of data sets, one for each task, by its name.
+
+    Raises:
+        LayoutError: A policy cannot act in them.
+        FleetToolsError: They cannot be made here.
+    """
+    made = {}
+    for header in headers:
+        if header.task.name not in made:
+            made[header.task.name] = env = remake_environment(header)
+            blueprint.require_environment(env)
+    return made
