@@ -75,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
         "--threads", metavar="N", type=programs.positive_int,
         help="of the processor (all cores); another number rounds otherwise",
     )  # fmt: skip
+    training.add_argument(
+        "--save-every", metavar="SECONDS", type=programs.positive_float, default=10.0,
+        help="what a kill costs (10)",
+    )  # fmt: skip
     judging = parser.add_argument_group("judging")
     judging.add_argument(
         "--validation-share", metavar="SHARE", type=share, default=0.1,
@@ -126,7 +130,7 @@ def _train(options: argparse.Namespace) -> int:
         save = partial(records.save, options.output, experiment)
         hooks = Hooks(save, try_out, bar.after_batch, bar.after_epoch, interrupted)
         try:
-            run(experiment, learned, judged, begin, hooks)
+            run(experiment, learned, judged, begin, hooks, save_every_s=options.save_every)
         except (DivergedError, OSError, KeyboardInterrupt) as error:  # OSError: the disk is full
             failed = error
     record = records.open_folder(options.output, experiment)  # as it is on the disk

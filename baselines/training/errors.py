@@ -8,4 +8,4 @@ class TrainingError(FleetToolsError, RuntimeError):
 
 
 class DivergedError(FleetToolsError, RuntimeError):
-    """The loss is no longer finite. The weights of the step before are kept."""
+    """A loss or weights that are no longer finite; what was stored before is kept."""

@@ -76,7 +76,8 @@ def train(
         Where training is now.
 
     Raises:
-        DivergedError: The loss or its gradient is not finite.
+        DivergedError: The loss, its gradient or the weights are not finite; no state ever holds
+            such weights.
     """
     network = _network(blueprint, state.weights, trajectories.device).train()
     learning = {name: each for name, each in network.named_parameters() if each.requires_grad}
@@ -86,6 +87,9 @@ def train(
 
     def snapshot() -> TrainingState:
         weights = {name: each.detach().cpu().clone() for name, each in network.state_dict().items()}
+        broken = [name for name, each in weights.items() if not torch.isfinite(each).all()]
+        if broken:
+            raise DivergedError(_diverged(state, f"{broken[0]} is not finite any more", config))
         return replace(state, weights=weights, moments=moments_of(optimizer, list(learning)))
 
     last = config.epochs if epochs is None else state.epoch + epochs
@@ -103,16 +107,21 @@ def train(
             (errors.sum() / steps).backward()
             norm = nn.utils.clip_grad_norm_(parameters, config.gradient_norm)
             if not torch.isfinite(norm):
-                raise DivergedError(
-                    f"In epoch {state.epoch + 1}, the loss of batch {state.batch + 1} is "
-                    f"{errors.sum().item() / steps:g}, and its gradient's norm {norm.item():g}. "
-                    f"Give a smaller learning rate than {config.learning_rate:g}."
-                )
+                loss = errors.sum().item() / steps
+                found = f"the loss is {loss:g}, and its gradient's norm {norm.item():g}"
+                raise DivergedError(_diverged(state, found, config))
             optimizer.step()
             state = _after(state, errors.double().sum().item(), steps, len(order))
             if not after_batch(snapshot):
                 return snapshot()
     return snapshot()
+
+
+def _diverged(state: TrainingState, found: str, config: TrainingConfig) -> str:
+    return (
+        f"After {state.epoch} epochs and {state.batch} batches, {found}. Give a smaller learning "
+        f"rate than {config.learning_rate:g}."
+    )
 
 
 def _after(state: TrainingState, squares: float, steps: int, batches: int) -> TrainingState:

@@ -13,9 +13,6 @@ from fleet_tools.baselines.training.record import Record
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
 
-SAVED_EVERY_S = 10.0
-"""About what a kill costs, beside an epoch's validation and rollouts."""
-
 
 @dataclass(frozen=True)
 class Hooks:
@@ -42,6 +39,8 @@ def run(
     judged: Trajectories | None,
     record: Record,
     hooks: Hooks,
+    *,
+    save_every_s: float = 10.0,
 ) -> Record:
     """Trains to the last epoch, or until it is to stop; what it returns is stored.
 
@@ -51,6 +50,7 @@ def run(
         judged: To validate by.
         record: Where it begins.
         hooks: What it does to the world.
+        save_every_s: About what a kill costs, beside an epoch's validation and rollouts.
 
     Raises:
         DivergedError: The loss is not finite; what is stored is the end of the epoch before.
@@ -60,7 +60,7 @@ def run(
 
     def save_now_and_then(record: Callable[[], Record | None]) -> None:
         nonlocal saved
-        if time.monotonic() - saved >= SAVED_EVERY_S and (now := record()) is not None:
+        if time.monotonic() - saved >= save_every_s and (now := record()) is not None:
             hooks.save(now)
             saved = time.monotonic()
 

@@ -1,0 +1,238 @@
+"""Training minimizes what executing the policy costs, and is the same however it is interrupted."""
+
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from training_cases import BODIES, cloned, same, small_data
+
+from fleet_tools.attempts import scene_seed
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.policy import NetworkPolicy
+from fleet_tools.baselines.training import trajectories as trajectories_module
+from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.baselines.training.errors import DivergedError
+from fleet_tools.baselines.training.experiment import split
+from fleet_tools.baselines.training.loop import squared_errors, train, validate
+from fleet_tools.baselines.training.rollouts import VALIDATION
+from fleet_tools.baselines.training.trajectories import Batch, Trajectories
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.errors import ConfigError, DatasetError
+
+EVERY = pytest.mark.parametrize("body", BODIES)
+SHORT = TrainingConfig(epochs=3, batch_size=8, seed=1)
+
+
+@pytest.fixture(scope="module", name="samples")
+def _samples(tmp_path_factory):
+    return small_data(tmp_path_factory.mktemp("small") / "data")
+
+
+def executed(policy, samples, episode):
+    """(T,) the mean squared error of what a policy does, step by step over what was observed."""
+    rows = samples.rows(episode)
+    policy.reset()
+    errors = []
+    for t in range(samples.episodes[episode].record.steps):
+        observation = {
+            name: np.array(rows[f"observations/{name}"][t]) for name in samples.observation
+        }
+        done = policy.act(observation)
+        assert np.abs(done).max() < 1  # or it would have been clipped
+        errors.append(np.square(done.astype(float) - rows["actions"][t]).mean())
+    return np.array(errors)
+
+
+@EVERY
+def test_the_loss_is_what_executing_the_policy_costs(body, samples):
+    blueprint, trajectories, state = cloned(samples, body)
+    policy = NetworkPolicy(Checkpoint(blueprint, state.weights))
+    by_hand = [executed(policy, samples, k) for k in range(len(samples.episodes))]
+    loss = validate(blueprint, trajectories, SHORT, state.weights)
+    assert loss == pytest.approx(np.concatenate(by_hand).mean(), rel=1e-5)
+    network = blueprint.create()
+    network.load_state_dict(state.weights)
+    with torch.no_grad():
+        for items in trajectories.order(6, np.random.default_rng(0)):
+            errors = squared_errors(network, trajectories.batch(items)).double().numpy()
+            full = [each for each in by_hand if len(each)]
+            steps = full if trajectories.with_memory else np.concatenate(full)[:, None]
+            for row, item in zip(errors, items, strict=True):
+                expected = np.zeros(len(row))
+                expected[: len(steps[item])] = steps[item]
+                np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-6)
+
+
+@EVERY
+def test_padding_has_no_part_in_the_loss_nor_in_its_gradient(body, samples):
+    blueprint, trajectories, _ = cloned(samples, body)
+    if not trajectories.with_memory:
+        assert trajectories.batch(np.arange(9)).mask.all()
+        return
+    batch = trajectories.batch(np.arange(len(trajectories.lengths)))
+    assert not batch.mask.all()
+
+    def other(rows):
+        mask = batch.mask.reshape(batch.mask.shape + (1,) * (rows.dim() - 2))
+        return torch.where(mask, rows, 100 * torch.randn_like(rows))
+
+    changed = Batch(
+        {name: other(rows) for name, rows in batch.observations.items()},
+        other(batch.actions),
+        batch.mask,
+    )
+    gradients = []
+    for each in (batch, changed):
+        network = blueprint.create(seed=5)
+        errors = squared_errors(network, each)
+        assert not errors[~each.mask].any()
+        errors.sum().backward()
+        gradients.append({name: p.grad for name, p in network.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-5)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=30),
+    size=st.integers(1, 40),
+    with_memory=st.booleans(),
+    seed=st.none() | st.integers(0, 9),
+)
+def test_every_epoch_meets_every_step_once_in_batches_of_about_the_size(
+    lengths, size, with_memory, seed
+):
+    trajectories = object.__new__(Trajectories)
+    trajectories.lengths, trajectories.with_memory = np.array(lengths), with_memory
+    order = trajectories.order(size, None if seed is None else np.random.default_rng(seed))
+    items = np.concatenate(order)
+    assert sorted(items) == list(range(len(lengths) if with_memory else sum(lengths)))
+    assert seed is not None or (np.diff(items) == 1).all()
+    steps = [sum(lengths[i] for i in items) if with_memory else len(items) for items in order]
+    assert all(0 < each <= size + (max(lengths) if with_memory else 0) for each in steps)
+
+
+def test_what_does_not_fit_into_memory_is_read_batch_by_batch(samples, monkeypatch):
+    blueprint, held, _ = cloned(samples)
+    monkeypatch.setattr(trajectories_module, "_SHARE_OF_MEMORY", 0.0)
+    mapped = Trajectories(samples, blueprint)
+    for items in held.order(10, np.random.default_rng(2)):
+        one, other = held.batch(items), mapped.batch(items)
+        assert same(one.observations, other.observations)
+        assert torch.equal(one.actions, other.actions) and torch.equal(one.mask, other.mask)
+
+
+@EVERY
+def test_training_is_the_same_at_one_go_and_in_parts(body, samples):
+    blueprint, trajectories, begin = cloned(samples, body)
+    at_once = train(blueprint, trajectories, SHORT, begin)
+    assert (at_once.epoch, at_once.batch) == (3, 0)
+    assert not same(at_once.weights, begin.weights)
+    assert train(blueprint, trajectories, SHORT, at_once).epoch == 3  # there is nothing left to do
+    state = begin
+    while state.epoch < 3:  # stopped after each batch
+        state = train(blueprint, trajectories, SHORT, state, after_batch=lambda _: False)
+    by_epoch = begin
+    for _ in range(3):
+        by_epoch = train(blueprint, trajectories, SHORT, by_epoch, epochs=1)
+    for other in (state, by_epoch):
+        assert same(at_once.weights, other.weights) and same(at_once.moments, other.moments)
+        assert at_once.loss == other.loss
+    other_seed = SHORT.model_copy(update={"seed": 2})
+    assert not same(at_once.weights, train(blueprint, trajectories, other_seed, begin).weights)
+
+
+def test_a_snapshot_is_the_state_and_training_leaves_what_it_is_given(samples):
+    blueprint, trajectories, begin = cloned(samples)
+    before = {name: tensor.clone() for name, tensor in begin.weights.items()}
+    snapshots = []
+
+    def keep(snapshot):
+        snapshots.append(snapshot())
+        return True
+
+    at_once = train(blueprint, trajectories, SHORT, begin, after_batch=keep)
+    for snapshot in snapshots:
+        resumed = train(blueprint, trajectories, SHORT, snapshot)
+        assert same(at_once.weights, resumed.weights) and at_once.loss == resumed.loss
+    assert same(begin.weights, before) and begin.moments == {}
+
+
+def test_an_epochs_loss_is_that_of_its_batches(samples):
+    blueprint, trajectories, begin = cloned(samples)
+    still = SHORT.model_copy(update={"learning_rate": 1e-30})
+    after = train(blueprint, trajectories, still, begin, epochs=1)
+    expected = validate(blueprint, trajectories, still, begin.weights)
+    assert after.loss == pytest.approx(expected, rel=1e-5)
+    assert after.steps == trajectories.steps
+
+
+@pytest.mark.parametrize("body", ["mlp", "elman", "gru"])
+def test_two_episodes_are_learned_by_heart(body, tmp_path):
+    samples = small_data(tmp_path / "two", [6, 4], seed=1)
+    blueprint, trajectories, begin = cloned(samples, body)
+    config = TrainingConfig(epochs=600, learning_rate=1e-2, schedule="cosine")
+    before = validate(blueprint, trajectories, config, begin.weights)
+    after = train(blueprint, trajectories, config, begin)
+    assert validate(blueprint, trajectories, config, after.weights) < 1e-3 * before
+
+
+def test_bfloat16_is_float32_up_to_its_precision(samples):
+    blueprint, trajectories, begin = cloned(samples)
+    half = SHORT.model_copy(update={"precision": "bfloat16"})
+    exact, rounded = (train(blueprint, trajectories, each, begin) for each in (SHORT, half))
+    assert rounded.loss == pytest.approx(exact.loss, rel=0.02) and rounded.loss != exact.loss
+    assert {tensor.dtype for tensor in rounded.weights.values()} == {torch.float32}
+
+
+def test_cosine_falls_from_the_rate_to_nothing():
+    config = TrainingConfig(epochs=10, schedule="cosine")
+    assert config.rate(0) == 1e-3 and config.rate(5) == pytest.approx(5e-4)
+    assert config.rate(10) == config.rate(12) == 0
+    assert TrainingConfig(epochs=10).rate(10) == 1e-3
+
+
+def test_a_loss_that_is_not_finite_is_said_before_weights_change(samples):
+    blueprint, trajectories, begin = cloned(samples)
+    broken = {name: tensor.clone() for name, tensor in begin.weights.items()}
+    broken["head.bias"][2] = float("nan")
+    told = []
+    with pytest.raises(
+        DivergedError, match=r"After 0 epochs and 0 batches, the loss is nan.*learning rate"
+    ):
+        train(
+            blueprint, trajectories, SHORT, replace(begin, weights=broken), after_batch=told.append
+        )
+    assert not told
+
+
+def test_episodes_are_parted_by_seed_and_no_step_is_on_both_sides(samples):
+    learned, judged = split(samples, 0.3, seed=4)
+    parts = [{each.record.attempt for each in part.episodes} for part in (learned, judged)]
+    assert len(parts[1]) == 2 and not parts[0] & parts[1]
+    assert parts[0] | parts[1] == {each.record.attempt for each in samples.episodes}
+    again, other = split(samples, 0.3, seed=4)[1], split(samples, 0.3, seed=5)[1]
+    assert again.episodes == judged.episodes != other.episodes
+    assert split(samples, 0.0, seed=4) == (samples, None)
+    with pytest.raises(ConfigError, match="Of 1 episode, none is left to learn from"):
+        split(samples.subset([0]), 0.1, seed=0)
+
+
+def test_what_cannot_be_learned_from_is_said_so(tmp_path, samples):
+    blueprint, _, _ = cloned(samples)
+    small_data(tmp_path / "empty", [0])
+    with pytest.raises(DatasetError, match="episodes without a step"):
+        Trajectories(Samples(tmp_path / "empty"), blueprint)
+    windows = Samples(samples.episodes[0].folder, sequence_length=3)
+    with pytest.raises(DatasetError, match="not windows"):
+        Trajectories(windows, blueprint)
+
+
+@given(seed=st.integers(0, 2**63), attempt=st.integers(0, 2**32))
+def test_no_data_set_has_a_scene_that_validation_has(seed, attempt):
+    assert scene_seed(seed, attempt) not in VALIDATION
