@@ -1,0 +1,129 @@
+"""How fast policies are trained, and batches made for it: `python benchmarks/training.py`.
+
+Behaviour cloning on one data set, the given one (`--data`) or one of random numbers in the layout
+of the hammer's, by policies as they are by default: demonstration steps and batches a second, and
+steps a second of the loader alone. Times are of the wall clock, medians of several epochs.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fleet_tools.baselines.policies.config import policy_config
+from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.baselines.training.experiment import blueprint_of
+from fleet_tools.baselines.training.loop import train
+from fleet_tools.baselines.training.state import TrainingState
+from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.dataset import DatasetWriter, Record, episode_file
+from fleet_tools.dataset.header import describe
+from fleet_tools.dataset.reader import last_digest
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.episode import Episode
+from fleet_tools.registration import make_environment
+from fleet_tools.scene import sample_scene
+
+EPISODE_STEPS = 12
+"""About what the expert's hammer takes."""
+
+
+def main() -> None:
+    """Runs the program."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, nargs="+", help="data sets; random numbers if left")
+    parser.add_argument("--steps", type=int, default=6000, help="of random numbers")
+    parser.add_argument("--policies", nargs="+", default=["mlp", "elman", "gru", "transformer"])
+    parser.add_argument("--batch-size", type=int, default=512)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="a line for each policy")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    machine = torch.cuda.get_device_name() if arguments.device == "cuda" else platform.processor()
+    if not arguments.json:
+        threads = f"{arguments.threads} thread{'s' * (arguments.threads != 1)}"
+        print(f"On {machine or platform.machine()}, {threads}, PyTorch {torch.__version__}.")
+    with tempfile.TemporaryDirectory() as folder:
+        samples = Samples(arguments.data or make(Path(folder) / "data", arguments.steps))
+        for name in arguments.policies:
+            took = measure(name, samples, arguments)
+            if arguments.json:
+                print(json.dumps({"policy": name, **took}), flush=True)
+                continue
+            print(
+                f"{name:>20}: {took['samples_per_second']:9.0f} steps learned from a second "
+                f"({took['batches_per_second']:6.2f} batches); the loader alone gives "
+                f"{took['loaded_per_second']:9.0f}, {took['times']:.0f} times as many",
+                flush=True,
+            )
+
+
+def measure(name: str, samples: Samples, arguments: argparse.Namespace) -> dict[str, float]:
+    """Returns how many steps a second are learned from, and how many are loaded."""
+    blueprint = blueprint_of(policy_config(name), samples)
+    trajectories = Trajectories(samples, blueprint, arguments.device)
+    config = TrainingConfig(batch_size=arguments.batch_size, precision=arguments.precision)
+    state = TrainingState.initial(blueprint.create().state_dict())
+    learning, loading = [], []
+    for epoch in range(1 + arguments.epochs):  # the first warms up
+        begun = time.perf_counter()
+        state = train(blueprint, trajectories, config, state, epochs=1)
+        learning.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        order = trajectories.order(config.batch_size, np.random.default_rng(epoch))
+        for items in order:
+            trajectories.batch(items)
+        if arguments.device == "cuda":
+            torch.cuda.synchronize()
+        loading.append(time.perf_counter() - begun)
+    learning, loading = (statistics.median(took[1:]) for took in (learning, loading))
+    return {
+        "samples_per_second": trajectories.steps / learning,
+        "batches_per_second": len(order) / learning,
+        "loaded_per_second": trajectories.steps / loading,
+        "times": learning / loading,
+    }
+
+
+def make(folder: Path, steps: int) -> Path:
+    """Makes a data set of random numbers, as a hammer's state observations are laid out."""
+    environment = make_environment(task="hammer")
+    header = describe(environment, "hammer", policy="expert", seed=0, keep_failures=False)
+    scene, generator = sample_scene(environment.task, 0), np.random.default_rng(0)
+    environment.close()
+    T = EPISODE_STEPS
+    with DatasetWriter(folder, header) as writer:
+        for number in range(-(-steps // T)):
+            episode = Episode(
+                scene=scene,
+                observations={
+                    name: generator.normal(size=(T + 1, *array.shape)).astype(np.float32)
+                    for name, array in header.observation.items()
+                },
+                actions=generator.uniform(-1, 1, (T, 6)).astype(np.float32),
+                rewards=np.zeros(T),
+                terminated=np.zeros(T, bool),
+                truncated=np.zeros(T, bool),
+                success=np.zeros(T, bool),
+                digests=generator.integers(0, 2**64, T + 1, np.uint64),
+                outcome="success",
+            )
+            record = Record(
+                attempt=number, seed=number, outcome="success", success=True, steps=T,
+                state_digest=last_digest(episode), seconds=0.0,
+            )  # fmt: skip
+            writer.add(record, episode_file.to_bytes(episode, record.attempt))
+    return folder
+
+
+if __name__ == "__main__":
+    main()
