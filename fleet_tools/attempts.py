@@ -25,7 +25,16 @@ def _expert(env: gymnasium.Env) -> Policy:
     return ExpertPolicy(env)
 
 
-POLICIES: dict[str, Callable[[gymnasium.Env], Policy]] = {"expert": _expert}
+def _disturbed_expert(env: gymnasium.Env) -> Policy:
+    from fleet_tools.experts.disturbed import DisturbedExpert
+
+    return DisturbedExpert(env)
+
+
+POLICIES: dict[str, Callable[[gymnasium.Env], Policy]] = {
+    "expert": _expert,
+    "disturbed_expert": _disturbed_expert,
+}
 """What can collect: a policy for an environment, by name."""
 
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fleet_tools.scene import Scene
 
 
+UNMEANT = "disturbed"
+"""In `info`, the steps whose action is not what the policy meant, and is not to be imitated."""
+
+
 class Policy(Protocol):
     """Whatever acts on observations.
 

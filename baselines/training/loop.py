@@ -30,7 +30,7 @@ def squared_errors(network: nn.Module, batch: Batch) -> torch.Tensor:
         batch: Trajectories.
 
     Returns:
-        (B, T) float32, zeros where the batch has no step.
+        (B, T) float32, zeros where there is no step to imitate.
     """
     actions, _ = network(batch.observations)
     return (actions.float() - batch.actions).square().mean(-1) * batch.mask
@@ -102,7 +102,7 @@ def train(
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
                 errors = squared_errors(network, batch)
-            steps = int(batch.mask.sum())
+            steps = max(int(batch.mask.sum()), 1)  # it may be that none was meant
             optimizer.zero_grad()
             (errors.sum() / steps).backward()
             norm = nn.utils.clip_grad_norm_(parameters, config.gradient_norm)

@@ -8,6 +8,7 @@ import torch
 from fleet_tools import machine
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.episode import UNMEANT
 from fleet_tools.errors import DatasetError
 
 _SHARE_OF_MEMORY = 0.4
@@ -21,7 +22,8 @@ class Batch:
     Attributes:
         observations: (B, T, *shape) by name.
         actions: (B, T, 6).
-        mask: (B, T) bool, True where there is a step; the others hold some other step.
+        mask: (B, T) bool, True where there is a step to imitate. Places after an episode's end
+            hold its last step once more.
     """
 
     observations: dict[str, torch.Tensor]
@@ -32,15 +34,24 @@ class Batch:
 class Trajectories:
     """What a policy reads and is to do, in all steps of some episodes.
 
-    It lies on the device where there is room, and is read from the disk batch by batch where not.
+    A step whose action was not meant (`episode.UNMEANT`) is read by policies with memory, and not
+    imitated. All lies on the device where there is room, and is read from the disk batch by batch
+    where there is not.
 
     Args:
         samples: Single steps.
         blueprint: What of them is read; whether it has a memory, and so learns from episodes.
         device: Where batches are wanted.
 
+    Attributes:
+        device: As given.
+        with_memory: Whether items are episodes, not steps.
+        lengths: (n,) steps of every episode that has any.
+        meant: (steps,) bool, whether a step is to be imitated.
+
     Raises:
-        DatasetError: The samples are windows, there are no steps, or a file cannot be read.
+        DatasetError: The samples are windows, there is no step to imitate, or a file cannot be
+            read.
     """
 
     def __init__(
@@ -50,20 +61,23 @@ class Trajectories:
             raise DatasetError("Trajectories are put together out of single steps, not windows.")
         self.device = torch.device(device)
         self.with_memory = blueprint.config.body.type != "mlp"
-        self.lengths = np.array([episode.record.steps for episode in samples.episodes], np.int64)
-        self.lengths = self.lengths[self.lengths > 0]
-        if not len(self.lengths):
-            raise DatasetError("There is nothing to learn from episodes without a step.")
+        episodes = [episode for episode in samples.episodes if episode.record.steps > 0]
+        self.lengths = np.array([episode.record.steps for episode in episodes], np.int64)
+        self.meant = np.ones(self.lengths.sum(), bool)
         self._starts = np.cumsum(self.lengths) - self.lengths
+        for start, episode in zip(self._starts, episodes, strict=True):
+            self.meant[start + np.array(episode.record.info.get(UNMEANT, []), np.int64)] = False
+        if not self.meant.any():
+            raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
         self._samples, self._names = samples, list(blueprint.observation)
         self._held: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
         if self._bytes(blueprint) < _SHARE_OF_MEMORY * _free_memory(self.device):
-            self._held = self._read(np.arange(self.steps))
+            self._held = self._read(np.arange(len(self.meant)))
 
     @property
     def steps(self) -> int:
-        """The number of steps."""
-        return int(self.lengths.sum())
+        """The number of steps to imitate."""
+        return int(self.meant.sum())
 
     def order(self, size: int, generator: np.random.Generator | None) -> list[np.ndarray]:
         """Returns a pass over everything: items of one batch after another.
@@ -74,10 +88,12 @@ class Trajectories:
             size: About how many steps a batch has.
             generator: Draws the order; None keeps it.
         """
-        steps = self.lengths if self.with_memory else np.ones(self.steps, np.int64)
-        items = np.arange(len(steps)) if generator is None else generator.permutation(len(steps))
-        after = np.cumsum(steps[items])
-        batches = (after - (steps[items] + 1) // 2) // size  # by where the middle of an item lies
+        items = np.arange(len(self.lengths)) if self.with_memory else np.flatnonzero(self.meant)
+        if generator is not None:
+            items = generator.permutation(items)
+        steps = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
+        after = np.cumsum(steps)
+        batches = (after - (steps + 1) // 2) // size  # by where the middle of an item lies
         return np.split(items, np.flatnonzero(np.diff(batches)) + 1)
 
     def batch(self, items: np.ndarray) -> Batch:
@@ -90,7 +106,7 @@ class Trajectories:
         starts = self._starts[items] if self.with_memory else items
         ages = np.arange(lengths.max())
         rows = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
-        mask = torch.from_numpy(ages < lengths[:, None]).to(self.device)
+        mask = torch.from_numpy((ages < lengths[:, None]) & self.meant[rows]).to(self.device)
         if self._held is None:
             observed, actions = self._read(rows.ravel())
         else:
@@ -108,7 +124,7 @@ class Trajectories:
 
     def _bytes(self, blueprint: Blueprint) -> int:
         arrays = blueprint.observation.values()
-        return self.steps * sum(
+        return len(self.meant) * sum(
             int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in arrays
         )
 

@@ -23,6 +23,7 @@ from fleet_tools.baselines.training.loop import squared_errors, train, validate
 from fleet_tools.baselines.training.rollouts import VALIDATION
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.episode import UNMEANT
 from fleet_tools.errors import ConfigError, DatasetError
 
 EVERY = pytest.mark.parametrize("body", BODIES)
@@ -109,6 +110,7 @@ def test_every_epoch_meets_every_step_once_in_batches_of_about_the_size(
 ):
     trajectories = object.__new__(Trajectories)
     trajectories.lengths, trajectories.with_memory = np.array(lengths), with_memory
+    trajectories.meant = np.ones(sum(lengths), bool)
     order = trajectories.order(size, None if seed is None else np.random.default_rng(seed))
     items = np.concatenate(order)
     assert sorted(items) == list(range(len(lengths) if with_memory else sum(lengths)))
@@ -236,3 +238,28 @@ def test_what_cannot_be_learned_from_is_said_so(tmp_path, samples):
 @given(seed=st.integers(0, 2**63), attempt=st.integers(0, 2**32))
 def test_no_data_set_has_a_scene_that_validation_has(seed, attempt):
     assert scene_seed(seed, attempt) not in VALIDATION
+
+
+@EVERY
+def test_what_was_not_meant_is_seen_and_not_imitated(body, samples):
+    unmeant = {0: [1, 3], 2: [0], 4: [0, 1, 2, 3]}  # steps by attempt; of one, every step
+    disturbed = samples.subset(range(len(samples.episodes)))
+    disturbed.episodes = tuple(
+        replace(each, record=each.record.model_copy(update={"info": {UNMEANT: steps}}))
+        for each in samples.episodes
+        for steps in [unmeant.get(each.record.attempt, [])]
+    )
+    blueprint, _, state = cloned(samples, body)
+    trajectories = Trajectories(disturbed, blueprint)
+    policy = NetworkPolicy(Checkpoint(blueprint, state.weights))
+    meant = [
+        error
+        for k, episode in enumerate(samples.episodes)
+        for t, error in enumerate(executed(policy, samples, k))
+        if t not in unmeant.get(episode.record.attempt, [])
+    ]
+    loss = validate(blueprint, trajectories, SHORT, state.weights)
+    assert loss == pytest.approx(np.mean(meant), rel=1e-5)
+    assert trajectories.steps == len(meant)
+    after = train(blueprint, trajectories, SHORT.model_copy(update={"batch_size": 1}), state)
+    assert np.isfinite(after.loss) and not same(after.weights, state.weights)
