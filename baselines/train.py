@@ -122,7 +122,9 @@ def _train(options: argparse.Namespace) -> int:
     experiment = _experiment(options, samples, blueprint)
     try_out = _rollouts(options, blueprint)
     _prepare(experiment)
-    learned, judged = (part and Trajectories(part, blueprint, experiment.device) for part in parts)
+    learned, judged = (
+        None if part is None else Trajectories(part, blueprint, experiment.device) for part in parts
+    )
 
     begin = records.open_folder(options.output, experiment)
     failed = None

@@ -11,8 +11,8 @@ from fleet_tools.experts.policy import ExpertPolicy
 SHARE = 0.3
 """Of the steps that are disturbed."""
 
-DEVIATION = 0.3
-"""Standard deviation of what is then added to each entry of the action."""
+MOST_DEVIATION = 0.3
+"""Largest standard deviation of what is then added to each entry of the action."""
 
 
 class DisturbedExpert:
@@ -24,7 +24,9 @@ class DisturbedExpert:
     stored; here the action is stored that was executed, as in all episodes, and `info` lists the
     steps that are not to be imitated).
 
-    Disturbances follow from the scene, so that an attempt is the same wherever it is made.
+    Each scene has its own strength of disturbances, from none to `MOST_DEVIATION`: a nail forgives
+    more of them than a pancake. They follow from the scene, so that an attempt is the same wherever
+    it is made.
 
     Args:
         env: A Fleet-Tools environment, wrapped or not.
@@ -33,7 +35,7 @@ class DisturbedExpert:
     def __init__(self, env: gymnasium.Env) -> None:
         self._env = env.unwrapped
         self._expert = ExpertPolicy(env)
-        self._generator = np.random.default_rng()
+        self._generator, self._deviation = np.random.default_rng(0), 0.0
         self._step, self._unmeant = 0, []
 
     def reset(self) -> None:
@@ -44,6 +46,7 @@ class DisturbedExpert:
         """
         self._expert.reset()
         self._generator = np.random.default_rng((self._env.scene.seed, 1))
+        self._deviation = self._generator.uniform(0.0, MOST_DEVIATION)
         self._step, self._unmeant = 0, []
 
     @property
@@ -56,7 +59,7 @@ class DisturbedExpert:
         action = self._expert.act(observation)
         if self._generator.random() < SHARE:
             self._unmeant.append(self._step)
-            noise = self._generator.normal(0.0, DEVIATION, action.shape)
+            noise = self._generator.normal(0.0, self._deviation, action.shape)
             action = np.clip(action + noise, -1.0, 1.0).astype(np.float32)
         self._step += 1
         return action
