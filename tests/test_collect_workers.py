@@ -45,7 +45,7 @@ def worker_at_work(process, apart_from=None):
     def look():
         for child in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):  # it has ended
-                if child.pid != apart_from and "_Worker.do" in child.cmdline()[0]:
+                if child.pid != apart_from and "_Worker.do" in "".join(child.cmdline()):
                     found.append(child.pid)
         return found
 
