@@ -1,4 +1,4 @@
-"""Hands a data set to other projects' readers: `python -m fleet_tools.dataset export DIR --to NAME`.
+"""Hands a data set to other projects' readers: `python -m fleet_tools.dataset export DIR --to X`.
 
     minari       a view: links to our files, which `minari.load_dataset` opens
     robomimic    a view: virtual arrays over our files, which its `SequenceDataset` opens

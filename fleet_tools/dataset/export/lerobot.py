@@ -1,4 +1,4 @@
-"""A copy in LeRobot's format 3.0; pictures are PNGs within Parquet, so that nothing of them is lost.
+"""A copy in LeRobot's format 3.0; pictures are PNGs within Parquet, and so lose nothing.
 
     meta/info.json, stats.json, tasks.parquet, fleet_tools.json (our header)
     meta/episodes/chunk-000/file-000.parquet    a row for each episode
