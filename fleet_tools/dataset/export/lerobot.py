@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from fleet_tools.dataset.export.lerobot_stats import Stats, combined, picture_stats, vector_stats
 from fleet_tools.dataset.export.parquet import ParquetFiles, column, picture_column, write_indexed
@@ -59,7 +60,7 @@ def opens(output: Path, header: Header) -> str:
 def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the copy; see `exporting.Format`. One episode is in memory at a time."""
     pa = require("pyarrow", "write LeRobot's format")
-    columns = columns_of(source.header)
+    columns, sentence = columns_of(source.header), _sentence(source.header)
     if columns.colours:
         require("PIL", "write pictures as PNG")
     (aside / "meta").mkdir(parents=True)
@@ -72,7 +73,7 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
             end = begin + len(episode)
             row = {
                 "episode_index": number,
-                "tasks": [_sentence(source.header)],
+                "tasks": [sentence],
                 "length": len(episode),
                 "dataset_from_index": begin,
                 "dataset_to_index": end,
@@ -88,7 +89,7 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     _write_json(aside / "meta" / "stats.json", _plain(whole))
     _write_json(aside / "meta" / "info.json", _info(source, columns))
     _write_json(aside / "meta" / "fleet_tools.json", source.header.model_dump(mode="json"))
-    write_indexed(aside / "meta/tasks.parquet", [_sentence(source.header)], "task_index", [0])
+    write_indexed(aside / "meta/tasks.parquet", [sentence], "task_index", [0])
     return [
         "the observation after each episode's last action, for a row has an action",
         "hashes of the states (`Episode.digests`)",
@@ -210,8 +211,6 @@ def _info(source: Source, columns: Columns) -> dict[str, Any]:
 
 
 def _sentence(header: Header) -> str:
-    import yaml
-
     return yaml.safe_load(header.task.text)["description"]
 
 

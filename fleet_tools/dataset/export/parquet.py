@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+_GROUP_BYTES = 8 << 20
+"""How much is gathered before it is written: small groups of rows are slow to write and read."""
+
 
 class ParquetFiles:
     """Writes tables of the same columns one after the other, and begins new files as they grow.
@@ -14,7 +17,7 @@ class ParquetFiles:
     Args:
         folder: Of the files.
         place: Their names in it, with `chunk_index` and `file_index` to be filled in.
-        file_mb: After so many MiB, a new file is begun.
+        file_mb: After about so many MiB, a new file is begun.
         chunk_files: After so many files, a new chunk is.
     """
 
@@ -24,27 +27,28 @@ class ParquetFiles:
         self._count = 0
         self._path: Path | None = None
         self._writer = None
+        self._gathered: list[Any] = []
+        self._gathered_bytes = 0
 
     def place(self) -> tuple[int, int]:
         """Returns the chunk and file into which the next table goes."""
-        if self._writer is not None and self._path.stat().st_size >= self._file_bytes:
+        if self._bytes() >= self._file_bytes:
             self.close()
             self._count += 1
         return divmod(self._count, self._chunk_files)
 
     def write(self, table: Any) -> None:
         """Adds a table."""
-        import pyarrow.parquet as pq
-
-        chunk, file = self.place()
-        if self._writer is None:
-            self._path = self._folder / self._place.format(chunk_index=chunk, file_index=file)
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
-        self._writer.write_table(table)
+        self.place()
+        self._gathered.append(table)
+        self._gathered_bytes += table.nbytes
+        if self._gathered_bytes >= _GROUP_BYTES:
+            self._flush()
 
     def close(self) -> None:
         """Completes the present file."""
+        if self._gathered:
+            self._flush()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -52,8 +56,27 @@ class ParquetFiles:
     def __enter__(self) -> "ParquetFiles":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_) -> None:
+        if error is not None:
+            self._gathered = []  # it is of no use any more
         self.close()
+
+    def _bytes(self) -> int:
+        written = 0 if self._writer is None else self._path.stat().st_size
+        return written + self._gathered_bytes
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.concat_tables(self._gathered).combine_chunks()
+        self._gathered, self._gathered_bytes = [], 0
+        if self._writer is None:
+            chunk, file = divmod(self._count, self._chunk_files)
+            self._path = self._folder / self._place.format(chunk_index=chunk, file_index=file)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+        self._writer.write_table(table)
 
 
 def column(rows: np.ndarray) -> Any:

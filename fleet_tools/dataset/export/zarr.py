@@ -45,29 +45,21 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     zarr = require("zarr", "write zarr")
     root = zarr.create_group(aside, zarr_format=_FORMAT)
     data, meta, final = (root.create_group(name) for name in ("data", "meta", "final"))
-    ends = np.cumsum([record.steps for record in source.records])
+    steps, last = _Arrays(data, source.steps), _Arrays(final, len(source.records))
     told: list[dict[str, Any]] = []
-    begin = 0
-    for number, (record, episode) in enumerate(source.episodes()):
-        end = begin + len(episode)
+    for record, episode in source.episodes():
         for name, rows in _rows(episode).items():
-            if number == 0:
-                _create(data, name, source.steps, rows)
-            data[name][begin:end] = rows[: len(episode)]
+            steps.append(name, rows[: len(episode)])
             if len(rows) > len(episode):
-                if number == 0:
-                    _create(final, name, len(ends), rows)
-                final[name][number] = rows[-1]
+                last.append(name, rows[-1:])
         told.append(provenance(record, episode))
-        begin = end
-    for name, values in {
-        "episode_ends": ends,
-        "attempt": np.array([record.attempt for record in source.records]),
-        "seed": np.array([record.seed for record in source.records]),
-        "success": np.array([record.success for record in source.records]),
-    }.items():
-        _create(meta, name, len(values), values)
-        meta[name][:] = values
+    steps.flush()
+    last.flush()
+    about = _Arrays(meta, len(source.records))
+    about.append("episode_ends", np.cumsum([record.steps for record in source.records]))
+    for name in ("attempt", "seed", "success"):
+        about.append(name, np.array([getattr(record, name) for record in source.records]))
+    about.flush()
     root.attrs.update(fleet_tools=source.header.model_dump(mode="json"), episodes=told)
     return []
 
@@ -77,12 +69,51 @@ def _rows(episode: Episode) -> dict[str, np.ndarray]:
     return episode.observations | {"state_digest": episode.digests} | steps
 
 
-def _create(group: Any, name: str, count: int, like: np.ndarray) -> None:
+class _Arrays:
+    """The arrays of a group, filled from their beginnings, in whole chunks.
+
+    Args:
+        group: Of zarr.
+        count: How many rows each will have.
+    """
+
+    def __init__(self, group: Any, count: int) -> None:
+        self._group, self._count = group, count
+        self._arrays: dict[str, Any] = {}
+        self._written: dict[str, int] = {}
+        self._gathered: dict[str, list[np.ndarray]] = {}
+        self._gathered_rows: dict[str, int] = {}
+
+    def append(self, name: str, rows: np.ndarray) -> None:
+        """Adds rows to an array, which is made when it gets its first ones."""
+        if name not in self._arrays:
+            self._arrays[name] = _create(self._group, name, self._count, rows)
+            self._written[name], self._gathered[name], self._gathered_rows[name] = 0, [], 0
+        self._gathered[name].append(rows)
+        self._gathered_rows[name] += len(rows)
+        if self._gathered_rows[name] >= self._arrays[name].chunks[0]:
+            self._write(name, self._arrays[name].chunks[0])
+
+    def flush(self) -> None:
+        """Writes what does not fill a chunk."""
+        for name in self._arrays:
+            self._write(name, 1)
+
+    def _write(self, name: str, multiple: int) -> None:
+        rows = np.concatenate(self._gathered[name])
+        count = len(rows) // multiple * multiple
+        begin = self._written[name]
+        self._arrays[name][begin : begin + count] = rows[:count]
+        self._written[name] = begin + count
+        self._gathered[name], self._gathered_rows[name] = [rows[count:]], len(rows) - count
+
+
+def _create(group: Any, name: str, count: int, like: np.ndarray) -> Any:
     import numcodecs  # which zarr itself needs
 
     row = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
     rows = 1 if is_picture(name) else min(count, max(1, _CHUNK_BYTES // row))
-    group.create_array(
+    return group.create_array(
         name,
         shape=(count, *like.shape[1:]),
         chunks=(rows, *like.shape[1:]),
