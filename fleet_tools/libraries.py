@@ -40,6 +40,8 @@ OPTIONAL = (
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
     Library("PIL", "pillow", "video", "draw on pictures"),
     Library("av", "av", "video", "write videos"),
+    Library("pyarrow", "pyarrow", "export", "export data sets to LeRobot"),
+    Library("zarr", "zarr", "export", "export data sets to zarr"),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 
