@@ -212,6 +212,14 @@ def test_weights_of_another_network_are_never_stored():
         Checkpoint(BLUEPRINTS["mlp on state"], weights | {"tail.bias": torch.zeros(6)})
 
 
+def test_a_checkpoint_does_not_change_as_training_goes_on():
+    network = BLUEPRINTS["mlp on state"].create()
+    taken = Checkpoint(BLUEPRINTS["mlp on state"], network.state_dict())
+    with torch.no_grad():
+        network.head.bias += 1
+    assert torch.equal(taken.weights["head.bias"], made("mlp on state").head.bias)
+
+
 def test_a_crash_while_writing_leaves_what_was_there(path, monkeypatch):
     before = path.read_bytes()
 
