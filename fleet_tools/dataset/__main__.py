@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from fleet_tools import programs
+from fleet_tools.errors import FleetToolsError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,7 +23,15 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add(commands, "info", _info, "says what a data set holds")
+    info = _add(commands, "info", _info, "says what a data set holds")
+    info.add_argument(
+        "--plot", metavar="PICTURE", type=Path,
+        help="draw some of its episodes, and how it is distributed (.png, .jpg, .pdf or .svg)",
+    )  # fmt: skip
+    info.add_argument(
+        "--episodes", metavar="N", type=programs.positive_int, help="how many --plot shows (4)"
+    )  # fmt: skip
+    info.add_argument("--seed", type=programs.seed, help="draws which ones --plot shows (0)")
     return parser
 
 
@@ -40,10 +49,20 @@ def _info(options: argparse.Namespace) -> int:
 
     dataset = Dataset(options.folder)
     summary = summarize(dataset.folder, dataset.header, dataset.manifest())
+    if options.plot is None and (options.episodes, options.seed) != (None, None):
+        raise FleetToolsError("--episodes and --seed choose what is shown; give --plot PICTURE.")
+    if options.plot is not None:
+        from fleet_tools.contact_sheet import write_contact_sheet
+
+        records = dataset.draw(options.episodes or 4, options.seed or 0)
+        write_contact_sheet(options.plot, dataset, records, quiet=options.quiet)
+        summary["picture"] = str(options.plot)
     if options.json:
         print(json.dumps(summary))
     elif not options.quiet:
         print(as_text(summary))
+        if options.plot is not None:
+            print(f"  picture in {options.plot}")
     return programs.OK
 
 
