@@ -9,7 +9,7 @@ import pydantic
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.errors import LayoutError
 from fleet_tools.baselines.policies.layout import Kind, Layout, kind, read_by, require_offered
-from fleet_tools.baselines.policies.normalization import Normalization
+from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import Array, describe_action, describe_observation
 from fleet_tools.values import Value, parse
 
@@ -29,25 +29,25 @@ class Blueprint(Value):
         observation: The entries that it reads, by name.
         action: What it answers. Entries lie in [-1, 1], as everywhere in this package, and its
             `scale` says which motion 1 is.
-        normalization: Of every entry that no encoder reads.
+        scaling: Of every entry that no encoder reads.
     """
 
     version: Literal[1] = VERSION
     config: PolicyConfig
     observation: dict[str, Array]
     action: Array
-    normalization: Normalization
+    scaling: Scaling
 
     @pydantic.model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if list(read_by(self.config, self.observation)) != list(self.observation):
             raise ValueError("the config reads other entries than those of `observation`, sorted")
-        sizes = {name: len(row) for name, row in self.normalization.mean.items()}
+        sizes = {name: len(row) for name, row in self.scaling.mean.items()}
         expected = {
             name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
         }
         if sizes != expected:
-            raise ValueError(f"the normalization has the numbers {sizes}, not {expected}")
+            raise ValueError(f"the scaling has the numbers {sizes}, not {expected}")
         if len(self.action.shape) != 1 or self.action.dtype != "float32":
             raise ValueError("an action is one row of float32")
         return self
@@ -58,7 +58,7 @@ class Blueprint(Value):
         config: PolicyConfig,
         observation: Layout,
         action: Array,
-        normalization: Normalization | None = None,
+        scaling: Scaling | None = None,
     ) -> Self:
         """Puts together what a policy of a configuration reads of observations.
 
@@ -66,23 +66,23 @@ class Blueprint(Value):
             config: The policy's.
             observation: What there is to read, such as a data set's header says.
             action: What demonstrations did, likewise.
-            normalization: Of at least what is read; None leaves all numbers as they are.
+            scaling: Of at least what is read; None leaves all numbers as they are.
 
         Raises:
             LayoutError, UnknownNameError: Such a policy cannot read that; see `layout.read_by`.
-            ConfigError: The normalization is of something else.
+            ConfigError: The scaling is of something else.
         """
         read = read_by(config, observation)
-        normalization = normalization or Normalization.identity(read)
+        scaling = scaling or Scaling.identity(read)
         mean, std = (
             {name: row for name, row in rows.items() if name in read}
-            for rows in (normalization.mean, normalization.std)
+            for rows in (scaling.mean, scaling.std)
         )
         parts = {
             "config": config,
             "observation": read,
             "action": action,
-            "normalization": Normalization(mean=mean, std=std),
+            "scaling": Scaling(mean=mean, std=std),
         }
         return parse(cls, parts, "The blueprint")
 

@@ -15,7 +15,7 @@ from fleet_tools.baselines.policies.config import (
     Transformer,
 )
 from fleet_tools.baselines.policies.network import PolicyNetwork
-from fleet_tools.baselines.policies.normalization import Normalization
+from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import Array
 
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
@@ -56,9 +56,9 @@ BLUEPRINTS["gru on all"] = Blueprint.of(
     PolicyConfig(body=BODIES["gru"], clouds=_CLOUDS, pictures=_PICTURES),
     STATE | CLOUD | PICTURES,
     ACTION,
-    Normalization.of(
-        {name: np.full(array.shape, 0.3) for name, array in STATE.items()},
-        {name: np.full(array.shape, 1.7) for name, array in STATE.items()},
+    Scaling(
+        mean={"joint_position": (0.3,) * 7, "object_keypoints": (0.2,) * 6},
+        std={"joint_position": (1.7,) * 7, "object_keypoints": (0.6,) * 6},
     ),
 )
 BLUEPRINTS["mlp on frozen pictures"] = Blueprint.of(

@@ -188,7 +188,7 @@ def test_weights_without_a_policy_are_refused(path):
         ({"colour": "red"}, "There is no key 'colour'"),
         ({"action": None}, "action: "),
         ({"config": {"body": {"type": "mlb"}}}, "config.body"),
-        ({"normalization": {"mean": {}, "std": {}}}, "the normalization has the numbers {}"),
+        ({"scaling": {"mean": {}, "std": {}}}, "the scaling has the numbers {}"),
         ({"config": {"body": {"layers": 3, "type": "mlp"}}}, "body.layers.2.weight is missing"),
         ({"config": {"body": {"type": "gru"}}}, "body.core.weight_ih_l0 is missing.* more"),
         ({"config": {"reads": ["joint_position"]}}, "the config reads other entries"),

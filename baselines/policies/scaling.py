@@ -6,7 +6,7 @@ one.
 """
 
 from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pydantic
@@ -14,15 +14,16 @@ import pydantic
 from fleet_tools.baselines.policies.layout import Layout, kind
 from fleet_tools.values import NonNegative, Number, Value
 
-STILL = 1e-6
-"""Standard deviations below this are noise of rounding; what has one is centred, not scaled."""
+if TYPE_CHECKING:
+    from fleet_tools.dataset.normalization import Statistics
 
 
-class Normalization(Value):
-    """Mean and standard deviation of each entry that a policy reads as it is.
+class Scaling(Value):
+    """What is subtracted from each entry that no encoder reads, and what it is then divided by.
 
     Attributes:
-        mean, std: By the entry's name, a number for each of its own, in row-major order.
+        mean, std: By the entry's name, a number for each of its own, in row-major order. A
+            deviation of 0 divides nothing.
     """
 
     mean: dict[str, tuple[Number, ...]]
@@ -36,9 +37,20 @@ class Normalization(Value):
         return self
 
     @classmethod
-    def of(cls, mean: Mapping[str, np.ndarray], std: Mapping[str, np.ndarray]) -> Self:
-        """Takes statistics of data, arrays in the shapes of the entries, as float32."""
-        return cls(mean=_rows(mean), std=_rows(std))
+    def of(cls, statistics: Mapping[str, "Statistics"]) -> Self:
+        """Takes what `dataset.normalization.normalization_of(samples).observation` says.
+
+        A number that never changed is only centred, as `Statistics.normalize` does, too: its
+        deviation may be an error of rounding. Of clouds it takes nothing: `PointNet` has a unit.
+        """
+        read = {name: its for name, its in statistics.items() if not its.cloud}
+        return cls(
+            mean={name: its.mean for name, its in read.items()},
+            std={
+                name: tuple(np.where(np.equal(its.min, its.max), 0.0, its.std).tolist())
+                for name, its in read.items()
+            },
+        )
 
     @classmethod
     def identity(cls, read: Layout) -> Self:
@@ -66,8 +78,4 @@ class Normalization(Value):
             np.array([number for name in names for number in rows[name]], np.float32)
             for rows in (self.mean, self.std)
         )
-        return mean, np.where(std < STILL, np.float32(1), std)
-
-
-def _rows(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
-    return {name: tuple(np.ravel(a).astype(np.float32).tolist()) for name, a in arrays.items()}
+        return mean, np.where(std == 0, np.float32(1), std)
