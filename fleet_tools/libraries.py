@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from fleet_tools.errors import MissingLibraryError
+from fleet_tools.errors import MissingLibraryError, UnknownNameError
 
 GLIB_LINE = "apt-get install -y libglib2.0-0"
 """What Drake's import needs on a minimal Debian or Ubuntu."""
@@ -47,7 +47,13 @@ OPTIONAL = (
 
 
 def install_line(extra: str) -> str:
-    """Returns the line that installs an extra: from the checkout that this is, or from a wheel."""
+    """Returns the line that installs an extra: from the checkout that this is, or from a wheel.
+
+    Raises:
+        UnknownNameError: There is no such extra.
+    """
+    if extra not in (extras := {library.extra for library in OPTIONAL}):
+        raise UnknownNameError("extra", extra, extras)
     checkout = Path(__file__).resolve().parents[1]
     if not (checkout / "constraints.txt").is_file():
         return f'python3 -m pip install "fleet-tools[{extra}]"'

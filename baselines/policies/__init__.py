@@ -31,5 +31,5 @@ from fleet_tools.libraries import install_line
 for _library in ("torch", "safetensors"):
     if find_spec(_library) is None:
         raise MissingLibraryError(
-            f"Policies need {_library}. Install it with: {install_line('merging')}"
+            f"Policies need {_library}. Install it with: {install_line('learning')}"
         )
