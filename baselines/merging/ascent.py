@@ -97,7 +97,7 @@ class Ascent:
             if name in self._group.owners:
                 continue
             told |= {name, *owned(self._group, name)}
-            known = [part for part in self._parts if told.issuperset(part.names())]
+            known = [part for part in self._touched[name] if told.issuperset(part.names())]
             once = [part for part in known if len(part.places(name)) == 1]
             # Where the name's step is quadratic, what is linear in it tells where that begins.
             for parts in [once] if len(once) == len(known) else [once, known]:
