@@ -38,6 +38,7 @@ OPTIONAL = (
     Library("torch", "torch", "merging", "merge policies"),
     Library("safetensors", "safetensors", "merging", "store policies"),
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
+    Library("ray", "ray", "ray", "ask robots in other processes"),
     Library("PIL", "pillow", "video", "draw on pictures"),
     Library("av", "av", "video", "write videos"),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
