@@ -1,151 +1,27 @@
 """Collects demonstrations: `python -m fleet_tools.collect --tool hammer --episodes 20`.
 
-Attempt k of seed s is the same bytes on every run: its scene's seed is `scene_seed(s, k)`.
+Attempt k of seed s is the same bytes on every run, whatever the number of workers.
 """
 
 import argparse
-import contextlib
 import json
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import gymnasium
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fleet_tools import programs
-from fleet_tools.episode import Episode, Policy, rollout
-from fleet_tools.errors import SimulationError, UnknownNameError
-from fleet_tools.outcomes import SIMULATION_ERROR
+from fleet_tools.attempts import POLICIES, make_attempts
+from fleet_tools.collection import attempt_limit, fill
+from fleet_tools.interrupts import patient_interrupt
 from fleet_tools.registration import make_environment
 
 # Data sets, tasks and Drake are imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.dataset import DatasetWriter, Record
-
-
-def _expert(env: gymnasium.Env) -> Policy:
-    from fleet_tools.experts.policy import ExpertPolicy
-
-    return ExpertPolicy(env)
-
-
-POLICIES: dict[str, Callable[[gymnasium.Env], Policy]] = {"expert": _expert}
-"""What can collect: a policy for an environment, by name."""
-
-
-def make_policy(name: str, env: gymnasium.Env) -> Policy:
-    """Makes a policy.
-
-    Raises:
-        UnknownNameError: There is no such policy.
-    """
-    if name not in POLICIES:
-        raise UnknownNameError("policy", name, POLICIES)
-    return POLICIES[name](env)
-
-
-def scene_seed(seed: int, attempt: int) -> int:
-    """Returns the seed of an attempt's scene, below 2^53, so that every JSON reader keeps it.
-
-    Data sets of different seeds share no scenes.
-    """
-    return int(np.random.SeedSequence([seed, attempt]).generate_state(1, np.uint64)[0] >> 11)
-
-
-def collect_episode(
-    task: str,
-    seed: int,
-    *,
-    policy: str = "expert",
-    env: gymnasium.Env | None = None,
-    **keywords: Any,
-) -> Episode:
-    """Collects one episode; the same arguments give the same episode.
-
-    Args:
-        task: Name of a task of the package, or path of a task file.
-        seed: Of the scene.
-        policy: See `POLICIES`.
-        env: An environment of that task to use again; made for the occasion if None.
-        keywords: Of the environment that is made.
-
-    Raises:
-        FleetToolsError: There is no such task or policy, or the scene cannot begin.
-    """
-    if env is not None:
-        return rollout(env, make_policy(policy, env), seed=seed)
-    env = make_environment(task=task, **keywords)
-    try:
-        return rollout(env, make_policy(policy, env), seed=seed)
-    finally:
-        env.close()
-
-
-def fill(
-    writer: "DatasetWriter",
-    collect: Callable[[int], Episode],
-    episodes: int,
-    after_each: Callable[["Record"], None] = lambda record: None,
-) -> None:
-    """Attempts episodes until a data set holds so many successful ones, or the limit is reached.
-
-    Args:
-        writer: Of the data set, which may hold some already.
-        collect: Makes the episode of a scene's seed.
-        episodes: Successful ones, at last.
-        after_each: Is told what came of each attempt.
-    """
-    header, limit = writer.header, attempt_limit(episodes)
-    successes = sum(record.success for record in writer.records)
-    while successes < episodes and len(writer.records) < limit:
-        attempt = len(writer.records)
-        record, episode = _attempt(attempt, scene_seed(header.seed, attempt), collect)
-        writer.add(record, episode if record.success or header.keep_failures else None)
-        successes += record.success
-        after_each(writer.records[-1])
-
-
-def attempt_limit(episodes: int) -> int:
-    """Returns after how many attempts `fill` gives up."""
-    return 10 * episodes + 10
-
-
-def _attempt(
-    attempt: int, seed: int, collect: Callable[[int], Episode]
-) -> tuple["Record", Episode | None]:
     from fleet_tools.dataset import Record
-
-    begun = time.perf_counter()
-    try:
-        episode = collect(seed)
-        came = _facts(episode)
-    except SimulationError as error:  # the scene cannot even begin; the collection goes on
-        episode = None
-        came = {"outcome": SIMULATION_ERROR, "success": False, "steps": 0, "error": str(error)}
-    seconds = round(time.perf_counter() - begun, 3)
-    return Record(attempt=attempt, seed=seed, seconds=seconds, **came), episode
-
-
-def _facts(episode: Episode) -> dict[str, Any]:
-    from fleet_tools.dataset.reader import last_digest
-
-    return {
-        "outcome": episode.outcome,
-        "success": episode.succeeded,
-        "steps": len(episode),
-        "tool": episode.scene.tool,
-        "object": episode.scene.object,
-        "state_digest": last_digest(episode),
-        "error": episode.error,
-        "info": dict(episode.info),
-    }
-
-
-# --- The program ----------------------------------------------------------------------------
+    from fleet_tools.dataset.header import Header
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -158,11 +34,10 @@ def _parser() -> argparse.ArgumentParser:
         "fleet_tools.collect",
         "Collects demonstrations into a data set; goes on with one that was interrupted.",
         "Exits with 0 when there are as many episodes as asked for, 1 when the limit of attempts "
-        "(10 N + 10) came first, 2 when it cannot begin, 130 after Ctrl-C.",
+        "(10 N + 10) came first, 2 when it cannot begin, 130 after Ctrl-C, which waits for the "
+        "episodes at work.",
     )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--tool", metavar="NAME", help="the package's task for this tool")
-    which.add_argument("--task", metavar="TASK", help="a task's name, or the path of your own")
+    programs.add_task_options(parser)
     parser.add_argument(
         "--episodes", metavar="N", type=programs.positive_int, required=True,
         help="how many successful episodes the data set is to hold",
@@ -177,69 +52,95 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep-failures", action="store_true", help="store episodes that failed, too, marked so"
     )
+    parser.add_argument(
+        "--verify", action="store_true",
+        help="run each success again before it counts, and compare every bit",
+    )  # fmt: skip
+    programs.add_worker_options(parser)
+    parser.add_argument(
+        "--ray-address", metavar="ADDRESS",
+        help="of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same "
+        "packages installed",
+    )  # fmt: skip
     return parser
 
 
 def _collect(options: argparse.Namespace) -> int:
-    from fleet_tools.dataset import Dataset, DatasetWriter, Record
-    from fleet_tools.dataset.header import describe, read_task_file
+    from fleet_tools import workers
+    from fleet_tools.dataset import Dataset, DatasetWriter
     from fleet_tools.dataset.summary import as_text, summarize
 
-    task = options.task if options.tool is None else task_of_tool(options.tool)
-    folder = options.output or Path("data") / read_task_file(task).name
     begun = time.perf_counter()
-    keywords = {"obs_mode": options.obs_mode}
-    env = make_environment(task=task, **keywords)
-    header = describe(
-        env,
-        task,
-        policy=options.policy,
-        seed=options.seed,
-        keep_failures=options.keep_failures,
-        **keywords,
+    header = _header(options)
+    folder = options.output or Path("data") / header.task.name
+    run = partial(
+        workers.run,
+        make_work=partial(make_attempts, header, options.verify),
+        count=workers.default_count() if options.workers is None else options.workers,
+        timeout_s=options.timeout,
+        address=options.ray_address,
     )
-
-    def collect(seed: int) -> Episode:
-        return collect_episode(task, seed, policy=options.policy, env=env)
-
-    stopped = None
+    failed = None
     with (
         DatasetWriter(folder, header) as writer,
         _Progress(options, writer.records) as progress,
-        _patient_interrupt() as raise_if_interrupted,
+        patient_interrupt() as interrupted,
     ):
         before = len(writer.records)
-
-        def after_each(record: Record) -> None:
-            progress.update(record)
-            raise_if_interrupted()
-
         try:
-            fill(writer, collect, options.episodes, after_each)
+            fill(writer, run, options.episodes, after_each=progress.update, stop=interrupted)
         except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full, or gone
-            stopped = error
+            failed = error
     records = Dataset(folder).manifest()  # from the disk, for Ctrl-C may have come at any moment
+    seconds = time.perf_counter() - begun
     summary = {
         **summarize(folder, header, records),
         "episodes": options.episodes,
         "complete": sum(record.success for record in records) >= options.episodes,
         "attempts_now": len(records) - before,
-        "seconds": round(time.perf_counter() - begun, 3),
+        "seconds": round(seconds, 3),
     }
     if options.json:
         print(json.dumps(summary))
     elif not options.quiet:
         print(as_text(summary))
-        print(f"  {summary['attempts_now']} attempts now, in {summary['seconds']:.1f} s")
-    if stopped is not None:
-        interrupted = isinstance(stopped, KeyboardInterrupt)
-        reason = "interrupted" if interrupted else stopped
+        now = summary["attempts_now"]
+        print(f"  {now} attempts now, in {seconds:.1f} s: {now / seconds:.2f} a second")
+    return _code(options, summary, failed, interrupted())
+
+
+def _header(options: argparse.Namespace) -> "Header":
+    from fleet_tools.dataset.header import describe
+
+    task = programs.chosen_task(options)
+    keywords = {"obs_mode": options.obs_mode}
+    env = make_environment(task=task, **keywords)
+    try:
+        return describe(
+            env,
+            task,
+            policy=options.policy,
+            seed=options.seed,
+            keep_failures=options.keep_failures,
+            **keywords,
+        )
+    finally:
+        env.close()
+
+
+def _code(
+    options: argparse.Namespace, summary: dict, failed: BaseException | None, interrupted: bool
+) -> int:
+    """Says on stderr why there are fewer episodes than asked for, if so; returns the exit code."""
+    if failed is not None or (interrupted and not summary["complete"]):
+        disk = isinstance(failed, OSError)
+        reason = failed if disk else "interrupted"
         print(f"Stopped: {reason}. The same command goes on from here.", file=sys.stderr)
-        return programs.INTERRUPTED if interrupted else programs.NOT_WELL
+        return programs.NOT_WELL if disk else programs.INTERRUPTED
     if not summary["complete"]:
         limit = attempt_limit(options.episodes)
         print(
-            f"Gave up after {len(records)} attempts: {options.episodes} episodes may take "
+            f"Gave up after {summary['attempts']} attempts: {options.episodes} episodes may take "
             f"{limit} at most.",
             file=sys.stderr,
         )
@@ -247,61 +148,30 @@ def _collect(options: argparse.Namespace) -> int:
     return programs.OK
 
 
-def task_of_tool(tool: str) -> str:
-    """Returns the name of the package's task for a tool.
-
-    Raises:
-        UnknownNameError: There is none.
-    """
-    from fleet_tools.tasks import task_names
-
-    if tool not in task_names():
-        remedy = "A task of your own is given by --task and the path of its YAML."
-        raise UnknownNameError("tool", tool, task_names(), remedy)
-    return tool
-
-
-@contextlib.contextmanager
-def _patient_interrupt() -> Iterator[Callable[[], None]]:
-    """Keeps Ctrl-C until the returned function is called; a second one does not wait.
-
-    Python loses an interrupt that comes while it frees objects, and an attempt takes a second.
-    """
-    came = False
-
-    def note(signal_number: int, frame: Any) -> None:
-        nonlocal came
-        if came:
-            raise KeyboardInterrupt
-        came = True
-
-    def raise_if_interrupted() -> None:
-        if came:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield raise_if_interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class _Progress:
-    """The bar: successful episodes, and the rate of success."""
+    """The bar: successful episodes, their rate and the time left; failures and their causes."""
 
     def __init__(self, options: argparse.Namespace, records: list["Record"]) -> None:
         from tqdm import tqdm
 
-        self._attempts, self._successes = len(records), sum(record.success for record in records)
+        self._outcomes = Counter(record.outcome for record in records)
+        self._successes = sum(record.success for record in records)
         self._bar = tqdm(
             total=options.episodes, initial=self._successes, unit="episode", disable=options.quiet
         )
 
     def update(self, record: "Record") -> None:
-        self._attempts += 1
+        self._outcomes[record.outcome] += 1
         self._successes += record.success
-        self._bar.set_postfix_str(f"success {self._successes / self._attempts:.0%}", refresh=False)
+        self._bar.set_postfix_str(self._words(), refresh=not record.success)
         self._bar.update(record.success)
+
+    def _words(self) -> str:
+        failures = self._outcomes.copy()
+        rate = self._successes / failures.total()
+        del failures["success"]
+        causes = [f"{count} {outcome}" for outcome, count in failures.most_common()]
+        return ", ".join([f"success {rate:.0%}", *causes])
 
     def __enter__(self) -> "_Progress":
         return self

@@ -93,6 +93,33 @@ class Episode:
         }
 
 
+class StoredActions:
+    """A policy that does what was done before.
+
+    Args:
+        actions: (T, 6), as `Episode.actions`.
+    """
+
+    def __init__(self, actions: np.ndarray) -> None:
+        self._actions = actions
+        self._remaining = iter(actions)
+
+    def reset(self) -> None:
+        """Begins from the first action."""
+        self._remaining = iter(self._actions)
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns the next action, (6,).
+
+        Raises:
+            FleetToolsError: There are no more.
+        """
+        action = next(self._remaining, None)
+        if action is None:
+            raise FleetToolsError(f"All {len(self._actions)} stored actions are done.")
+        return action
+
+
 @dataclass(frozen=True)
 class Difference:
     """Where two episodes part.

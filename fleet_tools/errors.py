@@ -83,6 +83,10 @@ class DatasetError(FleetToolsError, RuntimeError):
     """A data set that cannot be read, or into which nothing may be written."""
 
 
+class WorkersError(FleetToolsError, RuntimeError):
+    """Worker processes cannot be started, or a cluster cannot be reached."""
+
+
 def _restore(cls: type, args: tuple, attributes: dict) -> Exception:
     error = cls.__new__(cls, *args)
     error.args = args

@@ -5,11 +5,12 @@ and 130 after Ctrl-C.
 """
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable
 
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.errors import FleetToolsError, UnknownNameError
 
 OK, NOT_WELL, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -37,6 +38,63 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
 
 
+def add_task_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    """Gives a parser the two ways to name a task, of which one must be used; see `chosen_task`.
+
+    Returns:
+        Their group, for another way.
+    """
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--tool", metavar="NAME", help="the package's task for this tool")
+    which.add_argument("--task", metavar="TASK", help="a task's name, or the path of your own")
+    return which
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """Gives a parser what it takes to work in parallel; see `fleet_tools.workers.run`."""
+    parser.add_argument(
+        "--workers", metavar="N", type=count,
+        help="processes that work side by side, one core each (as many as fit the machine); "
+        "0 works in this process",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=positive_float, default=300.0,
+        help="what an episode may take before its worker is killed and it is begun again (300)",
+    )  # fmt: skip
+
+
+def chosen_task(options: argparse.Namespace) -> str:
+    """Returns the name or path of the task that was chosen.
+
+    Raises:
+        UnknownNameError: There is no such tool.
+    """
+    from fleet_tools.tasks import task_names
+
+    if options.tool is None:
+        return options.task
+    if options.tool not in task_names():
+        remedy = "A task of your own is given by --task and the path of its YAML."
+        raise UnknownNameError("tool", options.tool, task_names(), remedy)
+    return options.tool
+
+
+def count(text: str) -> int:
+    """An argument that counts something, maybe nothing."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative; given: {number}")
+    return number
+
+
+def positive_float(text: str) -> float:
+    """An argument that measures something."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be positive and finite; given: {text}")
+    return number
+
+
 def positive_int(text: str) -> int:
     """An argument that counts something."""
     number = int(text)
@@ -45,12 +103,8 @@ def positive_int(text: str) -> int:
     return number
 
 
-def seed(text: str) -> int:
-    """An argument that seeds a generator."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative; given: {number}")
-    return number
+seed = count
+"""An argument that seeds a generator."""
 
 
 def run(

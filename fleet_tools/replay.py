@@ -8,47 +8,20 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-import numpy as np
 
 from fleet_tools import programs
-from fleet_tools.episode import Difference, first_difference, rollout
-from fleet_tools.errors import DatasetError, FleetToolsError
+from fleet_tools.episode import Difference, StoredActions, first_difference, rollout
+from fleet_tools.errors import FleetToolsError
 
 if TYPE_CHECKING:
     from fleet_tools.dataset import Dataset, Record
-
-
-class StoredActions:
-    """A policy that does what was done before.
-
-    Args:
-        actions: (T, 6), as `Episode.actions`.
-    """
-
-    def __init__(self, actions: np.ndarray) -> None:
-        self._actions = actions
-        self._remaining = iter(actions)
-
-    def reset(self) -> None:
-        """Begins from the first action."""
-        self._remaining = iter(self._actions)
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Returns the next action, (6,).
-
-        Raises:
-            FleetToolsError: There are no more.
-        """
-        action = next(self._remaining, None)
-        if action is None:
-            raise FleetToolsError(f"All {len(self._actions)} stored actions are done.")
-        return action
 
 
 @dataclass(frozen=True)
@@ -98,6 +71,19 @@ def replay(dataset: "Dataset", record: "Record", env: gymnasium.Env) -> Replay:
     )
 
 
+def make_replays(folder: Path) -> Callable[["Record"], Replay]:
+    """Returns what replays attempts of a data set, with an environment of its own.
+
+    Raises:
+        FleetToolsError: There is no such data set, or its environment cannot be made here.
+    """
+    from fleet_tools.dataset import Dataset
+    from fleet_tools.dataset.header import remake_environment
+
+    dataset = Dataset(folder)
+    return partial(replay, dataset, env=remake_environment(dataset.header))
+
+
 # --- The program ----------------------------------------------------------------------------
 
 
@@ -121,24 +107,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", metavar="FILE", type=Path, help="a report, one JSON object per line and episode"
     )
+    programs.add_worker_options(parser)
     return parser
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from fleet_tools.dataset import Dataset
-    from fleet_tools.dataset.header import installed_packages, remake_environment
+    from fleet_tools.dataset.header import installed_packages
 
     begun = time.perf_counter()
     dataset = Dataset(options.folder)
-    records = _choose(dataset, options)
-    env = remake_environment(dataset.header)
+    records = dataset.draw(options.episodes, options.seed)
     replays = []
     with _lines(options.output) as write_line:
-        for record in tqdm(records, unit="episode", disable=options.quiet):
-            replays.append(replay(dataset, record, env))
-            write_line(json.dumps(asdict(replays[-1])))
+        for came in _replays(records, options):
+            replays.append(came)
+            write_line(json.dumps(asdict(came)))
+    replays.sort(key=lambda replay: replay.attempt)
     summary = {
         **_summarize(replays),
         "seconds": round(time.perf_counter() - begun, 3),
@@ -156,15 +141,30 @@ def _replay(options: argparse.Namespace) -> int:
     return programs.OK if summary["identical"] == summary["episodes"] else programs.NOT_WELL
 
 
-def _choose(dataset: "Dataset", options: argparse.Namespace) -> list["Record"]:
-    records = dataset.stored()
-    if not records:
-        raise DatasetError(f"{dataset.folder} holds no episodes yet.")
-    if options.episodes is None or options.episodes >= len(records):
-        return records
-    generator = np.random.default_rng(options.seed)
-    chosen = generator.choice(len(records), options.episodes, replace=False)
-    return [records[k] for k in sorted(chosen)]
+def _replays(records: list["Record"], options: argparse.Namespace) -> Iterator[Replay]:
+    """Yields what came of each, as soon as it is there; lost ones are not identical."""
+    from tqdm import tqdm
+
+    from fleet_tools import workers
+
+    left = iter(records)
+    results = workers.run(
+        lambda: next(left, None),
+        partial(make_replays, options.folder.resolve()),
+        count=workers.default_count() if options.workers is None else options.workers,
+        timeout_s=options.timeout,
+    )
+    with (
+        contextlib.closing(results),
+        tqdm(total=len(records), unit="episode", disable=options.quiet) as bar,
+    ):
+        for record, result in results:
+            bar.update()
+            yield _lost(record, result.reason) if isinstance(result, workers.Lost) else result
+
+
+def _lost(record: "Record", reason: str) -> Replay:
+    return Replay(record.attempt, record.file, False, None, record.outcome, None, reason)
 
 
 @contextlib.contextmanager

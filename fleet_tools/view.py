@@ -19,8 +19,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools import programs
-from fleet_tools.collect import POLICIES as COLLECTORS
-from fleet_tools.collect import task_of_tool
+from fleet_tools.attempts import POLICIES as COLLECTORS
 from fleet_tools.episode import Episode, Policy
 from fleet_tools.errors import (
     ConfigError,
@@ -71,9 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "Shows episodes in the browser until Ctrl-C, or saves them in a file.",
         "Exits with 0 when all was shown, 1 when an episode broke off, 2 when it cannot begin.",
     )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--tool", metavar="NAME", help="the package's task for this tool")
-    which.add_argument("--task", metavar="TASK", help="a task's name, or the path of your own")
+    which = programs.add_task_options(parser)
     which.add_argument(
         "--dataset", metavar="DIR", type=Path, help="what was collected; stored actions act again"
     )
@@ -139,7 +136,7 @@ def _open(options: argparse.Namespace) -> tuple[gymnasium.Env, Iterator["Show"]]
     render_mode = "rgb_array" if video else "human"
     if options.dataset is not None:
         return _open_dataset(options, render_mode)
-    task = options.task if options.tool is None else task_of_tool(options.tool)
+    task = programs.chosen_task(options)
     env = _with_cloud(functools.partial(make_environment, task=task, render_mode=render_mode))
     policy, name = POLICIES[options.policy](env), env.unwrapped.task.name
     seeds = range(options.seed, options.seed + options.episodes)
@@ -166,7 +163,7 @@ def _open_dataset(
 ) -> tuple[gymnasium.Env, Iterator["Show"]]:
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.header import remake_environment
-    from fleet_tools.replay import StoredActions
+    from fleet_tools.episode import StoredActions
     from fleet_tools.watching import Show
 
     dataset = Dataset(options.dataset)

@@ -9,6 +9,7 @@ import gymnasium
 import hypothesis
 import numpy as np
 import pytest
+from collected import options
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
@@ -91,6 +92,16 @@ def has_gl() -> bool:
 
 
 needs_gl = pytest.mark.skipif(not has_gl(), reason="this system has no libEGL or libGL")
+
+
+@pytest.fixture(scope="session", name="uninterrupted")
+def _uninterrupted(tmp_path_factory):
+    """A data set that the program collected at one go, without workers."""
+    from fleet_tools import collect
+
+    folder = tmp_path_factory.mktemp("uninterrupted") / "hammer"
+    assert collect.main(options(folder, "--quiet")) == 0
+    return folder
 
 
 @pytest.fixture(scope="session", name="make")

@@ -88,8 +88,14 @@ def a_record(number, episode):
 def write(folder, count):
     with DatasetWriter(folder, header()) as writer:
         for number in range(len(writer.records), count):
-            writer.add(a_record(number, an_episode(number)), an_episode(number))
+            content = episode_file.to_bytes(an_episode(number), number)
+            writer.add(a_record(number, an_episode(number)), content)
     return Dataset(folder)
+
+
+@pytest.fixture(name="five", scope="module")
+def _five(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("five"), 5)
 
 
 def contents(folder):
@@ -174,6 +180,21 @@ def test_reads_what_was_written(tmp_path):
     assert (line["seed"], line["outcome"], line["steps"]) == (1, "success", 3)
 
 
+@given(st.none() | st.integers(1, 7), st.integers(0, 2**32))
+def test_draws_stored_attempts_by_the_seed_in_their_order(five, count, seed):
+    drawn = [record.attempt for record in five.draw(count, seed)]
+    assert drawn == sorted(set(drawn))
+    assert set(drawn) <= set(range(5))
+    assert len(drawn) == (5 if count is None else min(count, 5))
+    assert drawn == [record.attempt for record in five.draw(count, seed)]
+
+
+def test_every_stored_attempt_is_drawn_as_often(five):
+    drawn = [record.attempt for seed in range(1000) for record in five.draw(2, seed)]
+    shares = np.bincount(drawn, minlength=5) / 1000
+    np.testing.assert_allclose(shares, 2 / 5, atol=0.06)  # four standard deviations
+
+
 def test_failed_attempt_is_remembered_without_a_file(tmp_path):
     with DatasetWriter(tmp_path, header()) as writer:
         writer.add(a_record(0, an_episode()))
@@ -182,6 +203,8 @@ def test_failed_attempt_is_remembered_without_a_file(tmp_path):
     assert len(dataset) == 0
     with pytest.raises(DatasetError, match="no episode of attempt 0"):
         dataset.episode(0)
+    with pytest.raises(DatasetError, match="holds no episodes yet"):
+        dataset.draw(None, 0)
 
 
 def test_goes_on_as_if_never_interrupted(tmp_path):
@@ -196,7 +219,7 @@ def test_what_a_crash_leaves_is_mended(tmp_path, torn):
     write(tmp_path / "one", 2)
     with (tmp_path / "one" / "manifest.jsonl").open("ab") as manifest:
         manifest.write(torn)
-    (tmp_path / "one" / "episodes" / "episode_000002.hdf5.aside").write_bytes(b"half")
+    (tmp_path / "one" / "episodes" / ".episode_000002.7.aside.hdf5").write_bytes(b"half")
     (tmp_path / "one" / "episodes" / "episode_000002.hdf5").write_bytes(b"never listed")
     assert len(Dataset(tmp_path / "one")) == 2
     write(tmp_path / "one", 3)
@@ -207,9 +230,9 @@ def test_what_a_crash_leaves_is_mended(tmp_path, torn):
 def test_creation_that_was_interrupted_is_begun_again(tmp_path):
     (tmp_path / "episodes").mkdir()
     (tmp_path / "manifest.jsonl").touch()
-    (tmp_path / "dataset.json.aside").write_text("{")
+    (tmp_path / ".dataset.7.aside.json").write_text("{")
     assert len(write(tmp_path, 1)) == 1
-    assert not list(tmp_path.rglob("*.aside"))
+    assert not list(tmp_path.rglob("*.aside*"))
 
 
 def test_another_data_set_is_left_as_it_is(tmp_path):

@@ -16,12 +16,13 @@ from fleet_tools.dataset import Dataset, episode_file
 from fleet_tools.resources import task_configs_root
 
 ROOT = Path(fleet_tools.__file__).resolve().parents[1]
+HERE = ("--workers", "0")
 
 
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "hammer"
-    arguments = ["--tool", "hammer", "--episodes", "2", "--output", str(folder), "--quiet"]
+    arguments = ["--tool", "hammer", "--episodes", "2", "--output", str(folder), "--quiet", *HERE]
     assert collect.main(arguments) == 0
     return folder
 
@@ -65,12 +66,12 @@ def test_good_data_set_is_identical_in_another_process(folder, tmp_path):
 def test_what_cameras_saw_is_identical_in_another_process(mode, tmp_path, capsys):
     folder = str(tmp_path / mode)
     arguments = ["--tool", "hammer", "--episodes", "1", "--output", folder, "--obs-mode", mode]
-    command = [sys.executable, "-m", "fleet_tools.collect", *arguments, "--quiet"]
+    command = [sys.executable, "-m", "fleet_tools.collect", *arguments, "--quiet", *HERE]
     subprocess.run(command, cwd=ROOT, check=True)
     header = Dataset(Path(folder)).header
     assert ("point_cloud" in header.observation) == (mode == "point_cloud")
     assert ("wrist_depth" in header.observation) == (mode == "rgbd")
-    assert replay.main([folder, "--json"]) == 0
+    assert replay.main([folder, "--json", *HERE]) == 0
     assert report(capsys)["identical"] == 1
 
 
@@ -80,7 +81,7 @@ def test_altered_action_is_found_at_its_step(folder, altered, step, capsys):
     actions = episode_file.read(path).actions
     actions[step - 1, 2] = np.nextafter(actions[step - 1, 2], np.float32(0))
     alter(actions=actions)
-    assert replay.main([str(folder)]) == 1
+    assert replay.main([str(folder), *HERE]) == 1
     out = capsys.readouterr().out
     assert f"episode_000001.hdf5: from step {step} on, digests" in out
     assert "1 of 2 episodes identical" in out
@@ -90,18 +91,18 @@ def test_altered_scene_and_outcome_are_found(folder, altered, capsys):
     path, alter = altered
     scene = episode_file.read(path).scene
     alter(outcome="time_limit")
-    assert replay.main([str(folder)]) == 1
+    assert replay.main([str(folder), *HERE]) == 1
     assert ": from step" in capsys.readouterr().out
     joints = (scene.initial_joints_rad[0] + 1e-15, *scene.initial_joints_rad[1:])
     alter(scene=scene.model_copy(update={"initial_joints_rad": joints}), outcome="success")
-    assert replay.main([str(folder)]) == 1
+    assert replay.main([str(folder), *HERE]) == 1
     assert "from step 0 on, digests" in capsys.readouterr().out
 
 
 def test_truncated_episode_is_named_and_the_others_are_replayed(folder, altered, capsys):
     path, _ = altered
     path.write_bytes(path.read_bytes()[:-1])
-    assert replay.main([str(folder)]) == 1
+    assert replay.main([str(folder), *HERE]) == 1
     out = capsys.readouterr().out
     assert "1 of 2 episodes identical" in out
     assert "episode_000001.hdf5 is damaged" in out
@@ -112,7 +113,7 @@ def test_some_episodes_are_chosen_by_the_seed(folder, tmp_path):
     def chosen(seed):
         output = tmp_path / "report.jsonl"
         options = ["--episodes", "1", "--seed", str(seed), "--output", str(output), "--quiet"]
-        assert replay.main([str(folder), *options]) == 0
+        assert replay.main([str(folder), *options, *HERE]) == 0
         return [json.loads(line)["attempt"] for line in output.read_text().splitlines()]
 
     first, again, other = chosen(0), chosen(0), chosen(1)
@@ -121,7 +122,7 @@ def test_some_episodes_are_chosen_by_the_seed(folder, tmp_path):
 
 
 def test_without_a_data_set_it_exits_with_2(tmp_path, capsys):
-    assert replay.main([str(tmp_path)]) == 2
+    assert replay.main([str(tmp_path), *HERE]) == 2
     message = capsys.readouterr().err
     assert "has no dataset.json" in message
     assert "Traceback" not in message
@@ -133,9 +134,9 @@ def test_task_of_ones_own_is_replayed_after_its_file_is_gone(tmp_path, capsys):
     task.write_text(text.replace("name: hammer", "name: tap").replace("_steps: 60", "_steps: 2"))
     output = tmp_path / "data"
     arguments = ["--task", str(task), "--output", str(output), "--episodes", "1", "--quiet"]
-    assert collect.main([*arguments, "--keep-failures"]) == 1  # two steps are too few
+    assert collect.main([*arguments, "--keep-failures", *HERE]) == 1  # two steps are too few
     task.unlink()
-    assert replay.main([str(output), "--json", "--quiet", "--episodes", "2"]) == 0
+    assert replay.main([str(output), "--json", "--quiet", "--episodes", "2", *HERE]) == 0
     summary = report(capsys)
     assert (summary["identical"], summary["stored_successes"]) == (2, 0)
     assert summary["still_success_share"] is None

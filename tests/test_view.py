@@ -14,7 +14,7 @@ from meshcat_recordings import objects, tracks
 
 from fleet_tools import collect, view
 from fleet_tools.annotations import annotate
-from fleet_tools.collect import collect_episode
+from fleet_tools.attempts import collect_episode
 from fleet_tools.drawing import MeshcatDrawing, draw_on_picture
 from fleet_tools.files import whole
 from fleet_tools.libraries import install_line
@@ -109,6 +109,7 @@ def test_cloud_of_the_end_effector_is_drawn_in_the_world(hammer):
 def test_stored_episode_is_shown_again(tmp_path, capsys):
     folder, file = tmp_path / "data", tmp_path / "again.html"
     stored = ["--tool", "hammer", "--episodes", "1", "--output", str(folder), "--quiet"]
+    stored += ["--workers", "0"]
     assert collect.main(stored) == 0
     assert view.main(["--dataset", str(folder), "--save", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outcomes"] == ["success"]

@@ -4,7 +4,8 @@
     manifest.jsonl                      a line for every attempt, stored or not (`reader.Record`)
     episodes/episode_000012.hdf5        attempt 12 (`episode_file`)
 
-Only what the manifest lists is part of it.
+Only what the manifest lists is part of it. Policies learn from `samples.Samples`, in NumPy, or from
+`learning.FleetDataset`, in PyTorch.
 """
 
 from fleet_tools.dataset.reader import Dataset, Record

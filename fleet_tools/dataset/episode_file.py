@@ -16,7 +16,10 @@ bytes.
 
 import io
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -39,6 +42,19 @@ _LAYOUT = {
 _FORMAT_VERSION = ("v110", "v110")  # or the bytes would change with the HDF5 library
 _ALIGNMENT = {"alignment_threshold": 1, "alignment_interval": 8}  # of arrays that are mapped
 _COMPRESSION = {"compression": "gzip", "compression_opts": 1, "shuffle": True}  # any HDF5 reads it
+
+
+class Place(NamedTuple):
+    """Where an array lies in a file.
+
+    Attributes:
+        shape, dtype: Of the array.
+        offset: Bytes before it; None if it is compressed, or empty.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    offset: int | None
 
 
 def to_bytes(episode: Episode, number: int) -> bytes:
@@ -70,14 +86,10 @@ def read(path: Path) -> Episode:
     Raises:
         DatasetError: The file is missing, truncated or not an episode.
     """
-    if not path.is_file():
-        raise DatasetError(f"{path} is missing.")
-    try:
-        with h5py.File(path, "r") as file:
-            (group,) = file.values()
-            attributes = dict(group.attrs)
-            arrays = {field: group[name][()] for field, name in _LAYOUT.items()}
-            observations = {name: rows[()] for name, rows in group["observations"].items()}
+    with _opened(path) as group:
+        attributes = dict(group.attrs)
+        arrays = {field: group[name][()] for field, name in _LAYOUT.items()}
+        observations = {name: rows[()] for name, rows in group["observations"].items()}
         return Episode(
             scene=parse(Scene, json.loads(attributes["scene"]), "its scene"),
             observations=observations,
@@ -85,6 +97,44 @@ def read(path: Path) -> Episode:
             error=json.loads(attributes["error"]),
             **arrays,
         )
+
+
+def locate(path: Path, names: Iterable[str]) -> dict[str, Place]:
+    """Finds where arrays lie in the file.
+
+    Args:
+        path: Of the file.
+        names: Of fields of `Episode`, or "observations/<name>".
+
+    Raises:
+        DatasetError: The file is missing, truncated or not an episode, or has no such array.
+    """
+    with _opened(path) as group:
+        arrays = {name: group[_LAYOUT.get(name, name)] for name in names}
+        return {
+            name: Place(array.shape, array.dtype, array.id.get_offset())
+            for name, array in arrays.items()
+        }
+
+
+def read_rows(path: Path, name: str, rows: int | slice) -> np.ndarray:
+    """Reads some rows of an array, named as for `locate`.
+
+    Raises:
+        DatasetError: The file is missing, truncated or not an episode, or has no such array.
+    """
+    with _opened(path) as group:
+        return group[_LAYOUT.get(name, name)][rows]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[h5py.Group]:
+    if not path.is_file():
+        raise DatasetError(f"{path} is missing.")
+    try:
+        with h5py.File(path, "r") as file:
+            (group,) = file.values()
+            yield group
     except (OSError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise DatasetError(f"{path} is damaged or not an episode: {error}") from error
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pydantic
 
 from fleet_tools.dataset import episode_file
@@ -32,6 +33,7 @@ class Record(Value):
         state_digest: Of the last state, hexadecimal.
         seconds: Wall time.
         error: What went wrong, where something did.
+        verified: Whether it was run again before it counted, and came out bit for bit.
         info: See `fleet_tools.episode.Episode`.
     """
 
@@ -46,6 +48,7 @@ class Record(Value):
     state_digest: str | None = None
     seconds: float
     error: str | None = None
+    verified: bool = False
     info: dict[str, pydantic.JsonValue] = {}
 
 
@@ -66,15 +69,37 @@ class Dataset:
         self.folder = Path(folder)
         self.header = read_header(self.folder)
         records, _ = read_manifest(self.folder)
+        records.sort(key=lambda record: record.attempt)  # with many workers, they end in any order
         self._records = {record.attempt: record for record in records}
 
     def manifest(self) -> list[Record]:
-        """Returns what came of every attempt."""
+        """Returns what came of every attempt, in their order."""
         return list(self._records.values())
 
     def stored(self) -> list[Record]:
         """Returns the attempts whose episodes are stored."""
         return [record for record in self._records.values() if record.file is not None]
+
+    def draw(self, count: int | None, seed: int) -> list[Record]:
+        """Returns so many of the stored attempts, drawn by a seed, in their order.
+
+        Args:
+            count: All of them if None, or if there are no more.
+            seed: Of the generator.
+
+        Raises:
+            DatasetError: No episode is stored.
+        """
+        records = self.stored()
+        if not records:
+            raise DatasetError(
+                f"{self.folder} holds no episodes yet. `python -m fleet_tools.collect` adds some; "
+                "its --keep-failures stores those that fail, too."
+            )
+        if count is None or count >= len(records):
+            return records
+        chosen = np.random.default_rng(seed).choice(len(records), count, replace=False)
+        return [records[k] for k in sorted(chosen)]
 
     def __len__(self) -> int:
         """Returns the number of stored episodes."""
@@ -96,15 +121,16 @@ class Dataset:
         try:
             episode = episode_file.read(self.folder / record.file)
         except DatasetError as error:
-            raise DatasetError(f"{error} {self._remedy(record)}") from error
+            raise DatasetError(f"{error} {self.remedy(record)}") from error
         if last_digest(episode) != record.state_digest:
             raise DatasetError(
                 f"{self.folder / record.file} is not the episode that {MANIFEST} lists. "
-                f"{self._remedy(record)}"
+                f"{self.remedy(record)}"
             )
         return replace(episode, info=record.info)
 
-    def _remedy(self, record: Record) -> str:
+    def remedy(self, record: Record) -> str:
+        """Returns how to get an episode again whose file is missing or damaged."""
         header = self.header
         task = header.environment.kwargs["task"]
         option = "--tool" if header.task.folder is None else "--task"

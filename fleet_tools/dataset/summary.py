@@ -1,16 +1,23 @@
 """What a data set amounts to: counts, rates, and why attempts failed."""
 
-from pathlib import Path
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path, PurePath
 from typing import Any
 
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import Record
 from fleet_tools.statistics import wilson_interval
 
+_LISTED = 8
+"""How many tools and objects the text names."""
+
 
 def summarize(folder: Path, header: Header, records: list[Record]) -> dict[str, Any]:
     """Returns the summary as plain JSON data."""
     successes = sum(record.success for record in records)
+    stored = [record for record in records if record.file is not None]
     return {
         "task": header.task.name,
         "seed": header.seed,
@@ -19,8 +26,14 @@ def summarize(folder: Path, header: Header, records: list[Record]) -> dict[str, 
         "success_rate": successes / len(records) if records else None,
         "success_rate_interval_95": wilson_interval(successes, len(records)),
         "causes": _causes(records),
-        "stored_episodes": sum(record.file is not None for record in records),
-        "stored_steps": sum(record.steps for record in records if record.file is not None),
+        "stored_episodes": len(stored),
+        "stored_steps": sum(record.steps for record in stored),
+        "episode_steps": _lengths(stored),
+        "tools": _counts(record.tool for record in stored if record.tool is not None),
+        "objects": _counts(record.object for record in stored if record.object is not None),
+        "mean_attempt_seconds": round(statistics.fmean(record.seconds for record in records), 3)
+        if records
+        else None,
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         "output": str(folder),
     }
@@ -38,9 +51,42 @@ def as_text(summary: dict[str, Any]) -> str:
             f"  {summary['successes']} of {summary['attempts']} attempts succeeded: "
             f"{summary['success_rate']:.1%} (95% interval {low:.1%} to {high:.1%})"
         )
+        lines[-1] += f", {summary['mean_attempt_seconds']:.2f} s an attempt"
+    if (steps := summary["episode_steps"]) is not None:
+        lines.append(
+            f"  {steps['mean']:.1f} steps an episode (median {steps['median']:g}, longest "
+            f"{steps['longest']})"
+        )
+    for kind in ("tools", "objects"):
+        if summary[kind]:
+            lines.append(f"  {kind}: {_listing(summary[kind])}")
     for outcome, cause in summary["causes"].items():
         lines.append(f"  {cause['count']} ended as {outcome}, such as {cause['example']}")
     return "\n".join(lines)
+
+
+def short_name(model: str | None) -> str:
+    """Returns the name of a tool or object, which may be the path of a user's own."""
+    return "unknown" if model is None else PurePath(model).name
+
+
+def _lengths(records: list[Record]) -> dict[str, float] | None:
+    steps = [record.steps for record in records]
+    if not steps:
+        return None
+    mean, median = round(statistics.fmean(steps), 3), statistics.median(steps)
+    return {"mean": mean, "median": median, "longest": max(steps)}
+
+
+def _counts(names: Iterable[str]) -> dict[str, int]:
+    """Counts names, the most frequent first."""
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _listing(counts: dict[str, int]) -> str:
+    parts = [f"{short_name(name)} {count}" for name, count in counts.items()]
+    rest = len(parts) - _LISTED
+    return ", ".join(parts[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _causes(records: list[Record]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,6 @@ import fcntl
 import os
 from pathlib import Path
 
-from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import (
     EPISODES,
@@ -18,10 +17,8 @@ from fleet_tools.dataset.reader import (
     read_header,
     read_manifest,
 )
-from fleet_tools.episode import Episode
 from fleet_tools.errors import DatasetError
-
-_ASIDE = ".aside"
+from fleet_tools.files import leftovers, whole
 
 
 class DatasetWriter:
@@ -53,15 +50,20 @@ class DatasetWriter:
             self.close()
             raise
 
-    def add(self, record: Record, episode: Episode | None = None) -> None:
-        """Stores an episode, if one is given, and then what came of the attempt.
+    def add(self, record: Record, content: bytes | None = None) -> None:
+        """Stores an episode's file, if one is given, and then what came of the attempt.
+
+        Args:
+            record: What came of it; `file` is filled in here.
+            content: See `episode_file.to_bytes`.
 
         Raises:
             OSError: The disk is full or gone; the data set is as it was.
         """
-        if episode is not None:
+        if content is not None:
             file = f"{EPISODES}/episode_{record.attempt:06d}.hdf5"
-            _write(self.folder / file, episode_file.to_bytes(episode, record.attempt))
+            with whole(self.folder / file) as aside:
+                aside.write_bytes(content)
             record = record.model_copy(update={"file": file})
         self._append(record.to_json().encode() + b"\n")
         self.records.append(record)
@@ -92,7 +94,8 @@ class DatasetWriter:
         (self.folder / EPISODES).mkdir(parents=True, exist_ok=True)
         (self.folder / MANIFEST).touch()
         # Last, for it makes the folder a data set.
-        _write(self.folder / HEADER, self.header.model_dump_json(indent=2).encode() + b"\n")
+        with whole(self.folder / HEADER) as aside:
+            aside.write_text(self.header.model_dump_json(indent=2) + "\n")
 
     def _lock(self) -> None:
         try:
@@ -102,7 +105,7 @@ class DatasetWriter:
 
     def _repair(self) -> list[Record]:
         """Removes what a crash may have left."""
-        for leftover in [*self.folder.glob(f"*{_ASIDE}"), *self.folder.glob(f"*/*{_ASIDE}")]:
+        for leftover in leftovers(self.folder):
             leftover.unlink()
         records, size = read_manifest(self.folder)
         os.ftruncate(self._manifest, size)
@@ -123,28 +126,10 @@ class DatasetWriter:
 
 def _is_blank(folder: Path) -> bool:
     """Whether there is nothing but what an interrupted creation leaves."""
+    left = leftovers(folder)
     return folder.is_dir() and all(
-        path.suffix == _ASIDE
+        path in left
         or (path.name == MANIFEST and path.stat().st_size == 0)
         or (path.name == EPISODES and not any(path.iterdir()))
         for path in folder.iterdir()
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Writes a file that is there as a whole or not at all."""
-    aside = path.with_name(path.name + _ASIDE)
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # so that the name lasts, too
-    finally:
-        os.close(folder)

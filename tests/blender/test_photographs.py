@@ -163,7 +163,8 @@ def test_a_photograph_shows_its_state_and_looking_changes_nothing(hammer, url):
 @needs_bpy
 def test_an_episode_is_photographed_two_at_a_time(url, tmp_path, capsys):
     data, output = tmp_path / "data", tmp_path / "photographs"
-    assert collect.main(["--tool", "hammer", "--episodes", "1", "--output", str(data)]) == 0
+    stored = ["--tool", "hammer", "--episodes", "1", "--output", str(data), "--workers", "0"]
+    assert collect.main(stored) == 0
     capsys.readouterr()
     options = ["--server", url, "--camera", "overhead", "--size", "64x48", "--every", "4"]
     assert photograph.main([str(data), "--output", str(output), *options, "--json"]) == 0

@@ -1,0 +1,78 @@
+"""The connection to Ray: a cluster of this machine alone, or one that runs already."""
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from fleet_tools.errors import WorkersError
+
+
+@contextlib.contextmanager
+def connected(cores: int, address: str | None) -> Iterator[Any]:
+    """Yields the module `ray`, connected, or None where this machine has to do without.
+
+    Args:
+        cores: How many a cluster of this machine alone gives away.
+        address: Of a running cluster; with None, it is the one that this process is connected to,
+            or else one for the occasion.
+
+    Raises:
+        WorkersError: There is no cluster at the address.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is sent to anybody
+    os.environ.setdefault("RAY_worker_niceness", "0")  # workers are what the user waits for
+    os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # stdout is ours, also when a worker dies
+    try:
+        import ray
+    except ImportError as error:
+        _require_none(address, f"Ray cannot be imported ({error}). Install ray.")
+        yield None
+        return
+    if ray.is_initialized():
+        yield ray
+        return
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # what it has to say, we say
+    options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+    if address is None:
+        options |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
+    else:
+        _require_listener(address)
+        options["address"] = address
+    try:
+        ray.init(**options)
+    except Exception as error:
+        _require_none(address, f"Ray does not start ({type(error).__name__}: {error}).")
+        yield None
+        return
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _require_none(address: str | None, reason: str) -> None:
+    if address is not None:
+        raise WorkersError(f"{reason} {_remedy(address)}")
+    print(f"{reason} This process works alone, as with --workers 0.", file=sys.stderr)
+
+
+def _require_listener(address: str) -> None:
+    """Ray itself would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise WorkersError(f"Nothing answers at {address} ({error}). {_remedy(address)}") from error
+
+
+def _remedy(address: str) -> str:
+    return (
+        f"`ray start --head` begins a cluster and prints the address to give instead of {address}; "
+        "without --ray-address, this machine works alone."
+    )

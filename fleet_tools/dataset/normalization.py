@@ -1,0 +1,159 @@
+"""Statistics of samples, by which policies normalize what they see and do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleet_tools.dataset.mapped import OBSERVATIONS
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.errors import DatasetError
+from fleet_tools.perception.point_cloud import ABSENT
+from fleet_tools.values import Value
+from fleet_tools.vision import is_picture
+
+CLOUD = "point_cloud"
+"""The observation whose rows are points and their mask."""
+
+
+class Statistics(Value):
+    """What the numbers of an array are like over many steps.
+
+    Attributes:
+        shape: Of mean, std, min and max, which are listed in C order: the array's own, or (4,) for
+            a point cloud, whose present points all count alike.
+        count: Of steps; of present points for a point cloud.
+        mean, std, min, max: Of each entry; the standard deviation is the population's.
+        cloud: Whether it is of a point cloud. The mask and rows of absent points stay as they are.
+    """
+
+    shape: tuple[int, ...]
+    count: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    min: tuple[float, ...]
+    max: tuple[float, ...]
+    cloud: bool = False
+
+    def normalize(self, rows: Any) -> Any:
+        """Returns (rows - mean) / std, and only rows - mean of entries that never change.
+
+        Args:
+            rows: (..., *shape), or (..., N, 4) of point clouds: an array, or a tensor.
+        """
+        offset, scale = self._like(rows)
+        return self._present(rows, (rows - offset) / scale)
+
+    def denormalize(self, rows: Any) -> Any:
+        """Undoes `normalize`."""
+        offset, scale = self._like(rows)
+        return self._present(rows, rows * scale + offset)
+
+    def _like(self, rows: Any) -> tuple[Any, Any]:
+        """Returns offset and scale as arrays or tensors, as rows are."""
+        constant = np.equal(self.min, self.max)  # std of it may be a rounding error, not 0
+        offset, scale = np.array(self.mean), np.where(constant, 1.0, self.std)
+        if self.cloud:
+            offset[3], scale[3] = 0.0, 1.0
+        make = getattr(rows, "new_tensor", lambda numbers: np.asarray(numbers, rows.dtype))
+        return make(offset.reshape(self.shape)), make(scale.reshape(self.shape))
+
+    def _present(self, rows: Any, changed: Any) -> Any:
+        return changed * (rows[..., 3:] != ABSENT) if self.cloud else changed
+
+
+class Normalization(Value):
+    """Statistics of what is observed before, and done in, every step of some samples.
+
+    Attributes:
+        observation: By name; pictures have none.
+        action: Of actions.
+    """
+
+    observation: dict[str, Statistics]
+    action: Statistics
+
+
+def normalization_of(samples: Samples) -> Normalization:
+    """Computes the statistics of all steps of the samples' episodes, each once, in one pass.
+
+    Raises:
+        DatasetError: A file cannot be read, holds numbers that are not finite, or there is no step.
+    """
+    sums: dict[str, _Moments] = {}
+    for place, episode in enumerate(samples.episodes):
+        steps = episode.record.steps
+        for name, rows in samples.rows(place).items():
+            if steps == 0 or is_picture(name):
+                continue
+            entries = _entries(rows[:steps], name == f"{OBSERVATIONS}{CLOUD}")
+            if not np.isfinite(entries).all():
+                raise DatasetError(
+                    f"{episode.path} has numbers in {name!r} that are not finite, of which there "
+                    "are no statistics. Choose other `observations`."
+                )
+            if entries.shape[-1] > 0:
+                moments = _Moments.of(entries)
+                sums[name] = sums[name].merged(moments) if name in sums else moments
+    if "actions" not in sums:
+        raise DatasetError("These samples have no step, and so no statistics.")
+    return Normalization(
+        observation={
+            name: sums[f"{OBSERVATIONS}{name}"].statistics(cloud=name == CLOUD)
+            for name in samples.observation
+            if f"{OBSERVATIONS}{name}" in sums
+        },
+        action=sums["actions"].statistics(),
+    )
+
+
+def _entries(rows: np.ndarray, cloud: bool) -> np.ndarray:
+    """Returns what each entry was, (..., n) for n rows; contiguous, for so NumPy sums exactly."""
+    if cloud:
+        columns = np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T)
+        present = columns[3] != ABSENT
+        rows = (columns if present.all() else columns[:, present]).T
+    return np.ascontiguousarray(np.moveaxis(rows, 0, -1), np.float64)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Count, mean, sum of squared deviations, and extremes of entries, in double precision."""
+
+    count: int
+    mean: np.ndarray
+    deviation: np.ndarray
+    min: np.ndarray
+    max: np.ndarray
+
+    @classmethod
+    def of(cls, entries: np.ndarray) -> "_Moments":
+        mean = entries.mean(axis=-1)
+        squares = np.square(entries - mean[..., None]).sum(axis=-1)
+        return cls(entries.shape[-1], mean, squares, entries.min(axis=-1), entries.max(axis=-1))
+
+    def merged(self, other: "_Moments") -> "_Moments":
+        """Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm", 1979."""
+        count = self.count + other.count
+        apart = other.mean - self.mean
+        return _Moments(
+            count,
+            self.mean + apart * (other.count / count),
+            self.deviation + other.deviation + apart**2 * (self.count * other.count / count),
+            np.minimum(self.min, other.min),
+            np.maximum(self.max, other.max),
+        )
+
+    def statistics(self, cloud: bool = False) -> Statistics:
+        numbers = {
+            "mean": self.mean,
+            "std": np.sqrt(self.deviation / self.count),
+            "min": self.min,
+            "max": self.max,
+        }
+        return Statistics(
+            shape=self.mean.shape,
+            count=self.count,
+            cloud=cloud,
+            **{name: tuple(array.ravel().tolist()) for name, array in numbers.items()},
+        )

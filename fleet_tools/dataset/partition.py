@@ -1,0 +1,55 @@
+"""Who has which data: parts of one pool, as different from each other as one likes."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from fleet_tools.errors import ConfigError
+
+
+def dirichlet_partition(
+    labels: Sequence[Hashable], robots: int, alpha: float, generator: np.random.Generator
+) -> list[list[int]]:
+    """Deals items to robots, each of which has its own mixture of labels.
+
+    Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated
+    Visual Classification", 2019: every robot draws its mixture from Dirichlet(alpha p), where p are
+    the shares of the labels in the pool, and takes items of labels drawn from it, as long as there
+    are any. Robots take one at a time in turn, so that all meet the same scarcity, and their
+    numbers of items differ by one at most.
+
+    Args:
+        labels: Of every item, such as its tool, its task or its pair of tool and object.
+        robots: How many, at least 1 and at most as many as there are items.
+        alpha: Towards 0, a robot has items of one label; towards infinity, all have p.
+        generator: Draws mixtures and items.
+
+    Returns:
+        The places of every robot's items, ascending; every item is in exactly one.
+
+    Raises:
+        ConfigError: There is no such partition.
+    """
+    if not 1 <= robots <= len(labels):
+        raise ConfigError(
+            f"{len(labels)} items can be dealt to between 1 and {len(labels)} robots; given: "
+            f"{robots!r}."
+        )
+    if not 0 < alpha < np.inf:
+        raise ConfigError(f"alpha is a positive number; given: {alpha!r}.")
+    piles: dict[Hashable, list[int]] = {}
+    for place, label in enumerate(labels):
+        piles.setdefault(label, []).append(place)
+    shuffled = [generator.permutation(pile).tolist() for pile in piles.values()]
+    left = np.array([len(pile) for pile in shuffled])
+    mixtures = generator.dirichlet(alpha * left / len(labels), size=robots)
+    parts: list[list[int]] = [[] for _ in range(robots)]
+    for turn in range(len(labels)):
+        robot = turn % robots
+        weights = mixtures[robot] * (left > 0)
+        if weights.sum() == 0:  # all that it likes is gone
+            weights = left
+        pile = generator.choice(len(left), p=weights / weights.sum())
+        parts[robot].append(shuffled[pile].pop())
+        left[pile] -= 1
+    return [sorted(part) for part in parts]
