@@ -1,6 +1,6 @@
 """Robots behind Ray actors, in other processes or on other machines. Merging itself knows no Ray.
 
-    ray.init()
+    ray.init()  # or `fleet_tools.cluster.connected`
     robots = [RayRobot.start(partial(make_robot, folder)) for folder in folders]
     merged = merge("fleet_merge", Fleet(symmetry, models, robots=robots))
 
@@ -15,7 +15,6 @@ from typing import Any
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.robots import Robot
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.libraries import require
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,9 @@ class RayRobot:
             make: Called once, in the actor: opens the data and returns the robot that stays there.
             options: Where and with what it runs, as `ray.actor.ActorClass.options` has them, such
                 as `resources={"robot_7": 1}`.
-
-        Raises:
-            MissingLibraryError: Ray is absent; the message holds the line that installs it.
         """
-        ray = require("ray", "ask robots in other processes")
+        import ray
+
         return cls(ray.remote(_Host).options(**options).remote(make))
 
     def answer(self, message: bytes) -> bytes:
@@ -49,7 +46,8 @@ class RayRobot:
         Raises:
             MessageError: The robot says so, or its actor is gone.
         """
-        ray = require("ray", "ask robots in other processes")
+        import ray
+
         try:
             return ray.get(self.actor.answer.remote(message))
         except ray.exceptions.RayTaskError as error:

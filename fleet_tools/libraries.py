@@ -38,7 +38,6 @@ OPTIONAL = (
     Library("torch", "torch", "learning", "learn policies and merge them"),
     Library("safetensors", "safetensors", "learning", "store policies"),
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
-    Library("ray", "ray", "ray", "ask robots in other processes"),
     Library("PIL", "pillow", "video", "draw on pictures"),
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export data sets to LeRobot"),
