@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fleet_tools.evaluation.result import EpisodeResult, Result
     from fleet_tools.evaluation.writer import EvaluationWriter
 
+_ERRORS_SHOWN = 10
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; see `--help`."""
@@ -203,8 +205,12 @@ def _code(
         for episode in there
         if episode.outcome in (POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR)
     ]
-    for (outcome, error), count in Counter((e.outcome, e.error) for e in errors).most_common(5):
-        print(f"{count} episodes ended as {outcome}: {error}", file=sys.stderr)
+    kinds = Counter((episode.outcome, episode.error) for episode in errors).most_common()
+    for (outcome, error), count in kinds[:_ERRORS_SHOWN]:
+        print(f"{count} ended as {outcome}: {error}", file=sys.stderr)
+    if len(kinds) > _ERRORS_SHOWN:
+        rest = sum(count for _, count in kinds[_ERRORS_SHOWN:])
+        print(f"{rest} ended by other errors; the result's folder has all.", file=sys.stderr)
     return programs.NOT_WELL if errors else programs.OK
 
 
