@@ -78,14 +78,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _evaluate(arguments: Sequence[str], options: argparse.Namespace) -> int:
-    from fleet_tools.evaluation.comparison import compare
+    from fleet_tools.evaluation.comparison import compare, require_comparable
     from fleet_tools.evaluation.result import Evaluation, in_order, load_evaluation
     from fleet_tools.evaluation.writer import EvaluationWriter
 
     begun = time.perf_counter()
-    result = _result(options, ["python", "-m", "fleet_tools.evaluate", *arguments])
+    with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
+        result = _result(options, ["python", "-m", "fleet_tools.evaluate", *arguments])
     asked = result.protocol.trials(options.tool, options.split, options.episodes)
     other = load_evaluation(options.compare) if options.compare else None
+    if other is not None:
+        require_comparable(result, other.result)
     failed = None
     with (
         EvaluationWriter(options.output, result) as writer,
@@ -176,6 +179,7 @@ def _run(
         address=options.ray_address,
     )
     with (
+        contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
         contextlib.closing(results),
         tqdm(total=len(asked), initial=tally.total(), unit="episode", disable=options.quiet) as bar,
     ):

@@ -123,6 +123,23 @@ def test_what_cannot_begin_is_said_and_nothing_is_made(tmp_path, capsys, changes
     assert not (tmp_path / "it").exists()
 
 
+def test_another_protocol_is_not_compared_with_before_anything_is_run(two, tmp_path, capsys):
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(SMALL.model_dump(mode="json")))
+    more = ["--protocol", str(tmp_path / "own.yaml"), "--compare", str(two)]
+    assert evaluate.main(options(tmp_path / "it", *more)) == 2
+    assert "Only results of the same protocol" in capsys.readouterr().err
+    assert not (tmp_path / "it").exists()
+
+
+def test_what_a_policy_prints_is_not_in_the_json(tmp_path, capsys):
+    arguments = options(tmp_path, "--json", "--quiet", policy="evaluated:Misbehaving")
+    assert evaluate.main(arguments) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["outcomes"] == {"policy_error": 1}
+    assert "misbehaving" in printed.err
+    assert "ended as policy_error: PolicyError: act raised at evaluated.py" in printed.err
+
+
 def test_ctrl_c_waits_for_the_episode_at_work(tmp_path, capsys, monkeypatch):
     from fleet_tools.evaluation.writer import EvaluationWriter
 

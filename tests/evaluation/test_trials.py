@@ -78,6 +78,7 @@ def test_what_a_policy_raises_costs_its_own_episode(make):
     ):
         assert episode.error.startswith(said)
         assert "info_error" in episode.info
+        assert 0 < episode.info["policy_seconds"] < episode.seconds + 1
     leaving = HAMMER.model_copy(update={"seed": HAMMER.seed + 4})
     assert "SystemExit" in run_trial(env, policy, SMALL, leaving).error
 
