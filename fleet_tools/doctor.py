@@ -51,6 +51,7 @@ def examine() -> Iterator[Check]:
     yield check_simulation()
     yield check_rendering()
     yield check_meshcat()
+    yield check_workers()
     yield check_cores()
     yield check_memory()
     yield check_disk()
@@ -117,6 +118,24 @@ def check_meshcat() -> Check:
     if came.error is None:
         return Check("Meshcat", OK, False, f"opens on {came.found}")
     return Check("Meshcat", BROKEN, False, came.error)
+
+
+def check_workers() -> Check:
+    """Has a worker do something; says how many workers a program starts of its own accord."""
+    came = _try(
+        "import functools, ray\n"
+        "from fleet_tools import workers\n"
+        "jobs = iter([-1])\n"
+        "work = functools.partial(functools.partial, abs)\n"
+        "run = workers.run(lambda: next(jobs, None), work, count=1, timeout_s=60.0)\n"
+        "assert list(run) == [(-1, 1)]\n"
+        "count = workers.default_count()\n"
+        "print(json.dumps(f'Ray {ray.__version__}; {count} by default, for cores and memory'))"
+    )
+    if came.error is None:
+        return Check("Workers", OK, False, came.found)
+    remedy = "python3 -m pip install ray, or give programs --workers 0"
+    return Check("Workers", BROKEN, False, came.error, remedy)
 
 
 def check_cores() -> Check:

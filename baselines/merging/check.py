@@ -153,7 +153,9 @@ def _moved(state: State, seed: int) -> dict[str, torch.Tensor]:
             return tensor.clone()
         scale, shift = torch.rand((2, *tensor.shape), generator=generator, dtype=torch.float64)
         scale, shift = scale.to(tensor), shift.to(tensor)
-        return tensor * (1 + 0.3 * scale) + 0.1 * shift
+        # By the tensor's own measure, lest a wide layer's sums grow and its tanh saturate.
+        size = float(tensor.abs().mean()) or 1.0
+        return tensor * (1 + 0.3 * scale) + 0.1 * min(size, 1.0) * shift
 
     return {name: moved(tensor) for name, tensor in state.items()}
 

@@ -137,8 +137,8 @@ def describe(
         seed=seed,
         keep_failures=keep_failures,
         control_rate_hz=env.metadata["render_fps"],
-        action=_describe_action(env),
-        observation=_describe_observation(env),
+        action=describe_action(env),
+        observation=describe_observation(env),
         packages=installed_packages(),
     )
 
@@ -174,7 +174,9 @@ def remake_environment(header: Header, **others: Any) -> gymnasium.Env:
         return make_environment(**kwargs | {"task": str(path)})
 
 
-def _describe_action(env: gymnasium.Env) -> Array:
+def describe_action(env: gymnasium.Env) -> Array:
+    """What an action of an environment of this package is."""
+    env = env.unwrapped
     space = env.action_space
     axes = [f"{motion}_{axis}" for motion in ("translation", "rotation") for axis in "xyz"]
     return Array(
@@ -187,7 +189,8 @@ def _describe_action(env: gymnasium.Env) -> Array:
     )
 
 
-def _describe_observation(env: gymnasium.Env) -> dict[str, Array]:
+def describe_observation(env: gymnasium.Env) -> dict[str, Array]:
+    """What an observation of an environment of this package holds, by name."""
     return {
         name: Array(
             shape=sense.space.shape,
@@ -196,5 +199,5 @@ def _describe_observation(env: gymnasium.Env) -> dict[str, Array]:
             frame=sense.frame,
             entries=sense.entries,
         )
-        for name, sense in env.senses.items()
+        for name, sense in env.unwrapped.senses.items()
     }

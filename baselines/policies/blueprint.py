@@ -1,0 +1,125 @@
+"""All of a policy but its weights, as a value: what it reads, what it is, and what it does."""
+
+from typing import TYPE_CHECKING, Literal, Self
+
+import gymnasium
+import numpy as np
+import pydantic
+
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.errors import LayoutError
+from fleet_tools.baselines.policies.layout import Kind, Layout, kind, read_by, require_offered
+from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.dataset.header import Array, describe_action, describe_observation
+from fleet_tools.values import Value, parse
+
+if TYPE_CHECKING:
+    from fleet_tools.baselines.policies.network import PolicyNetwork
+
+VERSION = 1
+"""Of what a checkpoint says and means; one that another version wrote is refused."""
+
+
+class Blueprint(Value):
+    """What a policy's network is built from, and what that network is good for.
+
+    Attributes:
+        version: `VERSION`.
+        config: How it is built.
+        observation: The entries that it reads, by name.
+        action: What it answers. Entries lie in [-1, 1], as everywhere in this package, and its
+            `scale` says which motion 1 is.
+        scaling: Of every entry that no encoder reads.
+    """
+
+    version: Literal[1] = VERSION
+    config: PolicyConfig
+    observation: dict[str, Array]
+    action: Array
+    scaling: Scaling
+
+    @pydantic.model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if list(read_by(self.config, self.observation)) != list(self.observation):
+            raise ValueError("the config reads other entries than those of `observation`, sorted")
+        sizes = {name: len(row) for name, row in self.scaling.mean.items()}
+        expected = {
+            name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
+        }
+        if sizes != expected:
+            raise ValueError(f"the scaling has the numbers {sizes}, not {expected}")
+        if len(self.action.shape) != 1 or self.action.dtype != "float32":
+            raise ValueError("an action is one row of float32")
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        config: PolicyConfig,
+        observation: Layout,
+        action: Array,
+        scaling: Scaling | None = None,
+    ) -> Self:
+        """Puts together what a policy of a configuration reads of observations.
+
+        Args:
+            config: The policy's.
+            observation: What there is to read, such as a data set's header says.
+            action: What demonstrations did, likewise.
+            scaling: Of at least what is read; None leaves all numbers as they are.
+
+        Raises:
+            LayoutError, UnknownNameError: Such a policy cannot read that; see `layout.read_by`.
+            ConfigError: The scaling is of something else.
+        """
+        read = read_by(config, observation)
+        scaling = scaling or Scaling.identity(read)
+        mean, std = (
+            {name: row for name, row in rows.items() if name in read}
+            for rows in (scaling.mean, scaling.std)
+        )
+        parts = {
+            "config": config,
+            "observation": read,
+            "action": action,
+            "scaling": Scaling(mean=mean, std=std),
+        }
+        return parse(cls, parts, "The blueprint")
+
+    def names(self, what: Kind) -> list[str]:
+        """Returns the entries of one kind, in the order in which they are read."""
+        return [name for name, array in self.observation.items() if kind(name, array) == what]
+
+    def create(self, seed: int = 0) -> "PolicyNetwork":
+        """Returns a new network; the generator that all of torch shares is left as it was.
+
+        Args:
+            seed: Of its weights.
+        """
+        import torch
+
+        from fleet_tools.baselines.policies.network import PolicyNetwork
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return PolicyNetwork(self)
+
+    def require_environment(self, env: gymnasium.Env) -> None:
+        """Sees to it that a policy can act in an environment of this package.
+
+        Raises:
+            LayoutError: The environment lacks an entry that is read, or has it in another shape,
+                dtype, unit, frame or order, or its actions mean something else.
+        """
+        require_offered(self.observation, describe_observation(env))
+        action = describe_action(env)
+        if action != self.action:
+            wrong = [
+                f"the {field} is {getattr(action, field)!r}, not {getattr(self.action, field)!r}"
+                for field in Array.model_fields
+                if getattr(action, field) != getattr(self.action, field)
+            ]
+            raise LayoutError(
+                f"The policy's actions are not those of the environment: {'; '.join(wrong)}. Make "
+                "the environment as it was in training, or train on this one."
+            )

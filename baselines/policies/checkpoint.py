@@ -1,0 +1,109 @@
+"""A policy on disk: one safetensors file, weights with the blueprint as JSON in its metadata.
+
+One file is there as a whole or not at all, and holds no code. Programs that merge models read it as
+the state dict that it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pydantic
+
+from fleet_tools.baselines.policies.blueprint import VERSION, Blueprint
+from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.errors import ConfigError
+from fleet_tools.files import whole
+from fleet_tools.values import parse
+
+if TYPE_CHECKING:
+    import torch
+
+_KEY = "fleet_tools_policy"
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A policy as a value.
+
+    Attributes:
+        blueprint: What its network is built from.
+        weights: The network's state dict; a copy is kept, on the CPU.
+
+    Raises:
+        CheckpointError: The weights are those of another network, or not finite.
+    """
+
+    blueprint: Blueprint
+    weights: Mapping[str, "torch.Tensor"]
+
+    def __post_init__(self) -> None:
+        import torch
+
+        from fleet_tools.baselines.policies.network import PolicyNetwork
+        from fleet_tools.baselines.policies.weights import require_weights
+
+        with torch.device("meta"):  # shapes without numbers
+            network = PolicyNetwork(self.blueprint)
+        require_weights(network.state_dict(), self.weights)
+        weights = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in self.weights.items()
+        }
+        object.__setattr__(self, "weights", weights)
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Stores a policy as a whole or not at all; the same one as the same bytes.
+
+    Args:
+        path: Of the file, such as policy.safetensors; one that is there is replaced.
+        checkpoint: What is stored.
+    """
+    from safetensors.torch import save_file
+
+    with whole(Path(path)) as aside:
+        save_file(checkpoint.weights, aside, {_KEY: checkpoint.blueprint.to_json()})
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Reads a policy.
+
+    Raises:
+        CheckpointError: There is no such file, it is cut off or no safetensors file (a pickle is
+            never read), it holds no policy, one of another version, or one that is not whole.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(_KEY)
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{path} is no checkpoint ({error}). `save_checkpoint` writes safetensors files."
+        ) from None
+    if text is None:
+        raise CheckpointError(
+            f"{path} holds weights, and not what they are weights of. Store them with "
+            "`save_checkpoint`, in a Checkpoint with the blueprint of the policy."
+        )
+    try:
+        return Checkpoint(_blueprint(text), weights)
+    except (CheckpointError, ConfigError) as error:
+        raise CheckpointError(f"{path} cannot be run: {error}") from None
+
+
+def _blueprint(text: str) -> Blueprint:
+    try:
+        data = pydantic.TypeAdapter(dict[str, pydantic.JsonValue]).validate_json(text)
+    except pydantic.ValidationError as error:
+        raise CheckpointError(f"its metadata are no JSON object: {error}") from None
+    if data.get("version") != VERSION:
+        raise CheckpointError(
+            f"its version is {data.get('version')!r}, and this one of fleet_tools reads {VERSION}. "
+            "Run it with the one that wrote it, or train it again."
+        )
+    return parse(Blueprint, data, "Its blueprint")

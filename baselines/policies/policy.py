@@ -1,0 +1,69 @@
+"""A network that acts: the policy protocol of `fleet_tools.episode`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import torch
+
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.policies.layout import require_observed
+from fleet_tools.baselines.policies.mlp import Hidden
+
+
+class NetworkPolicy:
+    """Acts on one observation after another, and remembers its own hidden state.
+
+    Args:
+        checkpoint: The policy as a value.
+        device: Where it computes.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str | torch.device = "cpu") -> None:
+        self.blueprint = checkpoint.blueprint
+        self._device = torch.device(device)
+        self._network = self.blueprint.create()
+        self._network.load_state_dict(checkpoint.weights)
+        self._network.to(self._device).eval()
+        self._hidden: Hidden | None = None
+
+    def reset(self) -> None:
+        """Forgets the last episode."""
+        self._hidden = None
+
+    @torch.inference_mode()
+    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns an action, (6,) float32 in [-1, 1].
+
+        Raises:
+            LayoutError: The observation is not what the policy reads; its state stays as it is.
+        """
+        require_observed(self.blueprint.observation, observation)
+        inputs = {
+            name: torch.tensor(observation[name], device=self._device)[None, None]
+            for name in self.blueprint.observation
+        }
+        actions, self._hidden = self._network(inputs, self._hidden)
+        return actions[0, 0].clamp(-1, 1).cpu().numpy()
+
+
+def load_policy(
+    path: Path, env: gymnasium.Env | None = None, device: str | torch.device = "cpu"
+) -> NetworkPolicy:
+    """Reads a policy from a checkpoint.
+
+    Args:
+        path: Of the checkpoint.
+        env: Where it is to act, if that is known: units, frames, the order of keypoints and the
+            scale of actions must be those of training. Shapes and dtypes are looked at in any case.
+        device: Where it computes.
+
+    Raises:
+        CheckpointError: See `load_checkpoint`.
+        LayoutError: See `Blueprint.require_environment`.
+    """
+    checkpoint = load_checkpoint(path)
+    if env is not None:
+        checkpoint.blueprint.require_environment(env)
+    return NetworkPolicy(checkpoint, device)

@@ -1,0 +1,138 @@
+"""An encoder of pictures: ResNet-18 (He et al. 2016), without its classifier.
+
+Its parameters have torchvision's names, so weights that were trained there fit in here. It has
+BatchNorm as the original does, rather than GroupNorm: those weights need it, it leaves every
+channel free where groups would tie channels together, and merging knows how to measure its
+statistics anew (`merging.batch_norm.recompute`). What BatchNorm costs is that an average of models
+needs pictures for that, and that in training mode a step's features depend on its batch, padding
+included; a frozen encoder has neither trouble.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from fleet_tools.baselines.merging.layers import Table, batch_norm, conv
+from fleet_tools.baselines.policies.config import ResNet18
+from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.weights import require_weights
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's red, green and blue from 0 to 1; what trained weights expect."""
+
+
+class ResNetEncoder(nn.Module):
+    """See `ResNet18`, and `pointnet` for what an encoder is."""
+
+    def __init__(self, config: ResNet18) -> None:
+        super().__init__()
+        channels = [config.width * 2**stage for stage in range(4)]
+        self.width, self.frozen = channels[-1], config.frozen
+        self.conv1 = nn.Conv2d(3, channels[0], 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels[0])
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.layer1 = _stage(channels[0], channels[0], stride=1)
+        self.layer2 = _stage(channels[0], channels[1], stride=2)
+        self.layer3 = _stage(channels[1], channels[2], stride=2)
+        self.layer4 = _stage(channels[2], channels[3], stride=2)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.register_buffer("mean", torch.tensor(_MEAN)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(_STD)[:, None, None], persistent=False)
+        if self.frozen:
+            self.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> "ResNetEncoder":
+        """As of any module; the statistics of a frozen one never move."""
+        return super().train(mode and not self.frozen)
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        """Encodes pictures of any size.
+
+        Args:
+            pictures: (..., height, width, 3) uint8.
+
+        Returns:
+            (..., width).
+        """
+        x = pictures.reshape(-1, *pictures.shape[-3:]).movedim(-1, 1).to(self.mean.dtype) / 255
+        x = self.maxpool(torch.relu(self.bn1(self.conv1((x - self.mean) / self.std))))
+        for stage in self._stages():
+            x = stage(x)
+        return x.mean((-2, -1)).reshape(*pictures.shape[:-3], self.width)
+
+    def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
+        if self.frozen:  # the same in every robot, so there is nothing to match
+            state = self.state_dict()
+            fixed = {f"{module}.{name}": "_ " * value.dim() for name, value in state.items()}
+            return fixed, f"_{module}"
+        stream = "stage0" if streams else "_stage0"
+        table = _conv_norm(f"{module}.conv1", f"{module}.bn1", "_rgb", stream)
+        for i, stage in enumerate(self._stages()):
+            for j, block in enumerate(stage):
+                last, stream = stream, f"stage{i}" if streams else f"_stage{i}"
+                table |= block.symmetry(f"{module}.layer{i + 1}.{j}", last, f"block{i}.{j}", stream)
+        return table, stream
+
+    def _stages(self) -> tuple[nn.Sequential, ...]:
+        return self.layer1, self.layer2, self.layer3, self.layer4
+
+
+def load_features(encoder: ResNetEncoder, path: Path) -> None:
+    """Gives an encoder weights of ImageNet, say, before a policy is trained on top of them.
+
+    torchvision's own become a file by `safetensors.torch.save_file(resnet18(weights=...)
+    .state_dict(), path)`; the classifier in them ("fc") is left out.
+
+    Raises:
+        CheckpointError: The file cannot be read, or holds other weights.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        state = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is no safetensors file: {error}") from None
+    features = {name: value for name, value in state.items() if not name.startswith("fc.")}
+    require_weights(encoder.state_dict(), features)
+    encoder.load_state_dict(features)
+
+
+class _Block(nn.Module):
+    """Two convolutions, added to what they read; with a projection where sizes differ."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x):
+        skipped = x if self.downsample is None else self.downsample(x)
+        x = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(x)) + skipped)
+
+    def symmetry(self, module: str, inputs: str, inner: str, outputs: str) -> Table:
+        table = _conv_norm(f"{module}.conv1", f"{module}.bn1", inputs, inner)
+        table |= _conv_norm(f"{module}.conv2", f"{module}.bn2", inner, outputs)
+        if self.downsample is not None:
+            names = f"{module}.downsample.0", f"{module}.downsample.1"
+            table |= _conv_norm(*names, inputs, outputs)
+        return table
+
+
+def _stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(_Block(inputs, outputs, stride), _Block(outputs, outputs, 1))
+
+
+def _conv_norm(convolution: str, norm: str, inputs: str, outputs: str) -> Table:
+    return conv(convolution, inputs, outputs, bias=False) | batch_norm(norm, outputs)

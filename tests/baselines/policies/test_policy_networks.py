@@ -1,0 +1,211 @@
+"""What every policy's network owes to training, to acting and to merging."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import numpy as np
+from conftest import run_python
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
+
+from fleet_tools.baselines.merging.check import check
+from fleet_tools.baselines.merging.fleet import Fleet
+from fleet_tools.baselines.merging.registry import merge
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.dataset.normalization import Statistics
+
+WITH_STREAMS = ["transformer on state", "mlp on pictures"]
+EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
+ON_STATE = pytest.mark.parametrize("name", [f"{body} on state" for body in BODIES])
+
+
+def actions(name, state=None, trajectories=None):
+    network = made(name)
+    trajectories = observations(BLUEPRINTS[name], 3, 5) if trajectories is None else trajectories
+    with torch.no_grad():
+        weights = network.state_dict() if state is None else dict(state)
+        return torch.func.functional_call(network, weights, (trajectories,))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "streams"),
+    [*((name, True) for name in BLUEPRINTS), *((name, False) for name in WITH_STREAMS)],
+)
+def test_the_table_is_true_and_leaves_nothing_out(name, streams):
+    symmetry = made(name).symmetry(streams)
+    example = observations(BLUEPRINTS[name], 2, 4)
+    check(symmetry, made(name), (example,), output=lambda outputs: outputs[0], draws=1)
+
+
+@EVERY
+def test_permuting_hidden_units_changes_no_action(name):
+    """Proposition 1, in the precision in which policies run."""
+    state, symmetry = made(name).state_dict(), made(name).symmetry()
+    element = symmetry.group(state).random(np.random.default_rng(0))
+    permuted = symmetry.apply(element, state)
+    assert any(not torch.equal(permuted[key], state[key]) for key in state)
+    torch.testing.assert_close(actions(name, permuted), actions(name), rtol=1e-4, atol=1e-4)
+
+
+@EVERY
+def test_a_model_merged_with_its_permuted_copy_is_that_model(name):
+    state, symmetry = made(name).state_dict(), made(name).symmetry()
+    copy = symmetry.apply(symmetry.group(state).random(np.random.default_rng(1)), state)
+    merged = merge("git_rebasin", Fleet(symmetry, [state, copy])).state
+    torch.testing.assert_close(actions(name, merged), actions(name), rtol=1e-4, atol=1e-4)
+
+
+@EVERY
+def test_step_by_step_is_what_a_pass_over_the_trajectory_is(name):
+    network = made(name)
+    trajectories = observations(BLUEPRINTS[name], 2, 7)  # beyond the Transformer's context
+    hidden, answers = None, []
+    with torch.no_grad():
+        whole, last = network(trajectories)
+        for t in range(7):
+            now = {key: rows[:, t : t + 1] for key, rows in trajectories.items()}
+            answer, hidden = network(now, hidden)
+            answers.append(answer)
+    torch.testing.assert_close(torch.cat(answers, 1), whole, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(hidden, last, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@ON_STATE
+@settings(max_examples=30)
+@given(cut=st.integers(1, 10), seed=st.integers(0, 100))
+def test_a_trajectory_may_be_cut_anywhere(name, cut, seed):
+    network = made(name)
+    trajectories = observations(BLUEPRINTS[name], 2, 11, seed)
+    with torch.no_grad():
+        whole, _ = network(trajectories)
+        before, hidden = network({key: rows[:, :cut] for key, rows in trajectories.items()})
+        after, _ = network({key: rows[:, cut:] for key, rows in trajectories.items()}, hidden)
+    torch.testing.assert_close(torch.cat([before, after], 1), whole, rtol=1e-4, atol=1e-5)
+
+
+@ON_STATE
+def test_no_action_knows_the_future_or_another_trajectory(name):
+    """So trajectories of different lengths may be padded."""
+    trajectories = observations(BLUEPRINTS[name], 2, 8)
+    other = {key: rows.clone() for key, rows in trajectories.items()}
+    for rows in other.values():
+        rows[0, 5:] = 9.0
+    before, after = actions(name, None, trajectories), actions(name, None, other)
+    assert torch.equal(before[0, :5], after[0, :5])
+    assert torch.equal(before[1], after[1])
+    assert not torch.equal(before[0, 5:], after[0, 5:])
+
+
+def test_a_transformer_remembers_no_more_than_it_attends_to():
+    name = "transformer on state"
+    with torch.no_grad():
+        for steps, remembered in ((1, 1), (2, 2), (3, 2), (9, 2)):  # at most context - 1
+            _, hidden = made(name)(observations(BLUEPRINTS[name], 2, steps))
+            assert {state.shape for state in hidden} == {(2, 2, 2, remembered, 8)}
+
+
+@ON_STATE
+def test_memory_reaches_as_far_as_is_said(name):
+    reach = {"mlp": 0, "transformer": 2 * (3 - 1)}.get(name.split()[0])  # layers (context - 1)
+    trajectories = observations(BLUEPRINTS[name], 1, 9)
+    other = {key: rows.clone() for key, rows in trajectories.items()}
+    for rows in other.values():
+        rows[0, 0] += 1.0
+    changed = (actions(name, None, trajectories) != actions(name, None, other))[0].any(-1)
+    expected = [reach is None or t <= reach for t in range(9)]
+    assert changed.tolist() == expected
+
+
+@EVERY
+def test_weights_follow_from_the_seed_and_from_nothing_else(name):
+    before = torch.random.get_rng_state()
+    again, other = BLUEPRINTS[name].create(0), BLUEPRINTS[name].create(1)
+    assert torch.equal(before, torch.random.get_rng_state())
+    for key, tensor in made(name).state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[key])
+    assert not torch.equal(made(name).head.weight, other.head.weight)
+
+
+@EVERY
+def test_every_weight_that_is_not_frozen_can_learn(name):
+    network = BLUEPRINTS[name].create().train()
+    network(observations(BLUEPRINTS[name], 3, 4))[0].square().sum().backward()
+    for key, parameter in network.named_parameters():
+        frozen = "frozen" in name and key.startswith("pictures.")
+        learns = parameter.grad is not None and bool(parameter.grad.any())
+        # A key's bias adds the same to every score of a query, which softmax takes away.
+        assert learns != frozen or key.endswith("key.bias"), key
+
+
+def test_numbers_are_scaled_as_the_statistics_of_data_scale_them():
+    generator = np.random.default_rng(3)
+
+    def statistics(array):
+        n = int(np.prod(array.shape))
+        mean, spread = generator.normal(size=n), generator.uniform(0.1, 3, n)
+        spread[2] = 0.0  # it never moved: there is nothing to divide by, whatever rounding says
+        low, high, std = mean - spread, mean + spread, np.where(spread == 0, 1e-9, spread / 2)
+        values = {"mean": mean, "std": std, "min": low, "max": high}
+        return Statistics(
+            shape=array.shape, count=9, **{key: tuple(row) for key, row in values.items()}
+        )
+
+    of_data = {name: statistics(array) for name, array in STATE.items()}
+    plain = BLUEPRINTS["mlp on state"]
+    scaled = Blueprint.of(plain.config, STATE, plain.action, Scaling.of(of_data))
+    trajectories = observations(scaled, 2, 3)
+    by_data = {name: of_data[name].normalize(rows) for name, rows in trajectories.items()}
+    with torch.no_grad():
+        ours, _ = scaled.create()(trajectories)
+    torch.testing.assert_close(ours, actions("mlp on state", None, by_data))
+
+
+@EVERY
+def test_training_in_bfloat16_is_training_up_to_its_precision(name):
+    network = BLUEPRINTS[name].create().eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, _ = network(observations(BLUEPRINTS[name], 3, 5))
+    ours.float().square().sum().backward()
+    torch.testing.assert_close(ours.float(), actions(name), rtol=0.1, atol=0.1)
+
+
+def test_values_are_imported_without_pytorch():
+    code = """
+import json, sys
+import fleet_tools.baselines.policies.blueprint
+print(json.dumps([name for name in ("torch", "pydrake") if name in sys.modules]))
+"""
+    assert run_python(code) == []
+
+
+def test_absent_pytorch_is_named_with_the_line_that_installs_it():
+    code = """
+import importlib.util, json
+from fleet_tools.errors import MissingLibraryError
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name == "torch" else find(name)
+try:
+    import fleet_tools.baselines.policies
+except MissingLibraryError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "Policies need torch. Install it with: python3 -m pip" in run_python(code)
+
+
+def test_a_policy_reads_only_what_it_is_told_to():
+    config = PolicyConfig(body=BODIES["mlp"], reads=("object_keypoints",))
+    blueprint = Blueprint.of(config, STATE, BLUEPRINTS["mlp on state"].action)
+    assert list(blueprint.observation) == ["object_keypoints"]
+    trajectories = observations(BLUEPRINTS["mlp on state"], 1, 1)
+    network = blueprint.create()
+    with torch.no_grad():
+        before, _ = network(trajectories)
+        after, _ = network(trajectories | {"joint_position": torch.ones(1, 1, 7)})
+    assert torch.equal(before, after)
+    assert network.features(trajectories).shape == (1, 1, 6)
