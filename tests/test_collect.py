@@ -146,7 +146,7 @@ def test_bad_usage_exits_with_2(arguments, capsys):
     assert "usage:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("program", ["collect", "doctor", "replay", "view"])
+@pytest.mark.parametrize("program", ["collect", "doctor", "evaluate", "replay", "view"])
 def test_help_answers_before_anything_heavy_is_imported(program):
     code = f"""
 import sys
