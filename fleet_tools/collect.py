@@ -62,11 +62,6 @@ def _parser() -> argparse.ArgumentParser:
         help="run each success again before it counts, and compare every bit",
     )  # fmt: skip
     programs.add_worker_options(parser)
-    parser.add_argument(
-        "--ray-address", metavar="ADDRESS",
-        help="of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same "
-        "packages installed",
-    )  # fmt: skip
     return parser
 
 
@@ -81,9 +76,7 @@ def _collect(options: argparse.Namespace) -> int:
     run = partial(
         workers.run,
         make_work=partial(make_attempts, header, options.verify),
-        count=workers.default_count() if options.workers is None else options.workers,
-        timeout_s=options.timeout,
-        address=options.ray_address,
+        **programs.worker_keywords(options),
     )
     failed = None
     with (

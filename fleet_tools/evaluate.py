@@ -69,11 +69,6 @@ def _parser() -> argparse.ArgumentParser:
         "--compare", metavar="DIR", type=Path, help="another result, to compare scene by scene"
     )
     programs.add_worker_options(parser)
-    parser.add_argument(
-        "--ray-address", metavar="ADDRESS",
-        help="of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same "
-        "packages installed",
-    )  # fmt: skip
     return parser
 
 
@@ -174,9 +169,7 @@ def _run(
     results = workers.run(
         lambda: None if stop() else next(left, None),
         partial(make_trials, result, from_anywhere(options.policy)),
-        count=workers.default_count() if options.workers is None else options.workers,
-        timeout_s=options.timeout,
-        address=options.ray_address,
+        **programs.worker_keywords(options),
     )
     with (
         contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
