@@ -90,7 +90,7 @@ def memory(program: int) -> list[int]:
     found = []
     try:
         for child in psutil.Process(program).children(recursive=True):
-            if child.cmdline() and "_Worker" in child.cmdline()[0]:
+            if "_Worker" in "".join(child.cmdline()):
                 found.append(child.memory_info().rss)
     except psutil.Error:  # one has just ended
         return []

@@ -24,6 +24,7 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
         WorkersError: There is no cluster at the address.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is sent to anybody
+    os.environ.setdefault("RAY_worker_niceness", "0")  # workers are what the user waits for
     os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # stdout is ours, also when a worker dies
     try:
         import ray

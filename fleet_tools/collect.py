@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fleet_tools import programs
 from fleet_tools.attempts import POLICIES, make_attempts
 from fleet_tools.collection import attempt_limit, fill
+from fleet_tools.errors import ConfigError
 from fleet_tools.interrupts import patient_interrupt
 from fleet_tools.registration import make_environment
 
@@ -47,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
         "--obs-mode", metavar="MODE", default="state",
         help="what is stored of each step: state (the default), point_cloud or rgbd",
     )  # fmt: skip
+    parser.add_argument(
+        "--env", metavar="KEY=VALUE", type=programs.keyword, nargs="+", default=[],
+        help="other keywords of the environment, such as split=unseen_tools camera_size=[640,480]",
+    )  # fmt: skip
     parser.add_argument("--seed", type=programs.seed, default=0, help="of the data set (0)")
     parser.add_argument("--output", metavar="DIR", type=Path, help="its folder (data/TASK)")
     parser.add_argument(
@@ -57,11 +62,6 @@ def _parser() -> argparse.ArgumentParser:
         help="run each success again before it counts, and compare every bit",
     )  # fmt: skip
     programs.add_worker_options(parser)
-    parser.add_argument(
-        "--ray-address", metavar="ADDRESS",
-        help="of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same "
-        "packages installed",
-    )  # fmt: skip
     return parser
 
 
@@ -76,9 +76,7 @@ def _collect(options: argparse.Namespace) -> int:
     run = partial(
         workers.run,
         make_work=partial(make_attempts, header, options.verify),
-        count=workers.default_count() if options.workers is None else options.workers,
-        timeout_s=options.timeout,
-        address=options.ray_address,
+        **programs.worker_keywords(options),
     )
     failed = None
     with (
@@ -113,7 +111,9 @@ def _header(options: argparse.Namespace) -> "Header":
     from fleet_tools.dataset.header import describe
 
     task = programs.chosen_task(options)
-    keywords = {"obs_mode": options.obs_mode}
+    keywords = {"obs_mode": options.obs_mode, **dict(options.env)}
+    if "task" in keywords:
+        raise ConfigError("--env does not name the task; --tool or --task does.")
     env = make_environment(task=task, **keywords)
     try:
         return describe(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from fleet_tools.errors import MissingLibraryError
+from fleet_tools.errors import MissingLibraryError, UnknownNameError
 
 GLIB_LINE = "apt-get install -y libglib2.0-0"
 """What Drake's import needs on a minimal Debian or Ubuntu."""
@@ -40,12 +40,20 @@ OPTIONAL = (
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
     Library("PIL", "pillow", "video", "draw on pictures"),
     Library("av", "av", "video", "write videos"),
+    Library("pyarrow", "pyarrow", "export", "export data sets to LeRobot"),
+    Library("zarr", "zarr", "export", "export data sets to zarr"),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 
 
 def install_line(extra: str) -> str:
-    """Returns the line that installs an extra: from the checkout that this is, or from a wheel."""
+    """Returns the line that installs an extra: from the checkout that this is, or from a wheel.
+
+    Raises:
+        UnknownNameError: There is no such extra.
+    """
+    if extra not in (extras := {library.extra for library in OPTIONAL}):
+        raise UnknownNameError("extra", extra, extras)
     checkout = Path(__file__).resolve().parents[1]
     if not (checkout / "constraints.txt").is_file():
         return f'python3 -m pip install "fleet-tools[{extra}]"'

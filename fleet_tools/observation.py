@@ -130,22 +130,32 @@ def _point_cloud(vision: Vision) -> dict[str, Sense]:
     }
 
 
+def picture_space(channel: str, height: int, width: int) -> spaces.Box:
+    """Returns the space of a camera's pictures in one of the `CHANNELS`."""
+    match channel:
+        case "rgb":
+            return spaces.Box(0, 255, (height, width, 3), np.uint8)
+        case "depth":
+            return spaces.Box(0, np.inf, (height, width), np.float32)
+    return spaces.Box(0, len(SEGMENTS) - 1, (height, width), np.uint8)
+
+
+_CHANNEL_UNITS = {
+    "rgb": "1/255",
+    "depth": "m, 0 too near, inf too far",
+    "segmentation": ", ".join(f"{value} {name}" for value, name in enumerate(SEGMENTS)),
+}
+
+
 def _images(vision: Vision) -> dict[str, Sense]:
     width, height = vision.camera_size
-    channels = {
-        "rgb": (spaces.Box(0, 255, (height, width, 3), np.uint8), "1/255"),
-        "depth": (spaces.Box(0, np.inf, (height, width), np.float32), "m, 0 too near, inf too far"),
-        "segmentation": (
-            spaces.Box(0, len(SEGMENTS) - 1, (height, width), np.uint8),
-            ", ".join(f"{value} {name}" for value, name in enumerate(SEGMENTS)),
-        ),
-    }
     senses = {}
     for name, camera in vision.cameras.items():
         frame = f"camera {name}"
         for channel in vision.channels:
             read = lambda moment, n=name, c=channel: getattr(moment.views[n], c)  # noqa: E731
-            senses[f"{name}_{channel}"] = Sense(*channels[channel], frame, read)
+            space = picture_space(channel, height, width)
+            senses[f"{name}_{channel}"] = Sense(space, _CHANNEL_UNITS[channel], frame, read)
         K = camera.pinhole(vision.camera_size).matrix()
         senses[f"{name}_K"] = Sense(_box(3, 3), "pixel", frame, lambda moment, K=K: K)
         senses[f"{name}_X_WC"] = Sense(

@@ -5,10 +5,12 @@ and 130 after Ctrl-C.
 """
 
 import argparse
+import json
 import math
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 
@@ -51,7 +53,7 @@ def add_task_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExcl
 
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
-    """Gives a parser what it takes to work in parallel; see `fleet_tools.workers.run`."""
+    """Gives a parser what it takes to work in parallel; see `worker_keywords`."""
     parser.add_argument(
         "--workers", metavar="N", type=count,
         help="processes that work side by side, one core each (as many as fit the machine); "
@@ -61,6 +63,19 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
         "--timeout", metavar="SECONDS", type=positive_float, default=300.0,
         help="what an episode may take before its worker is killed and it is begun again (300)",
     )  # fmt: skip
+    parser.add_argument(
+        "--ray-address", metavar="ADDRESS",
+        help="of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same "
+        "packages installed and see the same files",
+    )  # fmt: skip
+
+
+def worker_keywords(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns what the options say of workers, as keywords of `fleet_tools.workers.run`."""
+    from fleet_tools import workers
+
+    number = workers.default_count() if options.workers is None else options.workers
+    return {"count": number, "timeout_s": options.timeout, "address": options.ray_address}
 
 
 def chosen_task(options: argparse.Namespace) -> str:
@@ -85,6 +100,17 @@ def count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"must not be negative; given: {number}")
     return number
+
+
+def keyword(text: str) -> tuple[str, Any]:
+    """An argument KEY=VALUE; the value is JSON, or else a string."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE; given: {text}")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def positive_float(text: str) -> float:

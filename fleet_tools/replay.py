@@ -151,8 +151,7 @@ def _replays(records: list["Record"], options: argparse.Namespace) -> Iterator[R
     results = workers.run(
         lambda: next(left, None),
         partial(make_replays, options.folder.resolve()),
-        count=workers.default_count() if options.workers is None else options.workers,
-        timeout_s=options.timeout,
+        **programs.worker_keywords(options),
     )
     with (
         contextlib.closing(results),

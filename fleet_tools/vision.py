@@ -12,9 +12,14 @@ OBS_MODES = ("state", "point_cloud", "rgbd")
 CHANNELS = ("rgb", "depth", "segmentation")
 
 
+def channel_of(name: str) -> str | None:
+    """Returns which of the `CHANNELS` an entry of an observation shows, if it is a picture."""
+    return next((channel for channel in CHANNELS if name.endswith(f"_{channel}")), None)
+
+
 def is_picture(name: str) -> bool:
     """Whether an entry of an observation is what a camera shows in one of its `CHANNELS`."""
-    return name.endswith(tuple(f"_{channel}" for channel in CHANNELS))
+    return channel_of(name) is not None
 
 
 @dataclass(frozen=True)

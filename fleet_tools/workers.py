@@ -28,6 +28,9 @@ TRIES = 2
 START_LIMIT_S = 300.0
 """In which a worker must be ready."""
 
+_ONE_THREAD = {
+    f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON")
+}
 _POLL_S = 0.5
 _WORKER_BYTES = 500e6  # what a worker with cameras may take
 
@@ -128,7 +131,8 @@ class _Pool:
 
     def __init__(self, ray, make_work, count: int, timeout_s: float) -> None:
         self._ray, self._make_work, self._timeout_s = ray, make_work, timeout_s
-        self._actors = ray.remote(num_cpus=1, max_restarts=0)(_Worker)
+        options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": {"env_vars": _ONE_THREAD}}
+        self._actors = ray.remote(**options)(_Worker)
         self._tasks: dict[Any, _Task] = {}  # by the reference of what is awaited
         self._idle: deque[_Task] = deque()
         self._again: deque[tuple[Any, int]] = deque()  # jobs whose worker was lost, and their tries

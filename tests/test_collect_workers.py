@@ -45,7 +45,7 @@ def worker_at_work(process, apart_from=None):
     def look():
         for child in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):  # it has ended
-                if child.pid != apart_from and "_Worker.do" in child.cmdline()[0]:
+                if child.pid != apart_from and "_Worker.do" in "".join(child.cmdline()):
                     found.append(child.pid)
         return found
 
@@ -54,7 +54,7 @@ def worker_at_work(process, apart_from=None):
 
 
 def test_workers_killed_and_stopped_at_work_change_nothing(uninterrupted, tmp_path):
-    process = begin(*options(tmp_path, *TWO, "--timeout", "10"))
+    process = begin(*options(tmp_path, *TWO, "--timeout", "15"))
     stopped = worker_at_work(process)
     os.kill(stopped, signal.SIGSTOP)
     os.kill(worker_at_work(process, apart_from=stopped), signal.SIGKILL)

@@ -20,8 +20,10 @@ ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do no
 @pytest.fixture(name="cluster", scope="module", autouse=True)
 def _cluster():
     """One for all, for starting one takes seconds; the programs' tests start their own."""
-    with cluster.connected(2, None) as ray:
-        yield ray
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "7")  # as a user may have it
+        with cluster.connected(2, None) as ray:
+            yield ray
 
 
 def results_of(jobs, make_work, count, timeout_s=60.0):

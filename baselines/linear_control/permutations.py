@@ -5,6 +5,10 @@ import scipy.optimize
 
 from fleet_tools.baselines.linear_control.systems import Controller
 
+AXES = {"A": "s s", "B": "s _y", "C": "_u s"}
+"""A controller as `merging.symmetry` tables have it: an Elman network without a nonlinearity, whose
+permutations P are GL(n)'s elements T = P^T."""
+
 
 def _permutation(score: np.ndarray) -> np.ndarray:
     """Returns the P that maximizes <P, score>."""

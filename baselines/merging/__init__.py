@@ -25,4 +25,4 @@ from fleet_tools.errors import MissingLibraryError
 from fleet_tools.libraries import install_line
 
 if find_spec("torch") is None:
-    raise MissingLibraryError(f"Merging needs PyTorch. Install it with: {install_line('merging')}")
+    raise MissingLibraryError(f"Merging needs PyTorch. Install it with: {install_line('learning')}")

@@ -7,10 +7,15 @@ A name that stands once in each tensor is a linear assignment; one on two axes o
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.action import reorder
-from fleet_tools.baselines.merging.assignment import assign_nested, assign_quadratic
+from fleet_tools.baselines.merging.assignment import (
+    assign_nested,
+    assign_quadratic,
+    quadratic_gradient,
+)
 from fleet_tools.baselines.merging.axes import Product
 from fleet_tools.baselines.merging.errors import PermutationError
 from fleet_tools.baselines.merging.group import PermutationGroup
@@ -74,14 +79,17 @@ class Ascent:
     def neighbours(self, name: str) -> set[str]:
         """The names whose own steps may climb again once this one has been taken."""
         inside = owned(self._group, name)
-        quadratic = any(len(part.places(name)) > 1 for part in self._touched[name])
         near = {
             self._group.owners.get(other, other)
             for inner in (name, *inside)
             for part in self._touched[inner]
             for other in part.names()
         }
-        return near if inside or quadratic else near - {name}
+        return near if inside or self.quadratic(name) else near - {name}
+
+    def quadratic(self, name: str) -> bool:
+        """Whether a name stands on several axes of one tensor."""
+        return any(len(part.places(name)) > 1 for part in self._touched[name])
 
     def sketched(self) -> Indices:
         """A first element: names in the order in which tensors have them, each by what is known.
@@ -97,13 +105,37 @@ class Ascent:
             if name in self._group.owners:
                 continue
             told |= {name, *owned(self._group, name)}
-            known = [part for part in self._parts if told.issuperset(part.names())]
+            known = [part for part in self._touched[name] if told.issuperset(part.names())]
             once = [part for part in known if len(part.places(name)) == 1]
             # Where the name's step is quadratic, what is linear in it tells where that begins.
             for parts in [once] if len(once) == len(known) else [once, known]:
                 touched = {k: [part for part in parts if part.places(k)] for k in told}
                 current = self._stepped(touched, name, current, 0.0)
         return current
+
+    def wandered(
+        self, current: Indices, generator: np.random.Generator, sweeps: int = 100
+    ) -> Indices:
+        """The best element on a walk of steps as Git Re-Basin takes them, climbing or not.
+
+        A quadratic name's step there is that of its linear part alone. So a walk may fall, never
+        needs to end, and passes where ascent would stay; here it ends after three sweeps in vain.
+        """
+        best, highest, vain = current, self.value(current), 0
+        names = [name for name in self._group.sizes if name not in self._group.owners]
+        for _ in range(sweeps):
+            for name in generator.permutation(names).tolist():
+                if self.quadratic(name):
+                    current = current | {name: self._linearized(name, current)}
+                else:
+                    current = self.stepped(name, current, 0.0)
+            value = self.value(current)
+            vain += 1
+            if value > highest + 1e-4 * abs(highest):
+                best, highest, vain = current, value, 0
+            if vain == 3:
+                break
+        return best
 
     def stepped(self, name: str, current: Indices, threshold: float) -> Indices:
         """With a name's units moved, and those inside them, where that climbs; else the same."""
@@ -154,6 +186,17 @@ class Ascent:
             linear = torch.zeros(len(old), len(old)).to(pairs[0][0])
         changed = {name: assign_quadratic(linear, pairs, old)}
         return changed, _total(touched[name], current | changed) - _total(touched[name], current)
+
+    def _linearized(self, name: str, current: Indices) -> torch.Tensor:
+        others = {k: v for k, v in current.items() if k != name}
+        return project_hard(
+            sum(
+                self._product(part, name, others)
+                if len(part.places(name)) == 1
+                else quadratic_gradient([part.fronted([name], others)], current[name])
+                for part in self._touched[name]
+            )
+        )
 
     def _product(self, part: Part, name: str, held: Indices) -> torch.Tensor:
         """R W^T, a name's units in rows and columns, everything else as it is held."""

@@ -55,7 +55,7 @@ def assign_quadratic(
         Index array, shape (n,).
     """
     best, value = start, _value(linear, pairs, start)
-    corner, bent = _matrix(start, linear), _bent(pairs, start)
+    corner, bent = _matrix(start, linear), quadratic_gradient(pairs, start)
     middle = torch.full_like(corner, 1 / len(corner))
     inside = (corner + 3 * middle) / 4, (bent + 3 * _bent_at_middle(pairs)) / 4
     for P, its_bent in (inside, (corner, bent)):
@@ -75,15 +75,15 @@ def _climb(linear, pairs, P, bent, iterations) -> torch.Tensor:
         slope = float((gradient * direction).sum())
         if slope <= 1e-4 * float((gradient * P).sum().abs()):
             break
-        towards = _bent(pairs, index) - bent
+        towards = quadratic_gradient(pairs, index) - bent
         curvature = float((towards * direction).sum()) / 2
         step = min(1.0, -slope / (2 * curvature)) if curvature < 0 else 1.0
         P, bent = P + step * direction, bent + step * towards
     return P
 
 
-def _bent(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tensor:
-    """Gradient of the quadratic part, sum of R P W^T + R^T P W, which is linear in P."""
+def quadratic_gradient(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tensor:
+    """Gradient at P of the sum of <R, P W P^T>: the sum of R P W^T + R^T P W, linear in P."""
     total = 0.0
     for R, W in pairs:
         at = index.to(W.device)

@@ -112,17 +112,20 @@ def _cost(X: torch.Tensor) -> torch.Tensor:
     Constants of columns change no assignment. Sinkhorn's potentials are such constants, and close
     to the optimal duals, with which the solver's shortest paths are short.
     """
-    exact = X.double()
+    exact = X.to(torch.float64, copy=True)
     if len(X) >= _LARGE:
         below = X.float()
         below = below - below.amax(dim=1, keepdim=True)
-        tau = -float(below.mean()) / 30
-        if tau > 0:
-            kernel = (below / tau).clamp_(min=-_SPREAD).exp_()
+        mean = -float(below.mean())
+        for temperature in (mean / 15, mean / 60) if mean > 0 else ():
+            kernel = (below / temperature).clamp_(min=-_SPREAD).exp_()
             v = torch.ones_like(kernel[0])
-            for _ in range(10):
+            for _ in range(5):
                 v = (kernel.T @ (kernel @ v).reciprocal()).reciprocal()
-            exact = exact + tau * v.double().log()
+            potential = temperature * v.log()
+            exact += potential.double()
+            below += potential
+            below -= below.amax(dim=1, keepdim=True)
     return exact.neg()
 
 
@@ -131,7 +134,7 @@ def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Te
     logits = logits - logits.amax(dim=1, keepdim=True)  # u takes it back
     if -logits.min() > _SPREAD:
         return _scaled_in_logarithms(logits, iterations, tolerance)
-    kernel = logits.exp()
+    kernel = logits.exp_()  # in place here and below: new memory costs more than the arithmetic
     rows = kernel.sum(dim=1)
     for _ in range(iterations):
         u = rows.reciprocal()
@@ -139,7 +142,7 @@ def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Te
         rows = kernel @ v
         if (u * rows - 1).abs().max() < tolerance:
             break
-    return u.unsqueeze(1) * kernel * v
+    return kernel.mul_(u.unsqueeze(1)).mul_(v)
 
 
 def _scaled_in_logarithms(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:
@@ -167,7 +170,7 @@ def _pull_back(P: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
     if b is None:
         b = _factored(torch.diag(columns) - P.T @ (P / rows.unsqueeze(1)) + 1 / len(P), right)
     a = (pulled - P @ b) / rows
-    return weighted - P * (a.unsqueeze(1) + b)
+    return weighted.sub_((a.unsqueeze(1) + b).mul_(P))
 
 
 def _conjugate_gradients(

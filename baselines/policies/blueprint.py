@@ -1,6 +1,5 @@
 """All of a policy but its weights, as a value: what it reads, what it is, and what it does."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
 import gymnasium
@@ -10,8 +9,8 @@ import pydantic
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.errors import LayoutError
 from fleet_tools.baselines.policies.layout import Kind, Layout, kind, read_by, require_offered
+from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import Array, describe_action, describe_observation
-from fleet_tools.dataset.normalization import Statistics
 from fleet_tools.values import Value, parse
 
 if TYPE_CHECKING:
@@ -30,30 +29,25 @@ class Blueprint(Value):
         observation: The entries that it reads, by name.
         action: What it answers. Entries lie in [-1, 1], as everywhere in this package, and its
             `scale` says which motion 1 is.
-        normalization: By which entries that no encoder reads are normalized, by name; those that
-            are not in it stay as they are. It belongs to the policy and not to its weights: an
-            average of models that normalize differently would read numbers as no robot wrote
-            them, so robots whose models are to be merged share one.
+        scaling: Of every entry that no encoder reads.
     """
 
     version: Literal[1] = VERSION
     config: PolicyConfig
     observation: dict[str, Array]
     action: Array
-    normalization: dict[str, Statistics] = {}
+    scaling: Scaling
 
     @pydantic.model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if list(read_by(self.config, self.observation)) != list(self.observation):
             raise ValueError("the config reads other entries than those of `observation`, sorted")
-        for name, statistics in self.normalization.items():
-            if name not in self.names("state"):
-                raise ValueError(f"{name!r} is normalized, and is nothing that is read as it is")
-            if statistics.shape != self.observation[name].shape:
-                raise ValueError(
-                    f"the normalization of {name!r} has the shape {statistics.shape}, not "
-                    f"{self.observation[name].shape}"
-                )
+        sizes = {name: len(row) for name, row in self.scaling.mean.items()}
+        expected = {
+            name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
+        }
+        if sizes != expected:
+            raise ValueError(f"the scaling has the numbers {sizes}, not {expected}")
         if len(self.action.shape) != 1 or self.action.dtype != "float32":
             raise ValueError("an action is one row of float32")
         return self
@@ -64,7 +58,7 @@ class Blueprint(Value):
         config: PolicyConfig,
         observation: Layout,
         action: Array,
-        normalization: Mapping[str, Statistics] | None = None,
+        scaling: Scaling | None = None,
     ) -> Self:
         """Puts together what a policy of a configuration reads of observations.
 
@@ -72,43 +66,29 @@ class Blueprint(Value):
             config: The policy's.
             observation: What there is to read, such as a data set's header says.
             action: What demonstrations did, likewise.
-            normalization: Statistics of what robots observe (`normalization_of(samples)
-                .observation`), of more than is read, too; None leaves all numbers as they are.
+            scaling: Of at least what is read; None leaves all numbers as they are.
 
         Raises:
             LayoutError, UnknownNameError: Such a policy cannot read that; see `layout.read_by`.
-            ConfigError: The normalization is of something else.
+            ConfigError: The scaling is of something else.
         """
         read = read_by(config, observation)
+        scaling = scaling or Scaling.identity(read)
+        mean, std = (
+            {name: row for name, row in rows.items() if name in read}
+            for rows in (scaling.mean, scaling.std)
+        )
         parts = {
             "config": config,
             "observation": read,
             "action": action,
-            "normalization": {
-                name: statistics
-                for name, statistics in (normalization or {}).items()
-                if name in read and kind(name, read[name]) == "state"
-            },
+            "scaling": Scaling(mean=mean, std=std),
         }
         return parse(cls, parts, "The blueprint")
 
     def names(self, what: Kind) -> list[str]:
         """Returns the entries of one kind, in the order in which they are read."""
         return [name for name, array in self.observation.items() if kind(name, array) == what]
-
-    def offset_and_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what is subtracted from the entries of kind "state", one after another, and what
-        they are then divided by; (n,) float32 each.
-        """
-        offset, scale = [], []
-        for name in self.names("state"):
-            shape = self.observation[name].shape
-            mean, std = np.zeros(shape), np.ones(shape)
-            if name in self.normalization:
-                mean, std = self.normalization[name].offset_and_scale()
-            offset.extend(mean.flat)
-            scale.extend(std.flat)
-        return np.array(offset, np.float32), np.array(scale, np.float32)
 
     def create(self, seed: int = 0) -> "PolicyNetwork":
         """Returns a new network; the generator that all of torch shares is left as it was.

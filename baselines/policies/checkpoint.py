@@ -29,7 +29,7 @@ class Checkpoint:
 
     Attributes:
         blueprint: What its network is built from.
-        weights: The network's state dict.
+        weights: The network's state dict; a copy is kept, on the CPU.
 
     Raises:
         CheckpointError: The weights are those of another network, or not finite.
@@ -47,6 +47,11 @@ class Checkpoint:
         with torch.device("meta"):  # shapes without numbers
             network = PolicyNetwork(self.blueprint)
         require_weights(network.state_dict(), self.weights)
+        weights = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in self.weights.items()
+        }
+        object.__setattr__(self, "weights", weights)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -56,15 +61,10 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         path: Of the file, such as policy.safetensors; one that is there is replaced.
         checkpoint: What is stored.
     """
-    import torch
     from safetensors.torch import save_file
 
-    weights = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in checkpoint.weights.items()
-    }
     with whole(Path(path)) as aside:
-        save_file(weights, aside, {_KEY: checkpoint.blueprint.to_json()})
+        save_file(checkpoint.weights, aside, {_KEY: checkpoint.blueprint.to_json()})
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

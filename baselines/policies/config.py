@@ -28,7 +28,7 @@ class MLP(Value):
     width: Count = 512
 
     def create(self, inputs: int) -> "nn.Module":
-        """Returns a new module that reads so many features; see `bodies`."""
+        """Returns a new module that reads so many features; see `mlp`."""
         from fleet_tools.baselines.policies.mlp import MLPBody
 
         return MLPBody(self, inputs)
@@ -48,7 +48,7 @@ class Recurrent(Value):
     width: Count = 512
 
     def create(self, inputs: int) -> "nn.Module":
-        """Returns a new module that reads so many features; see `bodies`."""
+        """Returns a new module that reads so many features; see `mlp`."""
         from fleet_tools.baselines.policies.recurrent import RecurrentBody
 
         return RecurrentBody(self, inputs)
@@ -79,7 +79,7 @@ class Transformer(Value):
         return self
 
     def create(self, inputs: int) -> "nn.Module":
-        """Returns a new module that reads so many features; see `bodies`."""
+        """Returns a new module that reads so many features; see `mlp`."""
         from fleet_tools.baselines.policies.transformer import TransformerBody
 
         return TransformerBody(self, inputs)

@@ -24,7 +24,7 @@ class PolicyNetwork(nn.Module):
         self.cloud_names = blueprint.names("cloud")
         self.picture_names = blueprint.names("picture")
         self.state_names = blueprint.names("state")
-        mean, std = map(torch.tensor, blueprint.offset_and_scale())
+        mean, std = map(torch.tensor, blueprint.scaling.arrays(self.state_names))
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
         inputs = len(mean)

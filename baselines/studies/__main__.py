@@ -43,7 +43,11 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     online = _add(studies, "online", _online, "REINFORCE on CartPole, averaged now and then")
     online.add_argument(
-        "--episodes", metavar="N", type=programs.positive_int, default=300, help="of each agent"
+        "--episodes",
+        metavar="N",
+        type=programs.positive_int,
+        default=2000,
+        help="of each agent (2000)",
     )
     return parser
 

@@ -12,7 +12,13 @@ from fleet_tools.baselines.studies.cells import Cell, Cells
 
 AGENTS = 5
 
-ARMS: dict[str, int | None] = {"apart": None, "every 10": 10, "every 100": 100, "joint": None}
+ARMS: dict[str, int | None] = {
+    "apart": None,
+    "every 10": 10,
+    "every 100": 100,
+    "every 1000": 1000,
+    "joint": None,
+}
 """M, by the name of an arm."""
 
 

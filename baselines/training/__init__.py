@@ -9,7 +9,7 @@
     from fleet_tools.baselines.training.trajectories import Trajectories
 
     learned, judged = split(Samples("data/hammer"), share=0.1, seed=0)          # of episodes
-    blueprint = blueprint_of(policy_config("elman"), learned)                   # normalized by them
+    blueprint = blueprint_of(policy_config("elman"), learned)                   # scaled by them
     trajectories, config = Trajectories(learned, blueprint), TrainingConfig()
     state = TrainingState.initial(blueprint.create(seed=0).state_dict())        # or merged weights
     state = train(blueprint, trajectories, config, state, epochs=5)             # the next state

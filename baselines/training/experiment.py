@@ -13,6 +13,7 @@ import pydantic
 import fleet_tools
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
+from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.dataset.normalization import normalization_of
 from fleet_tools.dataset.samples import Samples
@@ -148,12 +149,12 @@ def split(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples |
 
 
 def blueprint_of(policy: PolicyConfig, samples: Samples) -> Blueprint:
-    """Returns the blueprint of a policy that learns from some samples, and is normalized by them.
+    """Returns the blueprint of a policy that learns from some samples, and is scaled by them.
 
     Raises:
         LayoutError, UnknownNameError: The policy cannot read them.
         DatasetError: They hold numbers that are not finite, or a file cannot be read.
     """
     Blueprint.of(policy, samples.observation, samples.action)  # before all data are read
-    statistics = normalization_of(samples).observation
-    return Blueprint.of(policy, samples.observation, samples.action, statistics)
+    scaling = Scaling.of(normalization_of(samples).observation)
+    return Blueprint.of(policy, samples.observation, samples.action, scaling)

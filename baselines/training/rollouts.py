@@ -15,9 +15,7 @@ from fleet_tools.dataset.header import Header, remake_environment
 from fleet_tools.episode import rollout
 from fleet_tools.errors import SimulationError
 from fleet_tools.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
-
-VALIDATION = range(2**53, 2**54)
-"""Seeds of scenes for this alone: data sets and protocols have theirs below 2^53."""
+from fleet_tools.seeds import VALIDATION
 
 Job = tuple[str, int]
 """The task's name, and the scene's seed."""
@@ -31,7 +29,7 @@ def roll_out(
     count: int = 0,
     timeout_s: float = 300.0,
 ) -> dict[str, dict[str, Any]]:
-    """Runs a policy in the first scenes of `VALIDATION`, the same ones each time.
+    """Runs a policy in the first scenes of `seeds.VALIDATION`, the same ones each time.
 
     Args:
         headers: Of the data sets it learns from, whose environments it is to act in.

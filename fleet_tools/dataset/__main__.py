@@ -1,8 +1,9 @@
-"""Works on data sets: `python -m fleet_tools.dataset info DIR`."""
+"""Works on data sets: `python -m fleet_tools.dataset COMMAND DIR`."""
 
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from fleet_tools import programs
@@ -32,7 +33,22 @@ def _parser() -> argparse.ArgumentParser:
         "--episodes", metavar="N", type=programs.positive_int, help="how many --plot shows (4)"
     )  # fmt: skip
     info.add_argument("--seed", type=programs.seed, help="draws which ones --plot shows (0)")
+    _add_export(commands)
     return parser
+
+
+def _add_export(commands) -> None:
+    from fleet_tools.dataset.export import FORMATS
+
+    parser = _add(commands, "export", _export, "hands a data set to another project's reader")
+    parser.add_argument("--to", choices=sorted(FORMATS), required=True, help="the project")
+    parser.add_argument(
+        "--output", metavar="OUT", type=Path,
+        help="what to make: a file or folder (beside DIR); for minari, the root that holds it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--all", action="store_true", help="take stored failures, too, marked as such"
+    )
 
 
 def _add(commands, name: str, work, description: str) -> argparse.ArgumentParser:
@@ -63,6 +79,19 @@ def _info(options: argparse.Namespace) -> int:
         print(as_text(summary))
         if options.plot is not None:
             print(f"  picture in {options.plot}")
+    return programs.OK
+
+
+def _export(options: argparse.Namespace) -> int:
+    from fleet_tools.dataset import Dataset
+    from fleet_tools.dataset.export import export_dataset
+    from fleet_tools.dataset.export.exporting import as_text
+
+    made = export_dataset(Dataset(options.folder), options.to, options.output, failures=options.all)
+    if options.json:
+        print(json.dumps(asdict(made)))
+    elif not options.quiet:
+        print(as_text(made))
     return programs.OK
 
 

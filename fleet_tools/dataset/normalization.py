@@ -15,9 +15,6 @@ from fleet_tools.vision import is_picture
 CLOUD = "point_cloud"
 """The observation whose rows are points and their mask."""
 
-STILL = 1e-6
-"""Standard deviations up to this are noise of rounding; what has one is centred, not scaled."""
-
 
 class Statistics(Value):
     """What the numbers of an array are like over many steps.
@@ -39,7 +36,7 @@ class Statistics(Value):
     cloud: bool = False
 
     def normalize(self, rows: Any) -> Any:
-        """Returns (rows - mean) / std, and only rows - mean of entries that are `STILL`.
+        """Returns (rows - mean) / std, and only rows - mean of entries that never change.
 
         Args:
             rows: (..., *shape), or (..., N, 4) of point clouds: an array, or a tensor.
@@ -52,20 +49,14 @@ class Statistics(Value):
         offset, scale = self._like(rows)
         return self._present(rows, rows * scale + offset)
 
-    def offset_and_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what `normalize` subtracts, and then divides by; both in `shape`, float64."""
-        mean, std = np.array(self.mean), np.array(self.std)
-        still = (std <= STILL) | np.equal(self.min, self.max)  # far from 0, rounding grows
-        scale = np.where(still, 1.0, std)
-        if self.cloud:
-            mean[3], scale[3] = 0.0, 1.0
-        return mean.reshape(self.shape), scale.reshape(self.shape)
-
     def _like(self, rows: Any) -> tuple[Any, Any]:
         """Returns offset and scale as arrays or tensors, as rows are."""
+        constant = np.equal(self.min, self.max)  # std of it may be a rounding error, not 0
+        offset, scale = np.array(self.mean), np.where(constant, 1.0, self.std)
+        if self.cloud:
+            offset[3], scale[3] = 0.0, 1.0
         make = getattr(rows, "new_tensor", lambda numbers: np.asarray(numbers, rows.dtype))
-        offset, scale = self.offset_and_scale()
-        return make(offset), make(scale)
+        return make(offset.reshape(self.shape)), make(scale.reshape(self.shape))
 
     def _present(self, rows: Any, changed: Any) -> Any:
         return changed * (rows[..., 3:] != ABSENT) if self.cloud else changed

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from fleet_tools.baselines.merging.average import average
+from fleet_tools.baselines.merging.barrier import performance_barrier, plot
 from fleet_tools.baselines.merging.errors import FleetError
 from fleet_tools.baselines.online import (
     SYMMETRY,
@@ -90,3 +92,18 @@ def test_the_table_covers_the_policies():
 def test_numbers_below_one_are_refused(numbers):
     with pytest.raises(FleetError, match="at least 1"):
         learn_apart(**numbers)
+
+
+def test_a_performance_barrier_is_measured_in_rollouts(tmp_path):
+    one, other = learn_apart(2, 6, None, SMALL, seed=4).policies
+
+    def returns(state):
+        return evaluate(state, 3)
+
+    barrier = performance_barrier(returns, one, other, points=3)
+    ends, middle = (returns(one) + returns(other)) / 2, returns(average([one, other]))
+    assert barrier.values == (returns(one), middle, returns(other))
+    assert barrier.height == ends - min(barrier.values)
+    pytest.importorskip("matplotlib")
+    plot({"as they are": barrier}, tmp_path / "returns.png", "mean return")
+    assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")

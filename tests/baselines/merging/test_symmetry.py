@@ -227,5 +227,5 @@ def test_merging_loads_no_simulator_and_no_plots_and_the_package_no_torch():
 
 def test_without_torch_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingLibraryError, match=r"PyTorch.*pip install .*merging"):
+    with pytest.raises(MissingLibraryError, match=r"PyTorch.*pip install .*learning"):
         importlib.reload(merging)

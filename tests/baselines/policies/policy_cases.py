@@ -15,8 +15,8 @@ from fleet_tools.baselines.policies.config import (
     Transformer,
 )
 from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import Array
-from fleet_tools.dataset.normalization import Statistics
 
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
 
@@ -33,14 +33,6 @@ PICTURES = {
     f"{name}_rgb": Array(shape=(40, 33, 3), dtype="uint8", unit="1/255", frame=f"camera {name}")
     for name in ("wrist", "table")
 }
-
-
-def statistics(mean: np.ndarray, std: np.ndarray) -> Statistics:
-    """Those of numbers that were at `mean` + `std` half of the time, and at `mean` - `std`."""
-    rows = {"mean": mean, "std": std, "min": mean - std, "max": mean + std}
-    listed = {name: tuple(np.ravel(array).tolist()) for name, array in rows.items()}
-    return Statistics(shape=mean.shape, count=2, **listed)
-
 
 BODIES = {
     "mlp": MLP(layers=2, width=24),
@@ -64,10 +56,10 @@ BLUEPRINTS["gru on all"] = Blueprint.of(
     PolicyConfig(body=BODIES["gru"], clouds=_CLOUDS, pictures=_PICTURES),
     STATE | CLOUD | PICTURES,
     ACTION,
-    {
-        name: statistics(np.full(array.shape, 0.3), np.full(array.shape, 1.7))
-        for name, array in STATE.items()
-    },
+    Scaling(
+        mean={"joint_position": (0.3,) * 7, "object_keypoints": (0.2,) * 6},
+        std={"joint_position": (1.7,) * 7, "object_keypoints": (0.6,) * 6},
+    ),
 )
 BLUEPRINTS["mlp on frozen pictures"] = Blueprint.of(
     PolicyConfig(body=BODIES["mlp"], pictures=ResNet18(width=4, frozen=True)), PICTURES, ACTION

@@ -27,7 +27,6 @@ from fleet_tools.episode import rollout
 
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
 KEY = "fleet_tools_policy"
-EMPTY = {"shape": [0], "count": 1, "mean": [], "std": [], "min": [], "max": []}
 
 
 def checkpoint(name="mlp on state"):
@@ -189,8 +188,7 @@ def test_weights_without_a_policy_are_refused(path):
         ({"colour": "red"}, "There is no key 'colour'"),
         ({"action": None}, "action: "),
         ({"config": {"body": {"type": "mlb"}}}, "config.body"),
-        ({"normalization": {"clock": EMPTY}}, "'clock' is normalized, and is nothing"),
-        ({"normalization": {"joint_position": EMPTY}}, r"has the shape \(0,\), not \(7,\)"),
+        ({"scaling": {"mean": {}, "std": {}}}, "the scaling has the numbers {}"),
         ({"config": {"body": {"layers": 3, "type": "mlp"}}}, "body.layers.2.weight is missing"),
         ({"config": {"body": {"type": "gru"}}}, "body.core.weight_ih_l0 is missing.* more"),
         ({"config": {"reads": ["joint_position"]}}, "the config reads other entries"),
@@ -212,6 +210,14 @@ def test_weights_of_another_network_are_never_stored():
         Checkpoint(BLUEPRINTS["mlp on state"], weights | {"head.bias": torch.zeros(6) / 0})
     with pytest.raises(CheckpointError, match=r"tail\.bias is none of its own"):
         Checkpoint(BLUEPRINTS["mlp on state"], weights | {"tail.bias": torch.zeros(6)})
+
+
+def test_a_checkpoint_does_not_change_as_training_goes_on():
+    network = BLUEPRINTS["mlp on state"].create()
+    taken = Checkpoint(BLUEPRINTS["mlp on state"], network.state_dict())
+    with torch.no_grad():
+        network.head.bias += 1
+    assert torch.equal(taken.weights["head.bias"], made("mlp on state").head.bias)
 
 
 def test_a_crash_while_writing_leaves_what_was_there(path, monkeypatch):

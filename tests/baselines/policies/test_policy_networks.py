@@ -9,13 +9,15 @@ import numpy as np
 from conftest import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations, statistics
+from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
 
 from fleet_tools.baselines.merging.check import check
 from fleet_tools.baselines.merging.fleet import Fleet
 from fleet_tools.baselines.merging.registry import merge
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.dataset.normalization import Statistics
 
 WITH_STREAMS = ["transformer on state", "mlp on pictures"]
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
@@ -141,23 +143,27 @@ def test_every_weight_that_is_not_frozen_can_learn(name):
         assert learns != frozen or key.endswith("key.bias"), key
 
 
-def test_normalizing_is_subtracting_the_mean_and_dividing_by_the_deviation():
+def test_numbers_are_scaled_as_the_statistics_of_data_scale_them():
     generator = np.random.default_rng(3)
-    mean = {name: generator.normal(size=array.shape) for name, array in STATE.items()}
-    std = {name: generator.uniform(0.1, 3, array.shape) for name, array in STATE.items()}
-    std["joint_position"][2] = 0.0  # it never moved: there is nothing to divide by
+
+    def statistics(array):
+        n = int(np.prod(array.shape))
+        mean, spread = generator.normal(size=n), generator.uniform(0.1, 3, n)
+        spread[2] = 0.0  # it never moved: there is nothing to divide by, whatever rounding says
+        low, high, std = mean - spread, mean + spread, np.where(spread == 0, 1e-9, spread / 2)
+        values = {"mean": mean, "std": std, "min": low, "max": high}
+        return Statistics(
+            shape=array.shape, count=9, **{key: tuple(row) for key, row in values.items()}
+        )
+
+    of_data = {name: statistics(array) for name, array in STATE.items()}
     plain = BLUEPRINTS["mlp on state"]
-    both = {name: statistics(mean[name], std[name]) for name in STATE}
-    blueprint = Blueprint.of(plain.config, plain.observation, plain.action, both)
-    trajectories = observations(blueprint, 2, 3)
-    std["joint_position"][2] = 1.0
-    by_hand = {
-        name: torch.tensor((rows.numpy() - mean[name]) / std[name], dtype=torch.float32)
-        for name, rows in trajectories.items()
-    }
+    scaled = Blueprint.of(plain.config, STATE, plain.action, Scaling.of(of_data))
+    trajectories = observations(scaled, 2, 3)
+    by_data = {name: of_data[name].normalize(rows) for name, rows in trajectories.items()}
     with torch.no_grad():
-        ours, _ = blueprint.create()(trajectories)
-    torch.testing.assert_close(ours, actions("mlp on state", None, by_hand))
+        ours, _ = scaled.create()(trajectories)
+    torch.testing.assert_close(ours, actions("mlp on state", None, by_data))
 
 
 @EVERY

@@ -20,11 +20,11 @@ from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.experiment import split
 from fleet_tools.baselines.training.loop import squared_errors, train, validate
-from fleet_tools.baselines.training.rollouts import VALIDATION
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.episode import UNMEANT
 from fleet_tools.errors import ConfigError, DatasetError
+from fleet_tools.seeds import EVALUATION, VALIDATION
 
 EVERY = pytest.mark.parametrize("body", BODIES)
 SHORT = TrainingConfig(epochs=3, batch_size=8, seed=1)
@@ -238,6 +238,7 @@ def test_what_cannot_be_learned_from_is_said_so(tmp_path, samples):
 @given(seed=st.integers(0, 2**63), attempt=st.integers(0, 2**32))
 def test_no_data_set_has_a_scene_that_validation_has(seed, attempt):
     assert scene_seed(seed, attempt) not in VALIDATION
+    assert VALIDATION.start >= EVALUATION.stop  # nor has a protocol
 
 
 @EVERY

@@ -1,0 +1,263 @@
+"""A copy in LeRobot's format 3.0; pictures are PNGs within Parquet, and so lose nothing.
+
+    meta/info.json, stats.json, tasks.parquet, fleet_tools.json (our header)
+    meta/episodes/chunk-000/file-000.parquet    a row for each episode
+    data/chunk-000/file-000.parquet             a row for each step
+
+A row of `data` is an observation, the action that follows it, and what came of that:
+
+    observation.state                           body and keypoints, end to end
+    observation.images.<camera>                 colours
+    observation.<name>                          everything else as it is: depth, points, poses
+    action
+    next.reward, next.done, next.terminated, next.truncated, next.success
+    timestamp, frame_index, episode_index, index, task_index
+
+There are statistics of state, action and colours. The layout is that of LeRobot 0.4
+(https://github.com/huggingface/lerobot).
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from fleet_tools.dataset.export.lerobot_stats import Stats, combined, picture_stats, vector_stats
+from fleet_tools.dataset.export.parquet import ParquetFiles, column, picture_column, write_indexed
+from fleet_tools.dataset.export.source import Source, provenance
+from fleet_tools.dataset.header import Array, Header
+from fleet_tools.episode import Episode
+from fleet_tools.libraries import require
+from fleet_tools.vision import channel_of
+
+_VERSION = "v3.0"
+_FILE_MB, _CHUNK_FILES = 100, 1000
+_PLACE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+
+STATE, ACTION = "observation.state", "action"
+_SCALARS = {
+    "next.reward": "float64",
+    "next.done": "bool",
+    "next.terminated": "bool",
+    "next.truncated": "bool",
+    "next.success": "bool",
+    "timestamp": "float32",
+    "frame_index": "int64",
+    "episode_index": "int64",
+    "index": "int64",
+    "task_index": "int64",
+}
+
+
+def opens(output: Path, header: Header) -> str:
+    """Returns how to open it."""
+    return f'LeRobotDataset("fleet_tools/{header.task.name}", root="{output}")'
+
+
+def write(source: Source, aside: Path, target: Path) -> list[str]:
+    """Writes the copy; see `exporting.Format`. One episode is in memory at a time."""
+    pa = require("pyarrow", "write LeRobot's format")
+    columns, sentence = columns_of(source.header), _sentence(source.header)
+    if columns.colours:
+        require("PIL", "write pictures as PNG")
+    (aside / "meta").mkdir(parents=True)
+    every: list[dict[str, Stats]] = []
+    begin = 0
+    with _files(aside / "data") as data, _files(aside / "meta" / "episodes") as told:
+        for number, (record, episode) in enumerate(source.episodes()):
+            rows = columns.rows(episode, number, begin, source.header.control_rate_hz)
+            every.append(columns.stats(rows))
+            end = begin + len(episode)
+            row = {
+                "episode_index": number,
+                "tasks": [sentence],
+                "length": len(episode),
+                "dataset_from_index": begin,
+                "dataset_to_index": end,
+                **_place_of("data", data),
+                **_place_of("meta/episodes", told),
+                **_flat_stats(every[-1]),
+                **provenance(record, episode),
+            }
+            data.write(pa.table({name: columns.arrow(name, rows[name]) for name in rows}))
+            told.write(_table_of(row))
+            begin = end
+    whole = {name: combined([stats[name] for stats in every]) for name in every[0]}
+    _write_json(aside / "meta" / "stats.json", _plain(whole))
+    _write_json(aside / "meta" / "info.json", _info(source, columns))
+    _write_json(aside / "meta" / "fleet_tools.json", source.header.model_dump(mode="json"))
+    write_indexed(aside / "meta/tasks.parquet", [sentence], "task_index", [0])
+    return [
+        "the observation after each episode's last action, for a row has an action",
+        "hashes of the states (`Episode.digests`)",
+    ]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What becomes of the observation.
+
+    Attributes:
+        state: What `observation.state` holds, end to end, by its name in our observations.
+        colours: Cameras' names.
+        others: What stays as it is.
+    """
+
+    state: dict[str, Array]
+    colours: dict[str, Array]
+    others: dict[str, Array]
+
+    def rows(
+        self, episode: Episode, number: int, begin: int, rate_hz: float
+    ) -> dict[str, np.ndarray]:
+        """Returns the columns of an episode, T rows each.
+
+        Args:
+            episode: Which.
+            number: Its own.
+            begin: The number of steps before it.
+            rate_hz: Of control.
+        """
+        steps = len(episode)
+        seen = {name: rows[:steps] for name, rows in episode.observations.items()}
+        state = [seen[name].reshape(steps, -1) for name in self.state]
+        k = np.arange(steps)
+        return {
+            **({STATE: np.concatenate(state, axis=1)} if state else {}),
+            **{f"observation.images.{name}": seen[f"{name}_rgb"] for name in self.colours},
+            **{f"observation.{name}": seen[name] for name in self.others},
+            ACTION: episode.actions,
+            "next.reward": episode.rewards,
+            "next.done": k == steps - 1,
+            "next.terminated": episode.terminated,
+            "next.truncated": episode.truncated,
+            "next.success": episode.success,
+            "timestamp": (k / rate_hz).astype(np.float32),
+            "frame_index": k,
+            "episode_index": np.full(steps, number),
+            "index": begin + k,
+            "task_index": np.zeros(steps, np.int64),
+        }
+
+    def stats(self, rows: dict[str, np.ndarray]) -> dict[str, Stats]:
+        """Returns the statistics of an episode's state, action and colours."""
+        vectors = {name: vector_stats(rows[name]) for name in (STATE, ACTION) if name in rows}
+        pictures = {f"observation.images.{name}" for name in self.colours}
+        return vectors | {name: picture_stats(rows[name]) for name in rows if name in pictures}
+
+    def arrow(self, name: str, rows: np.ndarray) -> Any:
+        """Returns a column as Arrow has it."""
+        is_colour = name.removeprefix("observation.images.") in self.colours
+        return picture_column(rows) if is_colour else column(rows)
+
+    def features(self, action: Array) -> dict[str, Any]:
+        """Returns what `info.json` says of the columns."""
+        entries = [entry for name, array in self.state.items() for entry in _entries(name, array)]
+        state = {STATE: _feature("float32", (len(entries),), entries)} if entries else {}
+        axes = ["height", "width", "channels"]
+        return (
+            state
+            | {
+                f"observation.images.{name}": _feature("image", array.shape, axes)
+                for name, array in self.colours.items()
+            }
+            | {
+                f"observation.{name}": _feature(array.dtype, array.shape, None)
+                for name, array in self.others.items()
+            }
+            | {ACTION: _feature(action.dtype, action.shape, list(action.entries))}
+            | {name: _feature(dtype, (1,), None) for name, dtype in _SCALARS.items()}
+        )
+
+
+def columns_of(header: Header) -> Columns:
+    """Divides the observation: what policies take as one vector, colours, and the rest."""
+    seen = header.observation
+    channels = {name: channel_of(name) for name in seen}
+    cameras = tuple(name.removesuffix(channel) for name, channel in channels.items() if channel)
+    colours = {name: array for name, array in seen.items() if channels[name] == "rgb"}
+    state = {
+        name: array
+        for name, array in seen.items()
+        if array.dtype == "float32" and name != "point_cloud" and not name.startswith(cameras)
+    }
+    return Columns(
+        state=state,
+        colours={name.removesuffix("_rgb"): array for name, array in colours.items()},
+        others={n: array for n, array in seen.items() if n not in colours and n not in state},
+    )
+
+
+def _info(source: Source, columns: Columns) -> dict[str, Any]:
+    header, episodes = source.header, len(source.records)
+    return {
+        "codebase_version": _VERSION,
+        "robot_type": "panda",
+        "total_episodes": episodes,
+        "total_frames": source.steps,
+        "total_tasks": 1,
+        "chunks_size": _CHUNK_FILES,
+        "data_files_size_in_mb": _FILE_MB,
+        "video_files_size_in_mb": _FILE_MB,
+        "fps": round(header.control_rate_hz),
+        "splits": {"train": f"0:{episodes}"},
+        "data_path": f"data/{_PLACE}",
+        "video_path": None,
+        "features": columns.features(header.action),
+    }
+
+
+def _sentence(header: Header) -> str:
+    return yaml.safe_load(header.task.text)["description"]
+
+
+def _entries(name: str, array: Array) -> list[str]:
+    """Names the numbers of an array, in their order."""
+
+    def label(index: tuple[int, ...]) -> str:
+        first = array.entries[index[0]] if array.entries else index[0]
+        return ".".join(map(str, (name, first, *index[1:])))
+
+    return [label(index) for index in np.ndindex(*array.shape)]
+
+
+def _feature(dtype: str, shape: tuple[int, ...], names: list[str] | None) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": list(shape), "names": names}
+
+
+def _files(folder: Path) -> ParquetFiles:
+    return ParquetFiles(folder, _PLACE, _FILE_MB, _CHUNK_FILES)
+
+
+def _place_of(name: str, files: ParquetFiles) -> dict[str, int]:
+    chunk, file = files.place()
+    return {f"{name}/chunk_index": chunk, f"{name}/file_index": file}
+
+
+def _flat_stats(stats: dict[str, Stats]) -> dict[str, Any]:
+    return {
+        f"stats/{name}/{kind}": values
+        for name, kinds in _plain(stats).items()
+        for kind, values in kinds.items()
+    }
+
+
+def _table_of(row: dict[str, Any]) -> Any:
+    import pyarrow as pa
+
+    error = {"error": pa.array([row["error"]], pa.string())}  # None has no type
+    return pa.table({name: pa.array([value]) for name, value in row.items()} | error)
+
+
+def _plain(stats: dict[str, Stats]) -> dict[str, dict[str, list]]:
+    return {
+        name: {kind: values.tolist() for kind, values in kinds.items()}
+        for name, kinds in stats.items()
+    }
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

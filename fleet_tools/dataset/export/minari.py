@@ -1,0 +1,114 @@
+"""A view for Minari: its metadata, and a file of links to the episodes as they lie.
+
+    fleet_tools/hammer/expert-state-v0/data/metadata.json
+                                           /main_data.hdf5     episode_<n> -> our file, our group
+
+Our episodes are stored in Minari's own layout, so that nothing is copied. The links are relative:
+data set and view can be moved together. Minari numbers episodes from 0 to n - 1; our attempt is
+`dataset.storage.get_episode_metadata([n])`'s `id`, beside `seed`, `outcome`, `error` and `scene`.
+The layout is that of Minari 0.5 (https://minari.farama.org).
+"""
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import h5py
+import numpy as np
+from gymnasium import spaces
+
+from fleet_tools.actions import action_space
+from fleet_tools.dataset.export.source import Source
+from fleet_tools.dataset.header import Array, Header
+from fleet_tools.observation import picture_space
+from fleet_tools.vision import channel_of
+
+_VERSION = "0.5.4"
+"""Of Minari, the first whose metadata can say that pictures are not JPEGs."""
+
+
+def dataset_id(header: Header) -> str:
+    """Returns the name that Minari knows the data set by."""
+    mode = header.environment.kwargs.get("obs_mode", "state")
+    task, policy, mode = (
+        re.sub(r"[^-\w]", "_", n) for n in (header.task.name, header.policy, mode)
+    )
+    return f"fleet_tools/{task}/{policy}-{mode}-v0"
+
+
+def target(output: Path, header: Header) -> Path:
+    """Returns where the data set belongs below the root of Minari's data sets."""
+    return output / dataset_id(header)
+
+
+def opens(output: Path, header: Header) -> str:
+    """Returns how to open it, `output` being the root."""
+    return (
+        f"minari.load_dataset({dataset_id(header)!r}), with MINARI_DATASETS_PATH={output.resolve()}"
+    )
+
+
+def write(source: Source, aside: Path, target: Path) -> list[str]:
+    """Writes the view; see `exporting.Format`."""
+    folder = aside / "data"
+    folder.mkdir(parents=True)
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        for number, (_, episode) in enumerate(source.files()):
+            link = h5py.ExternalLink(episode.relative_to(target / "data"), episode.group)
+            file[f"episode_{number}"] = link
+    (folder / "metadata.json").write_text(json.dumps(_metadata(source)))
+    return ["units and frames of observations, but for our own header in `metadata.json`"]
+
+
+def _metadata(source: Source) -> dict[str, Any]:
+    header = source.header
+    linked = sum((source.dataset.folder / record.file).stat().st_size for record in source.records)
+    return {
+        "dataset_id": dataset_id(header),
+        "minari_version": _VERSION,
+        "data_format": "hdf5",
+        "jpeg_encoding": False,
+        "total_episodes": len(source.records),
+        "total_steps": source.steps,
+        "dataset_size": round(linked / 1e6, 1),  # MB
+        "observation_space": json.dumps(
+            {
+                "type": "Dict",
+                "subspaces": {
+                    name: _as_json(observation_box(name, array))
+                    for name, array in header.observation.items()
+                },
+            }
+        ),
+        "action_space": json.dumps(_as_json(action_space())),
+        "env_spec": _env_spec(header),
+        "algorithm_name": header.policy,
+        "fleet_tools": header.model_dump(mode="json"),
+    }
+
+
+def observation_box(name: str, array: Array) -> spaces.Box:
+    """Returns the space of an entry of the observation, as the environment has it."""
+    channel = channel_of(name)
+    if channel is not None:
+        return picture_space(channel, *array.shape[:2])
+    return spaces.Box(-np.inf, np.inf, array.shape, np.dtype(array.dtype))
+
+
+def _as_json(box: spaces.Box) -> dict[str, Any]:
+    return {
+        "type": "Box",
+        "dtype": box.dtype.name,
+        "shape": box.shape,
+        "low": box.low.tolist(),
+        "high": box.high.tolist(),
+    }
+
+
+def _env_spec(header: Header) -> str:
+    spec = copy.deepcopy(gymnasium.spec(header.environment.id))
+    spec.kwargs.update(header.environment.kwargs)
+    return spec.to_json()

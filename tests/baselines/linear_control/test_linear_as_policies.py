@@ -1,0 +1,72 @@
+"""Linear controllers are policies like others: GL(n)'s permutations are those of their table."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from linear_cases import (
+    assert_same_controller,
+    assert_same_law,
+    noisy,
+    random_controller,
+    seeds,
+)
+
+torch = pytest.importorskip("torch")
+
+from fleet_tools.baselines.linear_control.merging import average, merge_by_permutation
+from fleet_tools.baselines.linear_control.permutations import AXES
+from fleet_tools.baselines.linear_control.systems import Controller
+from fleet_tools.baselines.merging.alignment import Descent
+from fleet_tools.baselines.merging.fleet import Fleet
+from fleet_tools.baselines.merging.registry import merge
+from fleet_tools.baselines.merging.symmetry import Symmetry
+
+SYMMETRY = Symmetry.of(AXES)
+
+
+def state(controller):
+    return {name: torch.tensor(getattr(controller, name)) for name in AXES}
+
+
+def controller(state):
+    return Controller(**{name: tensor.numpy() for name, tensor in state.items()})
+
+
+@given(seeds)
+def test_a_permutation_acts_as_its_matrix_does_in_the_general_linear_group(seed):
+    rng = np.random.default_rng(seed)
+    given = random_controller(rng)
+    element = SYMMETRY.group(state(given)).random(rng)
+    (P,) = SYMMETRY.group(state(given)).matrices(element).values()
+    permuted = controller(SYMMETRY.apply(element, state(given)))
+    assert_same_controller(given.transformed(P.numpy().T), permuted, 1e-12)
+    assert_same_law(given, permuted, 1e-12)
+
+
+@given(seeds)
+def test_the_naive_average_is_the_average(seed):
+    rng = np.random.default_rng(seed)
+    fleet = [random_controller(rng, 3, 2, 2) for _ in range(3)]
+    merged = merge("naive_average", Fleet(SYMMETRY, list(map(state, fleet)), [1, 2, 3]))
+    assert_same_controller(average(fleet, [1, 2, 3]).controller, controller(merged.state), 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("git_rebasin", {}),
+        ("sinkhorn_rebasin_l2", {"start": "matching", "descent": Descent(steps=20)}),
+    ],
+)
+@settings(max_examples=4)
+@given(seed=seeds)
+def test_policies_methods_bring_permuted_controllers_together(method, options, seed):
+    rng = np.random.default_rng(seed)
+    first = random_controller(rng, 6, 3, 2)
+    group = SYMMETRY.group(state(first))
+    copies = [noisy(first, rng, 0.01) for _ in range(2)]
+    copies = [SYMMETRY.apply(group.random(rng), state(copy)) for copy in copies]
+    merged = merge(method, Fleet(SYMMETRY, copies), **options)
+    ours = merge_by_permutation(list(map(controller, copies))).controller
+    assert_same_law(first, controller(merged.state), 0.2)
+    assert_same_law(ours, controller(merged.state), 1e-9)
