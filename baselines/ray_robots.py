@@ -1,6 +1,6 @@
 """Robots behind Ray actors, in other processes or on other machines. Merging itself knows no Ray.
 
-    ray.init()  # or `fleet_tools.cluster.connected`
+    ray.init()  # or `fleet_tools.parallel.cluster.connected`
     robots = [RayRobot.start(partial(make_robot, folder)) for folder in folders]
     merged = merge("fleet_merge", Fleet(symmetry, models, robots=robots))
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_tools import programs
-from fleet_tools.attempts import POLICIES, make_attempts
-from fleet_tools.collection import attempt_limit, fill
+from fleet_tools.collecting.attempts import POLICIES, make_attempts
+from fleet_tools.collecting.collection import attempt_limit, fill
 from fleet_tools.errors import ConfigError
-from fleet_tools.interrupts import patient_interrupt
+from fleet_tools.parallel.interrupts import patient_interrupt
 from fleet_tools.registration import make_environment
 
 # Data sets, tasks and Drake are imported once the arguments are known to be good.
@@ -66,9 +66,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _collect(options: argparse.Namespace) -> int:
-    from fleet_tools import workers
     from fleet_tools.dataset import Dataset, DatasetWriter
     from fleet_tools.dataset.summary import as_text, summarize
+    from fleet_tools.parallel import workers
 
     begun = time.perf_counter()
     header = _header(options)

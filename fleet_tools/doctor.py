@@ -124,7 +124,7 @@ def check_workers() -> Check:
     """Has a worker do something; says how many workers a program starts of its own accord."""
     came = _try(
         "import functools, ray\n"
-        "from fleet_tools import workers\n"
+        "from fleet_tools.parallel import workers\n"
         "jobs = iter([-1])\n"
         "work = functools.partial(functools.partial, abs)\n"
         "run = workers.run(lambda: next(jobs, None), work, count=1, timeout_s=60.0)\n"

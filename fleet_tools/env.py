@@ -28,8 +28,8 @@ from fleet_tools.state import WorldState
 from fleet_tools.success import Verdict, judge, judge_all
 from fleet_tools.tasks import load_task
 from fleet_tools.values import parse
-from fleet_tools.viewing import open_meshcat
 from fleet_tools.vision import CHANNELS, choose_vision
+from fleet_tools.visualization.viewing import open_meshcat
 from fleet_tools.world import build_world
 
 REWARDS = ("sparse", "dense")

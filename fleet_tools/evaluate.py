@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_tools import programs
-from fleet_tools.interrupts import patient_interrupt
 from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
+from fleet_tools.parallel.interrupts import patient_interrupt
 
 # Results, tasks and Drake are imported once the arguments are known to be good.
 if TYPE_CHECKING:
@@ -159,9 +159,9 @@ def _run(
     """Adds what is missing of the trials asked for."""
     from tqdm import tqdm
 
-    from fleet_tools import workers
     from fleet_tools.evaluation.policies import from_anywhere
     from fleet_tools.evaluation.trial import lost_trial, make_trials
+    from fleet_tools.parallel import workers
 
     done = {episode.key: episode for episode in writer.episodes}
     left = iter([trial for trial in asked if trial.key not in done])

@@ -71,8 +71,8 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
 
 
 def worker_keywords(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns what the options say of workers, as keywords of `fleet_tools.workers.run`."""
-    from fleet_tools import workers
+    """Returns what the options say of workers, as keywords of `parallel.workers.run`."""
+    from fleet_tools.parallel import workers
 
     number = workers.default_count() if options.workers is None else options.workers
     return {"count": number, "timeout_s": options.timeout, "address": options.ray_address}

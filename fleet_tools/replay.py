@@ -145,7 +145,7 @@ def _replays(records: list["Record"], options: argparse.Namespace) -> Iterator[R
     """Yields what came of each, as soon as it is there; lost ones are not identical."""
     from tqdm import tqdm
 
-    from fleet_tools import workers
+    from fleet_tools.parallel import workers
 
     left = iter(records)
     results = workers.run(

@@ -12,8 +12,8 @@ from fleet_tools.perception.rig import CameraRig
 from fleet_tools.perception.scenery import Scenery
 from fleet_tools.scene import Scene
 from fleet_tools.simulation import Simulation
-from fleet_tools.viewing import third_view
 from fleet_tools.vision import Vision
+from fleet_tools.visualization.viewing import third_view
 from fleet_tools.world import World
 
 

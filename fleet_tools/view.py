@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools import programs
-from fleet_tools.attempts import POLICIES as COLLECTORS
+from fleet_tools.collecting.attempts import POLICIES as COLLECTORS
 from fleet_tools.episode import Episode, Policy
 from fleet_tools.errors import (
     ConfigError,
@@ -33,7 +33,7 @@ from fleet_tools.registration import make_environment
 
 # Drake is imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.watching import Show
+    from fleet_tools.visualization.watching import Show
 
 PAUSE_S = 1.0
 """Between two episodes."""
@@ -123,14 +123,14 @@ def _check_save(options: argparse.Namespace) -> None:
             "recording for each --seed."
         )
     if save.suffix == ".mp4":
-        from fleet_tools.video import require_video
+        from fleet_tools.visualization.video import require_video
 
         require_video()
 
 
 def _open(options: argparse.Namespace) -> tuple[gymnasium.Env, Iterator["Show"]]:
     """Makes the environment, and says what is to be shown in it."""
-    from fleet_tools.watching import Show
+    from fleet_tools.visualization.watching import Show
 
     video = options.save is not None and options.save.suffix == ".mp4"
     render_mode = "rgb_array" if video else "human"
@@ -164,7 +164,7 @@ def _open_dataset(
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.header import remake_environment
     from fleet_tools.episode import StoredActions
-    from fleet_tools.watching import Show
+    from fleet_tools.visualization.watching import Show
 
     dataset = Dataset(options.dataset)
     records = [record for record in dataset.stored() if record.attempt >= options.attempt]
@@ -186,7 +186,7 @@ def _show_live(
     options: argparse.Namespace, env: gymnasium.Env, shows: Iterator["Show"]
 ) -> list[Episode]:
     """Plays one episode after the other, and the last one again and again, until Ctrl-C."""
-    from fleet_tools.watching import record
+    from fleet_tools.visualization.watching import record
 
     url = env.unwrapped.meshcat.web_url()
     print(f"Watch at {url} (Ctrl-C ends)", file=sys.stderr, flush=True)
@@ -208,7 +208,7 @@ def _show_live(
 def _save_recording(
     options: argparse.Namespace, env: gymnasium.Env, shows: Iterator["Show"]
 ) -> list[Episode]:
-    from fleet_tools.watching import record
+    from fleet_tools.visualization.watching import record
 
     show = next(shows)
     episode = record(env, show)
@@ -221,8 +221,8 @@ def _save_recording(
 def _save_video(
     options: argparse.Namespace, env: gymnasium.Env, shows: Iterator["Show"]
 ) -> list[Episode]:
-    from fleet_tools.video import write_video
-    from fleet_tools.watching import film
+    from fleet_tools.visualization.video import write_video
+    from fleet_tools.visualization.watching import film
 
     episodes = []
 

@@ -7,7 +7,8 @@ import sys
 import pytest
 from collected import COMMAND, EPISODES, ROOT, options, timeless
 
-from fleet_tools import attempts, collect
+from fleet_tools import collect
+from fleet_tools.collecting import attempts
 from fleet_tools.dataset import Dataset
 from fleet_tools.errors import InfeasibleError
 

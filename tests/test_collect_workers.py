@@ -11,8 +11,9 @@ import psutil
 import pytest
 from collected import COMMAND, EPISODES, ROOT, options, timeless
 
-from fleet_tools import cluster, collect
+from fleet_tools import collect
 from fleet_tools.dataset import Dataset
+from fleet_tools.parallel import cluster
 
 pytest.importorskip("ray")
 

@@ -25,7 +25,7 @@ from fleet_tools.robot.panda import Visuals
 from fleet_tools.scene import Scene
 from fleet_tools.simulation import Simulation
 from fleet_tools.tasks import TaskConfig
-from fleet_tools.viewing import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
+from fleet_tools.visualization.viewing import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
 from fleet_tools.world import build_world
 
 BLENDER = "blender"

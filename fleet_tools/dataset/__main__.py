@@ -68,7 +68,7 @@ def _info(options: argparse.Namespace) -> int:
     if options.plot is None and (options.episodes, options.seed) != (None, None):
         raise FleetToolsError("--episodes and --seed choose what is shown; give --plot PICTURE.")
     if options.plot is not None:
-        from fleet_tools.contact_sheet import write_contact_sheet
+        from fleet_tools.visualization.contact_sheet import write_contact_sheet
 
         records = dataset.draw(options.episodes or 4, options.seed or 0)
         write_contact_sheet(options.plot, dataset, records, quiet=options.quiet)

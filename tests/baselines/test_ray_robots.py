@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from fleet_tools import cluster
 from fleet_tools.baselines.merging.alignment import Descent
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.fleet import Fleet
@@ -26,6 +25,7 @@ from fleet_tools.baselines.merging.wire import (
     encode_question,
 )
 from fleet_tools.baselines.ray_robots import RayRobot
+from fleet_tools.parallel import cluster
 
 torch.set_num_threads(1)
 SYMMETRY = Symmetry.of(mlp(["0", "2"], ["_obs", "h", "_act"]))

@@ -6,7 +6,7 @@ from evaluated import FIRST, SMALL
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.attempts import scene_seed
+from fleet_tools.collecting.attempts import scene_seed
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.protocol import (
     Protocol,

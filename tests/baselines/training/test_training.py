@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_cases import BODIES, cloned, same, small_data
 
-from fleet_tools.attempts import scene_seed
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.baselines.training import trajectories as trajectories_module
@@ -21,6 +20,7 @@ from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.experiment import split
 from fleet_tools.baselines.training.loop import squared_errors, train, validate
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
+from fleet_tools.collecting.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.episode import UNMEANT
 from fleet_tools.errors import ConfigError, DatasetError

@@ -8,9 +8,9 @@ import gymnasium
 import numpy as np
 from pydrake.geometry import MeshcatAnimation
 
-from fleet_tools.annotations import annotate
-from fleet_tools.drawing import MeshcatDrawing, draw_on_picture
 from fleet_tools.episode import Episode, Policy, rollout
+from fleet_tools.visualization.annotations import annotate
+from fleet_tools.visualization.drawing import MeshcatDrawing, draw_on_picture
 
 Looker = Callable[[dict[str, np.ndarray]], None]
 

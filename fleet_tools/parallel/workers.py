@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fleet_tools import machine
-from fleet_tools.cluster import connected
 from fleet_tools.errors import FleetToolsError, WorkersError
+from fleet_tools.parallel.cluster import connected
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -13,8 +13,8 @@ from fleet_tools.episode import Episode, StoredActions, first_difference
 from fleet_tools.opengl import require_driver
 from fleet_tools.outcomes import SIMULATION_ERROR
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
-from fleet_tools.viewing import project
-from fleet_tools.watching import Show, watch
+from fleet_tools.visualization.viewing import project
+from fleet_tools.visualization.watching import Show, watch
 
 LENGTH = 5
 """Pictures of an episode: start, quarters and end."""

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools import attempts
-from fleet_tools.attempts import attempt_episode, collect_episode, make_attempts, scene_seed
+from fleet_tools.collecting import attempts
+from fleet_tools.collecting.attempts import (
+    attempt_episode,
+    collect_episode,
+    make_attempts,
+    scene_seed,
+)
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import describe
 from fleet_tools.episode import first_difference

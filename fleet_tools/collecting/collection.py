@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from fleet_tools.attempts import lost_attempt
-from fleet_tools.workers import Lost
+from fleet_tools.collecting.attempts import lost_attempt
+from fleet_tools.parallel.workers import Lost
 
 if TYPE_CHECKING:
     from fleet_tools.dataset import DatasetWriter, Record
@@ -30,7 +30,8 @@ def fill(
 
     Args:
         writer: Of the data set, which may hold some already.
-        run: Makes attempts by number; `fleet_tools.workers.run` with all but its first argument.
+        run: Makes attempts by number; `fleet_tools.parallel.workers.run` with all but its first
+            argument.
         episodes: Successful ones, at last.
         after_each: Is told what came of each attempt.
         stop: Whether to begin no more attempts.

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from fleet_tools import cluster, workers
 from fleet_tools.errors import InfeasibleError, UnknownNameError, WorkersError
-from fleet_tools.workers import Lost
+from fleet_tools.parallel import cluster, workers
+from fleet_tools.parallel.workers import Lost
 
 ray = pytest.importorskip("ray")
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not see tests/

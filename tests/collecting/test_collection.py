@@ -5,12 +5,12 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.attempts import scene_seed
-from fleet_tools.collection import attempt_limit, fill
+from fleet_tools.collecting.attempts import scene_seed
+from fleet_tools.collecting.collection import attempt_limit, fill
 from fleet_tools.dataset import Dataset, DatasetWriter, Record
 from fleet_tools.dataset.header import describe
+from fleet_tools.parallel.workers import Lost
 from fleet_tools.registration import make_environment
-from fleet_tools.workers import Lost
 
 ENV = make_environment(task="hammer")
 HEADER = describe(ENV, "hammer", policy="expert", seed=11, keep_failures=False)

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from fleet_tools.cluster import connected
 from fleet_tools.errors import WorkersError
+from fleet_tools.parallel.cluster import connected
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{port}", "localhost:{port}", "auto"])
