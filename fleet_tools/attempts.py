@@ -12,6 +12,7 @@ from fleet_tools.episode import Episode, Policy, StoredActions, first_difference
 from fleet_tools.errors import DatasetError, FleetToolsError, SimulationError, UnknownNameError
 from fleet_tools.outcomes import NOT_REPRODUCIBLE, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.registration import make_environment
+from fleet_tools.seeds import TRAINING
 
 # Data sets and Drake are imported once something is to be attempted.
 if TYPE_CHECKING:
@@ -41,11 +42,12 @@ def make_policy(name: str, env: gymnasium.Env) -> Policy:
 
 
 def scene_seed(seed: int, attempt: int) -> int:
-    """Returns the seed of an attempt's scene, below 2^53, so that every JSON reader keeps it.
+    """Returns the seed of an attempt's scene, one of `fleet_tools.seeds.TRAINING`.
 
     Data sets of different seeds share no scenes.
     """
-    return int(np.random.SeedSequence([seed, attempt]).generate_state(1, np.uint64)[0] >> 11)
+    drawn = int(np.random.SeedSequence([seed, attempt]).generate_state(1, np.uint64)[0])
+    return drawn % len(TRAINING)
 
 
 def collect_episode(

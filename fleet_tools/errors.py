@@ -83,6 +83,14 @@ class DatasetError(FleetToolsError, RuntimeError):
     """A data set that cannot be read, or into which nothing may be written."""
 
 
+class ResultError(FleetToolsError, RuntimeError):
+    """An evaluation that cannot be read, is not what it says, or may not be gone on with."""
+
+
+class PolicyError(FleetToolsError, RuntimeError):
+    """A policy from outside cannot be found or made, or raised an error of its own."""
+
+
 class WorkersError(FleetToolsError, RuntimeError):
     """Worker processes cannot be started, or a cluster cannot be reached."""
 

@@ -30,6 +30,21 @@ def available_memory() -> int:
     return max(left, 0)
 
 
+def total_memory() -> int:
+    """Returns how many bytes of memory the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def processor() -> str:
+    """Returns what the processor is called, or the empty string where nothing says so."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    named = (line.partition(":") for line in lines)
+    return next((value.strip() for key, _, value in named if key.strip() == "model name"), "")
+
+
 def free_disk(folder: Path) -> int:
     """Returns how many bytes can be written into a folder."""
     return shutil.disk_usage(folder).free

@@ -115,7 +115,8 @@ def _explain(cls: type, detail: dict) -> str:
         siblings = _fields_at(cls, parents)
         return str(UnknownNameError("key", key, siblings)) if siblings else "unknown key"
     if detail["type"] != "missing":
-        message += f" (given: {detail['input']!r})"
+        given = repr(detail["input"])
+        message += f" (given: {given if len(given) <= 300 else given[:300] + ' ...'})"
     return message
 
 

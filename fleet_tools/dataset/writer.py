@@ -4,8 +4,6 @@ Every file is written aside, flushed to the disk and moved into place; a line of
 last. After a crash at any moment, the next writer finds whole episodes only, and goes on.
 """
 
-import fcntl
-import os
 from pathlib import Path
 
 from fleet_tools.dataset.header import Header
@@ -19,6 +17,7 @@ from fleet_tools.dataset.reader import (
 )
 from fleet_tools.errors import DatasetError
 from fleet_tools.files import leftovers, whole
+from fleet_tools.journal import Journal
 
 
 class DatasetWriter:
@@ -42,9 +41,11 @@ class DatasetWriter:
             self._require_same(read_header(self.folder))
         else:
             self._create()
-        self._manifest = os.open(self.folder / MANIFEST, os.O_RDWR | os.O_APPEND)
         try:
-            self._lock()
+            self._manifest = Journal(self.folder / MANIFEST)
+        except BlockingIOError:
+            raise DatasetError(f"Another process is writing to {self.folder}.") from None
+        try:
             self.records = self._repair()
         except BaseException:
             self.close()
@@ -65,12 +66,12 @@ class DatasetWriter:
             with whole(self.folder / file) as aside:
                 aside.write_bytes(content)
             record = record.model_copy(update={"file": file})
-        self._append(record.to_json().encode() + b"\n")
+        self._manifest.append(record.to_json())
         self.records.append(record)
 
     def close(self) -> None:
         """Lets others write."""
-        os.close(self._manifest)
+        self._manifest.close()
 
     def __enter__(self) -> "DatasetWriter":
         return self
@@ -97,31 +98,13 @@ class DatasetWriter:
         with whole(self.folder / HEADER) as aside:
             aside.write_text(self.header.model_dump_json(indent=2) + "\n")
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DatasetError(f"Another process is writing to {self.folder}.") from None
-
     def _repair(self) -> list[Record]:
         """Removes what a crash may have left."""
         for leftover in leftovers(self.folder):
             leftover.unlink()
         records, size = read_manifest(self.folder)
-        os.ftruncate(self._manifest, size)
-        os.fsync(self._manifest)
+        self._manifest.cut(size)
         return records
-
-    def _append(self, line: bytes) -> None:
-        size = os.fstat(self._manifest).st_size
-        rest = memoryview(line)
-        try:
-            while rest:
-                rest = rest[os.write(self._manifest, rest) :]
-            os.fsync(self._manifest)
-        except OSError:
-            os.ftruncate(self._manifest, size)
-            raise
 
 
 def _is_blank(folder: Path) -> bool:

@@ -1,0 +1,167 @@
+"""One episode of an evaluation, the same wherever it is made."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from fleet_tools.dataset.header import installed_packages
+from fleet_tools.dataset.reader import last_digest
+from fleet_tools.episode import Episode, Policy, StoredActions, rollout
+from fleet_tools.errors import FleetToolsError, ResultError, SimulationError
+from fleet_tools.evaluation.policies import BUILT_IN, GuardedPolicy, make_policy
+from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
+from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
+from fleet_tools.outcomes import SIMULATION_ERROR, WORKER_ERROR
+from fleet_tools.registration import make_environment
+from fleet_tools.scene import Scene, sample_scene
+
+
+def make_trials(result: Result, source: str) -> Callable[[Trial], EpisodeResult]:
+    """Returns what runs trials, with an environment and a policy of its own.
+
+    Args:
+        result: Who is evaluated, by what.
+        source: Of the policy, see `fleet_tools.evaluation.policies`.
+
+    Raises:
+        ResultError: Other versions or task files are here than where the evaluation was begun.
+    """
+    require_same_here(result)
+    identity = result.policy
+    stage: dict[str, tuple[gymnasium.Env, GuardedPolicy]] = {}  # of one task at a time
+
+    def run(trial: Trial) -> EpisodeResult:
+        if trial.task not in stage:
+            for env, _ in stage.values():
+                env.close()
+            stage.clear()
+            env = make_environment(task=trial.task, **identity.environment)
+            make = lambda: make_policy(identity.kind, source, env, trial.seed)  # noqa: E731
+            stage[trial.task] = env, GuardedPolicy(make)
+        env, policy = stage[trial.task]
+        if source in BUILT_IN:  # what they draw must not depend on what they did before
+            policy = GuardedPolicy(lambda: make_policy(identity.kind, source, env, trial.seed))
+        return run_trial(env, policy, result.protocol, trial)
+
+    return run
+
+
+def run_trial(
+    env: gymnasium.Env, policy: Policy, protocol: Protocol, trial: Trial
+) -> EpisodeResult:
+    """Runs a trial, and takes down what came of it.
+
+    Args:
+        env: An environment of the trial's task.
+        policy: Reset after the environment.
+        protocol: Whose trial it is.
+        trial: Which scene.
+
+    Raises:
+        FleetToolsError: What is wrong with every trial, such as a missing library.
+    """
+    begun = time.perf_counter()
+    scene = scene_of(env, protocol, trial)
+    try:
+        came = _facts(rollout(env, policy, scene=scene))
+    except SimulationError as error:  # the scene cannot even begin
+        came = _nothing(SIMULATION_ERROR, str(error))
+    except FleetToolsError:
+        raise
+    except Exception as error:  # a mistake of ours, or of a library; it costs this episode
+        came = _nothing(WORKER_ERROR, f"{type(error).__name__}: {error}")
+    return EpisodeResult(
+        **trial.model_dump(include=set(Trial.model_fields)),
+        tool=scene.tool,
+        object=scene.object,
+        scene_digest=scene.digest(),
+        seconds=round(time.perf_counter() - begun, 3),
+        **came,
+    )
+
+
+def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
+    """Returns what is taken down of a trial that no worker survived."""
+    fields = trial.model_dump(include=set(Trial.model_fields))
+    return EpisodeResult(**fields, seconds=0.0, **_nothing(WORKER_ERROR, reason))
+
+
+def rerun(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> list[str]:
+    """Runs an episode's stored actions again, without its policy; says what comes out otherwise.
+
+    Args:
+        env: An environment of the episode's task.
+        protocol: Whose trial it was.
+        episode: One that began; nothing can be said about others.
+
+    Returns:
+        A sentence for each difference, such as "steps: 31 in the file, 60 here"; none if the
+        episode is what it says.
+    """
+    actions = StoredActions(decode_actions(episode.actions))
+    again = run_trial(env, actions, protocol, episode)
+    compared = ["scene_digest", "state_digest", "steps", "success", "success_once"]
+    return [
+        f"{name}: {getattr(episode, name)} in the file, {getattr(again, name)} here"
+        for name in compared
+        if getattr(episode, name) != getattr(again, name)
+    ]
+
+
+def scene_of(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:
+    """Returns a trial's scene.
+
+    Args:
+        env: An environment of its task.
+        protocol: Whose trial it is.
+        trial: Which.
+    """
+    task = env.unwrapped.task
+    return sample_scene(task, trial.seed, split=trial.split, randomization=protocol.randomization)
+
+
+def require_same_here(result: Result) -> None:
+    """Sees to it that episodes come out here as where a result was begun.
+
+    Raises:
+        ResultError: Versions or task files are others here.
+    """
+    here = installed_packages()
+    others = [
+        f"{name} {version}, here {here.get(name)}"
+        for name, version in result.packages.items()
+        if here.get(name) != version
+    ] + [
+        f"the task {name} {digest}, here {now}"
+        for name, digest in result.task_digests.items()
+        if (now := task_digests(result.protocol)[name]) != digest
+    ]
+    if others:
+        raise ResultError(
+            f"The result is of {'; '.join(others)}; that may give other bits. Use the same."
+        )
+
+
+def _nothing(outcome: str, error: str) -> dict[str, Any]:
+    return {
+        "outcome": outcome,
+        "success": False,
+        "success_once": False,
+        "steps": 0,
+        "error": error,
+    }
+
+
+def _facts(episode: Episode) -> dict[str, Any]:
+    return {
+        "outcome": episode.outcome,
+        "success": episode.succeeded,
+        "success_once": bool(episode.success.any()),
+        "steps": len(episode),
+        "state_digest": last_digest(episode),
+        "actions": encode_actions(episode.actions),
+        "error": episode.error,
+        "info": dict(episode.info),
+    }

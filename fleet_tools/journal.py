@@ -1,0 +1,49 @@
+"""A file that only grows, line by line; what a crash tore off never counted."""
+
+import fcntl
+import os
+from pathlib import Path
+
+
+class Journal:
+    """Appends lines to a file, each on the disk before the next; one process at a time.
+
+    Args:
+        path: Of the file, which exists.
+
+    Raises:
+        BlockingIOError: Another process is writing to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            self.close()
+            raise
+
+    def cut(self, size: int) -> None:
+        """Takes away all but the first `size` bytes, which are the whole lines."""
+        os.ftruncate(self._descriptor, size)
+        os.fsync(self._descriptor)
+
+    def append(self, line: str) -> None:
+        """Adds a line, given without its end.
+
+        Raises:
+            OSError: The disk is full or gone; the file is as it was.
+        """
+        size = os.fstat(self._descriptor).st_size
+        rest = memoryview(line.encode() + b"\n")
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, size)
+            raise
+
+    def close(self) -> None:
+        """Lets others write."""
+        os.close(self._descriptor)
