@@ -160,6 +160,7 @@ def _run(
     from tqdm import tqdm
 
     from fleet_tools import workers
+    from fleet_tools.evaluation.policies import from_anywhere
     from fleet_tools.evaluation.trial import lost_trial, make_trials
 
     done = {episode.key: episode for episode in writer.episodes}
@@ -167,7 +168,7 @@ def _run(
     tally = Counter(done[trial.key].outcome for trial in asked if trial.key in done)
     results = workers.run(
         lambda: None if stop() else next(left, None),
-        partial(make_trials, result, options.policy),
+        partial(make_trials, result, from_anywhere(options.policy)),
         count=workers.default_count() if options.workers is None else options.workers,
         timeout_s=options.timeout,
         address=options.ray_address,

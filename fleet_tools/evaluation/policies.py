@@ -69,12 +69,17 @@ def identify(source: str, name: str | None = None, obs_mode: str | None = None) 
     )
 
 
+def from_anywhere(source: str) -> str:
+    """Returns a policy's source, so that a process in another folder finds it, too."""
+    return str(Path(source).resolve()) if Path(source).is_file() else source
+
+
 def make_policy(kind: str, source: str, env: gymnasium.Env, seed: int) -> Policy:
     """Makes a policy for an environment.
 
     Args:
         kind: See `PolicyIdentity`.
-        source: As given to `identify`.
+        source: As given to `identify`; see `from_anywhere`.
         env: Where it is to act.
         seed: Of what the package's own policies draw.
 

@@ -1,0 +1,115 @@
+"""Protocols: which scenes, and that nobody can have learned from them."""
+
+import pytest
+import yaml
+from evaluated import FIRST, SMALL
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_tools.attempts import scene_seed
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.evaluation.protocol import (
+    Protocol,
+    load_protocol,
+    protocol_digest,
+    protocol_names,
+    task_digests,
+)
+from fleet_tools.seeds import EVALUATION, TRAINING
+from fleet_tools.splits import SPLITS
+from fleet_tools.tasks import task_names
+from fleet_tools.values import parse
+
+SCENES = st.builds(
+    lambda first, scenes: {"first_seed": first, "scenes": scenes},
+    st.integers(FIRST - 5, FIRST + 60) | st.integers(2**53 - 20, 2**53),
+    st.integers(1, 30),
+)
+
+
+@given(st.dictionaries(st.sampled_from(SPLITS), SCENES, min_size=1))
+def test_a_protocol_has_each_seed_once_and_only_those_of_evaluation(splits):
+    data = SMALL.model_dump() | {"splits": splits}
+    seeds = [s["first_seed"] + k for s in splits.values() for k in range(s["scenes"])]
+    lawful = len(set(seeds)) == len(seeds) and all(seed in EVALUATION for seed in seeds)
+    if not lawful:
+        with pytest.raises(ConfigError):
+            parse(Protocol, data, "it")
+        return
+    protocol = parse(Protocol, data, "it")
+    for task in protocol.tasks:
+        assert sorted(trial.seed for trial in protocol.trials(task)) == sorted(seeds)
+
+
+@given(st.integers(0, 2**64), st.integers(0, 10**9))
+def test_what_is_collected_is_never_evaluated(seed, attempt):
+    assert scene_seed(seed, attempt) in TRAINING
+    assert scene_seed(seed, attempt) not in EVALUATION
+
+
+def test_seeds_survive_readers_of_json_that_know_only_doubles():
+    for seeds in (TRAINING, EVALUATION):
+        assert all(int(float(seed)) == seed for seed in (seeds[0], seeds[-1]))
+        assert float(seeds[-1]) != float(seeds[-2])
+    assert TRAINING.stop == EVALUATION.start
+    assert 2**32 in TRAINING  # environments draw seeds of their own below it
+
+
+@pytest.mark.parametrize("name", protocol_names())
+def test_the_packages_protocols(name):
+    protocol = load_protocol(name)
+    assert set(protocol.tasks) == set(task_names())
+    assert f"v{protocol.version}" == name
+    for task in protocol.tasks:
+        assert len(protocol.trials(task)) == 300
+
+
+def test_trials_are_in_the_files_order_and_the_first_ones_first():
+    keys = [trial.key for trial in SMALL.trials()]
+    assert len(set(keys)) == len(keys) == 14
+    assert keys[:5] == [*(("hammer", "train", k) for k in range(4)), ("hammer", "unseen_tools", 0)]
+    assert SMALL.trials("knife", "train", 2) == SMALL.trials()[7:9]
+    assert {trial.key for trial in SMALL.trials(episodes=2)} < set(keys)
+    with pytest.raises(UnknownNameError, match="did you mean 'hammer'"):
+        SMALL.trials("hamer")
+    with pytest.raises(UnknownNameError, match="split in the protocol 'small v1'"):
+        SMALL.trials(split="all")
+
+
+def test_the_digest_is_of_all_that_decides_an_episode():
+    digests = task_digests(SMALL)
+    first = protocol_digest(SMALL, digests)
+    assert first == protocol_digest(Protocol(**SMALL.model_dump()), dict(digests))
+    others = [
+        protocol_digest(SMALL, digests | {"hammer": "0"}),
+        protocol_digest(SMALL.model_copy(update={"randomization": "off"}), digests),
+        protocol_digest(SMALL.model_copy(update={"version": 2}), digests),
+    ]
+    assert len({first, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tasks": ["hammer", "hammer"]}, "a task is given twice"),
+        ({"tasks": ["hamer"]}, "did you mean 'hammer'"),
+        ({"splits": {"tests": {"scenes": 1, "first_seed": FIRST}}}, "no split of the task"),
+        ({"splits": {"train": {"scenes": 1, "first_seed": 7}}}, "smaller ones are trained with"),
+        ({"randomization": {"objct_pose": False}}, "did you mean 'object_pose'"),
+        ({"scene": 3}, "no key 'scene'"),
+    ],
+)
+def test_a_protocol_that_cannot_be_says_why(tmp_path, changes, said):
+    data = {**SMALL.model_dump(mode="json"), **changes}
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(data))
+    with pytest.raises((ConfigError, UnknownNameError), match=said):
+        load_protocol(str(path))
+
+
+def test_ones_own_protocol_is_given_by_its_path(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json")))
+    assert load_protocol(str(path)) == SMALL
+    with pytest.raises(UnknownNameError, match="given by the path"):
+        load_protocol("v0")
