@@ -36,7 +36,7 @@ def write_video(
     """
     av = require("av", "write videos")
     options = {"crf": "20"}
-    if reproducible:  # x264's vector code rounds otherwise by what lies beside the picture
+    if reproducible:  # x264's vector code does not always agree with itself
         options["x264-params"] = "asm=0:threads=1"
     with whole(path) as aside, av.open(str(aside), "w", options={"movflags": "faststart"}) as file:
         stream = None

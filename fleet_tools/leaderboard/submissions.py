@@ -278,9 +278,7 @@ def _some(what: str, keys: Sequence[tuple[str, str, int]]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=100_000)
 def _drawn_by(task: str, split: str, seed: int, randomization: str) -> tuple[str, str, str]:
-    scene = sample_scene(
-        _task(task), seed, split=split, randomization=json.loads(randomization)
-    )
+    scene = sample_scene(_task(task), seed, split=split, randomization=json.loads(randomization))
     return scene.tool, scene.object, scene.digest()
 
 

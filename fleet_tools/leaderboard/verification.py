@@ -64,9 +64,7 @@ def draw(submission: Submission, count: int, seed: int) -> list[EpisodeResult]:
     """
     episodes = submission.evaluation.episodes
     suspect = [k for k, e in enumerate(episodes) if e.outcome == SIMULATION_ERROR]
-    began = [
-        k for k, e in enumerate(episodes) if e.outcome not in (SIMULATION_ERROR, WORKER_ERROR)
-    ]
+    began = [k for k, e in enumerate(episodes) if e.outcome not in (SIMULATION_ERROR, WORKER_ERROR)]
     generator = np.random.default_rng([seed, *submission.folder.encode()])
     drawn = generator.choice(began, min(count, len(began)), replace=False) if began else []
     return [episodes[k] for k in sorted([*suspect, *drawn])]
