@@ -72,6 +72,12 @@ class Board:
         return (sum(v.same for v in checked), sum(v.episodes for v in checked)) if checked else None
 
 
+def heads(board: Board) -> list[str]:
+    """Returns the names of the columns; the last one only where something was verified."""
+    shown = ["rank", "method", "total", *board.protocol.tasks, *board.protocol.splits]
+    return [*shown, "at any time", "errors", *(["verified"] if board.verifications else [])]
+
+
 def percent(rate: float | None) -> str:
     """Returns a rate in words, such as "93.2%"."""
     return "none" if rate is None else f"{rate:.1%}"

@@ -9,6 +9,7 @@ from fleet_tools.leaderboard.board import (
     Board,
     errors,
     facts,
+    heads,
     interval,
     percent,
     trainings,
@@ -25,13 +26,12 @@ def as_markdown(board: Board) -> str:
 def _lines(board: Board) -> Iterator[str]:
     protocol = board.protocol
     yield "# Leaderboard"
-    yield f"\nBy the protocol {_plain(protocol.title)}, `{board.digest}`. "
-    yield _plain(protocol.description)
+    title, description = _plain(protocol.title), _plain(protocol.description)
+    yield f"\nBy the protocol {title}, `{board.digest}`. {description}"
     yield ""
     tasks, splits = list(protocol.tasks), list(protocol.splits)
-    heads = ["rank", "method", "total", *tasks, *splits, "at any time", "errors", "verified"]
     yield from _table(
-        [words(head) for head in heads],
+        [words(head) for head in heads(board)],
         [_row(board, row, tasks, splits) for row in board.rows],
     )
     for paragraph in READING:
@@ -58,7 +58,6 @@ def _lines(board: Board) -> Iterator[str]:
 
 
 def _row(board: Board, row: Standing, tasks: Sequence[str], splits: Sequence[str]) -> list[str]:
-    verified = board.verified(row)
     spread = trainings(row)
     return [
         "" if row.rank is None else str(row.rank),
@@ -68,8 +67,12 @@ def _row(board: Board, row: Standing, tasks: Sequence[str], splits: Sequence[str
         *(_success(row.splits.get(split)) for split in splits),
         "" if row.any_time is None else percent(row.any_time),
         ", ".join(f"{count} {who}" for who, count in errors(row).items()),
-        "" if verified is None else f"{verified[0]} of {verified[1]}",
+        *([_verified(board.verified(row))] if board.verifications else []),
     ]
+
+
+def _verified(counts: tuple[int, int] | None) -> str:
+    return "" if counts is None else f"{counts[0]} of {counts[1]}"
 
 
 def _success(success: Success | None) -> str:

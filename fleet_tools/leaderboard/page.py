@@ -11,7 +11,7 @@ from fleet_tools.leaderboard.board import (
     Board,
     errors,
     facts,
-    interval,
+    heads,
     percent,
     trainings,
     words,
@@ -73,11 +73,10 @@ def _table(board: Board) -> Iterator[str]:
     yield (
         '<tr class="groups"><td colspan="3"></td>'
         f'<th scope="colgroup" colspan="{len(tasks)}">Tools</th>'
-        f'<th scope="colgroup" colspan="{len(splits)}">Splits</th><td colspan="3"></td></tr><tr>'
+        f'<th scope="colgroup" colspan="{len(splits)}">Splits</th>'
+        f'<td colspan="{2 + bool(board.verifications)}"></td></tr><tr>'
     )
-    for column, head in enumerate(
-        ["rank", "method", "total", *tasks, *splits, "at any time", "errors", "verified"]
-    ):
+    for column, head in enumerate(heads(board)):
         sort = ' aria-sort="ascending"' if head == "rank" else ""
         kind = ' class="method"' if head == "method" else ""
         label = escape(words(head)).capitalize()
@@ -97,15 +96,12 @@ def _row(board: Board, row: Standing, number: int) -> str:
     spread = trainings(row)
     note = f"<small>{escape(spread)}</small>" if spread else ""
     failed = errors(row)
-    verified = board.verified(row)
-    same = verified is None or verified[0] == verified[1]
-    share = verified[0] / verified[1] if verified and verified[1] else None
     return "".join(
         [
             "<tr>",
             _cell(row.rank, "" if row.rank is None else str(row.rank), "rank"),
             f'<th scope="row" class="method" data-value="{escape(row.name)}">'
-            f'<a href="#method-{number}">{escape(row.name)}</a>{note}</th>',
+            f'<a href="#method-{number}">{_breakable(row.name)}</a>{note}</th>',
             _success(row.total),
             *(_success(row.tasks.get(task)) for task in board.protocol.tasks),
             *(_success(row.splits.get(split)) for split in board.protocol.splits),
@@ -114,14 +110,22 @@ def _row(board: Board, row: Standing, number: int) -> str:
                 sum(failed.values()),
                 "<br>".join(f"{count} {who}" for who, count in failed.items()) or "none",
             ),
-            _cell(
-                share,
-                "" if verified is None else f"{verified[0]} of {verified[1]}",
-                "" if same else "bad",
-            ),
+            _verified(board.verified(row)) if board.verifications else "",
             "</tr>",
         ]
     )
+
+
+def _verified(counts: tuple[int, int] | None) -> str:
+    if counts is None or not counts[1]:
+        return _cell(None, "")
+    same, of = counts
+    return _cell(same / of, f"{same} of {of}", "" if same == of else "bad")
+
+
+def _breakable(name: str) -> str:
+    """Returns a name that may go on in the next line after an underscore."""
+    return escape(name).replace("_", "_<wbr>")
 
 
 def _cell(value: float | None, content: str, kind: str = "") -> str:
@@ -134,9 +138,8 @@ def _success(success: Success | None) -> str:
         return _cell(None, '<span class="none">not given</span>')
     low, rate, high = (f"{100 * v:.2f}%" for v in (success.low, success.rate, success.high))
     bar = f'<i class="bar" style="--low:{low};--rate:{rate};--high:{high}"></i>'
-    return _cell(
-        success.rate, f"<b>{percent(success.rate)}</b>{bar}<small>{interval(success)}</small>"
-    )
+    between = f"{100 * success.low:.1f} to {100 * success.high:.1f}"
+    return _cell(success.rate, f"<b>{percent(success.rate)}</b>{bar}<small>{between}</small>")
 
 
 # --- Below it -------------------------------------------------------------------------------

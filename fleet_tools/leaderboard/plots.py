@@ -7,10 +7,10 @@ from fleet_tools.leaderboard.board import interval, percent
 from fleet_tools.leaderboard.standings import Success
 
 WIDTH, ROW, TOP, BOTTOM = 360, 26, 8, 26
-LEFT, RIGHT = 128, 16
+LEFT, RIGHT = 136, 18
 """Room for names, and for half a number."""
 
-_LONGEST_NAME = 18
+_LONGEST_NAME = 16
 
 
 def forest(title: str, rows: Sequence[tuple[str, Success]]) -> str:

@@ -43,6 +43,8 @@ BOUND_TOLERANCE = 0.005
 """By which bounds may differ: another version of NumPy may draw other numbers."""
 _RATE_TOLERANCE = 1e-9
 
+_LONGEST = 300  # of what is quoted of a damaged file, in characters
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -124,7 +126,7 @@ def check(folder: Path, protocol: Protocol) -> Evaluation | list[tuple[str, str]
         _strictly(folder / EPISODES)
         episodes, _ = read_episodes(folder)
     except (FleetToolsError, RecursionError) as error:
-        return [(DAMAGED, str(error))]
+        return [(DAMAGED, _brief(str(error).replace(f"{folder}/", "")))]
     return list(_problems(result, episodes, protocol)) or Evaluation(
         result, in_order(protocol, episodes, folder / EPISODES)
     )
@@ -175,6 +177,11 @@ def _strictly(path: Path) -> list[dict]:
         if not isinstance(objects[-1], dict):
             raise ResultError(f"{place} is no JSON object")
     return objects
+
+
+def _brief(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict:
