@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 
 from fleet_tools.leaderboard.board import (
     READING,
@@ -87,8 +88,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 def _plain(text: str) -> str:
     """Returns text that no reader of Markdown or HTML takes for anything but text."""
-    text = re.sub(r"\s+", " ", text)
-    return re.sub(r"([\\`*_{}\[\]()<>#+!|~&:@])", r"\\\1", text)
+    text = escape(re.sub(r"\s+", " ", text), quote=False)
+    return re.sub(r"([\\`*_{}\[\]()#+!|~:@])", r"\\\1", text)
 
 
 def _code(text: str) -> str:

@@ -43,6 +43,17 @@ def _scene(task, split, seed):
     return sample_scene(_task(task), seed, split=split, randomization="on")
 
 
+@cache
+def _digests(tasks):
+    return task_digests(SMALL.model_copy(update={"tasks": tasks}))
+
+
+def named(evaluation, name):
+    """The same evaluation, of a method of another name."""
+    policy = evaluation.result.policy.model_copy(update={"name": name})
+    return Evaluation(evaluation.result.model_copy(update={"policy": policy}), evaluation.episodes)
+
+
 def made_up(outcome_of, name="somebody", protocol=SMALL, tasks=None, training_seed=None):
     """An evaluation in which a trial came out as `outcome_of(trial)` says."""
     episodes = []
@@ -64,7 +75,7 @@ def made_up(outcome_of, name="somebody", protocol=SMALL, tasks=None, training_se
                 seconds=0.25,
             )
             episodes.append(episode)
-    digests = task_digests(protocol)
+    digests = _digests(protocol.tasks)
     result = Result(
         protocol=protocol,
         task_digests=digests,
