@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fleet_tools import programs
 from fleet_tools.attempts import POLICIES, make_attempts
 from fleet_tools.collection import attempt_limit, fill
+from fleet_tools.errors import ConfigError
 from fleet_tools.interrupts import patient_interrupt
 from fleet_tools.registration import make_environment
 
@@ -46,6 +47,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--obs-mode", metavar="MODE", default="state",
         help="what is stored of each step: state (the default), point_cloud or rgbd",
+    )  # fmt: skip
+    parser.add_argument(
+        "--env", metavar="KEY=VALUE", type=programs.keyword, nargs="+", default=[],
+        help="other keywords of the environment, such as split=unseen_tools camera_size=[640,480]",
     )  # fmt: skip
     parser.add_argument("--seed", type=programs.seed, default=0, help="of the data set (0)")
     parser.add_argument("--output", metavar="DIR", type=Path, help="its folder (data/TASK)")
@@ -113,7 +118,9 @@ def _header(options: argparse.Namespace) -> "Header":
     from fleet_tools.dataset.header import describe
 
     task = programs.chosen_task(options)
-    keywords = {"obs_mode": options.obs_mode}
+    keywords = {"obs_mode": options.obs_mode, **dict(options.env)}
+    if "task" in keywords:
+        raise ConfigError("--env does not name the task; --tool or --task does.")
     env = make_environment(task=task, **keywords)
     try:
         return describe(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fleet_tools.evaluation.result import EpisodeResult, Result
     from fleet_tools.evaluation.writer import EvaluationWriter
 
+_ERRORS_SHOWN = 10
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; see `--help`."""
@@ -80,14 +82,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _evaluate(arguments: Sequence[str], options: argparse.Namespace) -> int:
-    from fleet_tools.evaluation.comparison import compare
+    from fleet_tools.evaluation.comparison import compare, require_comparable
     from fleet_tools.evaluation.result import Evaluation, in_order, load_evaluation
     from fleet_tools.evaluation.writer import EvaluationWriter
 
     begun = time.perf_counter()
-    result = _result(options, ["python", "-m", "fleet_tools.evaluate", *arguments])
+    with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
+        result = _result(options, ["python", "-m", "fleet_tools.evaluate", *arguments])
     asked = result.protocol.trials(options.tool, options.split, options.episodes)
     other = load_evaluation(options.compare) if options.compare else None
+    if other is not None:
+        require_comparable(result, other.result)
     failed = None
     with (
         EvaluationWriter(options.output, result) as writer,
@@ -179,6 +184,7 @@ def _run(
         address=options.ray_address,
     )
     with (
+        contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
         contextlib.closing(results),
         tqdm(total=len(asked), initial=tally.total(), unit="episode", disable=options.quiet) as bar,
     ):
@@ -208,8 +214,12 @@ def _code(
         for episode in there
         if episode.outcome in (POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR)
     ]
-    for (outcome, error), count in Counter((e.outcome, e.error) for e in errors).most_common(5):
-        print(f"{count} episodes ended as {outcome}: {error}", file=sys.stderr)
+    kinds = Counter((episode.outcome, episode.error) for episode in errors).most_common()
+    for (outcome, error), count in kinds[:_ERRORS_SHOWN]:
+        print(f"{count} ended as {outcome}: {error}", file=sys.stderr)
+    if len(kinds) > _ERRORS_SHOWN:
+        rest = sum(count for _, count in kinds[_ERRORS_SHOWN:])
+        print(f"{rest} ended by other errors; the result's folder has all.", file=sys.stderr)
     return programs.NOT_WELL if errors else programs.OK
 
 

@@ -10,4 +10,5 @@ POLICY_ERROR = "policy_error"
 NOT_REPRODUCIBLE = "not_reproducible"
 """It succeeded, but came out otherwise when it was run again; only `collect --verify` can tell."""
 WORKER_ERROR = "worker_error"
-"""The process that made it died, hung or met an error that nobody expected; only `collect` can."""
+"""The process that made it died, hung or met an error that nobody expected; only `collect` and
+`evaluate` can tell."""

@@ -5,10 +5,12 @@ and 130 after Ctrl-C.
 """
 
 import argparse
+import json
 import math
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 
@@ -85,6 +87,17 @@ def count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"must not be negative; given: {number}")
     return number
+
+
+def keyword(text: str) -> tuple[str, Any]:
+    """An argument KEY=VALUE; the value is JSON, or else a string."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE; given: {text}")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def positive_float(text: str) -> float:

@@ -1,5 +1,6 @@
 """The environments' names, and the one function that makes them."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import gymnasium
 import yaml
 from gymnasium.envs.registration import WrapperSpec
 
-from fleet_tools.errors import MissingLibraryError
+from fleet_tools.errors import MissingLibraryError, UnknownNameError
 from fleet_tools.libraries import GLIB_LINE
 from fleet_tools.resources import task_configs_root
 
@@ -46,10 +47,15 @@ def make_environment(**kwargs: Any) -> gymnasium.Env:
 
     Raises:
         MissingLibraryError: Drake cannot be imported; the message says what to install.
+        UnknownNameError: There is no such keyword, or what one names does not exist.
     """
     require_drake()
     from fleet_tools.env import ToolUseEnv
 
+    known = inspect.signature(ToolUseEnv).parameters
+    for keyword in kwargs:
+        if keyword not in known:
+            raise UnknownNameError("keyword of an environment", keyword, known)
     return ToolUseEnv(**kwargs)
 
 

@@ -98,6 +98,18 @@ def test_json_is_one_object_and_nothing_else(tmp_path):
     assert "episode/s" in finished.stderr  # the progress bar
 
 
+def test_keywords_of_the_environment_are_passed_on(tmp_path, capsys):
+    keywords = ["--env", "tool=claw", 'randomization={"object_pose": false}']
+    assert collect.main(options(tmp_path / "claw", "--quiet", *keywords, episodes=1)) == 0
+    dataset = Dataset(tmp_path / "claw")
+    assert dataset.header.environment.kwargs["randomization"] == {"object_pose": False}
+    assert dataset.stored()[0].tool == "claw"
+    assert collect.main(options(tmp_path / "none", "--env", "tol=claw")) == 2
+    assert "did you mean 'tool'?" in capsys.readouterr().err
+    assert collect.main(options(tmp_path / "none", "--env", "task=knife")) == 2
+    assert "--tool or --task does" in capsys.readouterr().err
+
+
 def test_unknown_tool_names_the_nearest(tmp_path):
     finished = subprocess.run(
         [*COMMAND, "--tool", "hamer", "--episodes", "1", "--output", str(tmp_path / "none")],
@@ -122,6 +134,7 @@ def test_unknown_tool_names_the_nearest(tmp_path):
         ["--tool", "hammer", "--episodes", "1", "--seed", "-1"],
         ["--tool", "hammer"],
         ["--tool", "hammer", "--episodes", "1", "--workers", "-1"],
+        ["--tool", "hammer", "--episodes", "1", "--env", "split"],
         ["--tool", "hammer", "--episodes", "1", "--timeout", "0"],
         ["--tool", "hammer", "--episodes", "1", "--timeout", "nan"],
     ],
@@ -133,7 +146,7 @@ def test_bad_usage_exits_with_2(arguments, capsys):
     assert "usage:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("program", ["collect", "doctor", "replay", "view"])
+@pytest.mark.parametrize("program", ["collect", "doctor", "evaluate", "replay", "view"])
 def test_help_answers_before_anything_heavy_is_imported(program):
     code = f"""
 import sys

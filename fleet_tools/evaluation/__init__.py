@@ -6,4 +6,6 @@ scores      success rates with intervals, from episodes
 comparison  of two results, scene by scene
 policies    who is evaluated: by name, by module:factory, by checkpoint
 trial       one episode of it, and the same again from its stored actions
+writer      stores what ended, whatever happens to the process
+summary     a result in words and columns
 """

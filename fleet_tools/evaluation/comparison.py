@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pydantic
 
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.scores import is_trial
 from fleet_tools.statistics import mcnemar, paired_difference, paired_interval
 from fleet_tools.values import Number, Value
@@ -56,13 +56,8 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
     Raises:
         ResultError: They are of different protocols, or of different scenes.
     """
+    require_comparable(first.result, second.result)
     one, other = first.result, second.result
-    if one.protocol_digest != other.protocol_digest:
-        raise ResultError(
-            f"{one.policy.name!r} went through {one.protocol.title!r} ({one.protocol_digest}), "
-            f"{other.policy.name!r} through {other.protocol.title!r} ({other.protocol_digest}). "
-            "Only results of the same protocol and task files can be compared."
-        )
     pairs, left_out = _pairs(first.episodes, second.episodes)
     return Comparison(
         first=one.policy.name,
@@ -75,6 +70,20 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
             if (of_task := [pair for pair in pairs if pair[0].task == task])
         },
     )
+
+
+def require_comparable(one: Result, other: Result) -> None:
+    """Sees to it that two results are of the same scenes.
+
+    Raises:
+        ResultError: They are of different protocols or task files.
+    """
+    if one.protocol_digest != other.protocol_digest:
+        raise ResultError(
+            f"{one.policy.name!r} went through {one.protocol.title!r} ({one.protocol_digest}), "
+            f"{other.policy.name!r} through {other.protocol.title!r} ({other.protocol_digest}). "
+            "Only results of the same protocol and task files can be compared."
+        )
 
 
 def _pairs(

@@ -6,7 +6,9 @@
                             decide what it observes, such as {"obs_mode": "point_cloud"}
     PATH                    a checkpoint of `fleet_tools.baselines.policies`
 
-Policies from outside are never trusted: see `GuardedPolicy`.
+One that is made from outside acts in all episodes of its environment, so what it draws at random
+follows from the scene alone only if it seeds its generator in `reset`. It is never trusted; see
+`GuardedPolicy`.
 """
 
 import contextlib
@@ -14,6 +16,7 @@ import hashlib
 import importlib
 import json
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -59,11 +62,11 @@ def identify(source: str, name: str | None = None, obs_mode: str | None = None) 
     else:
         remedy = "One's own is module:factory, or the path of a checkpoint."
         raise UnknownNameError("policy", source, BUILT_IN, remedy)
-    own_name = Path(source).name if kind == "checkpoint" else source
+    path = Path(source)
     return PolicyIdentity(
-        name=name or Path(own_name).stem if kind == "checkpoint" else name or source,
+        name=name or (path.stem if kind == "checkpoint" else source),
         kind=kind,
-        source=own_name,
+        source=path.name if kind == "checkpoint" else source,
         content_digest=digest,
         environment={**environment, **({"obs_mode": obs_mode} if obs_mode else {})},
     )
@@ -116,6 +119,7 @@ class GuardedPolicy:
     def __init__(self, make: Callable[[], Policy]) -> None:
         self._make = make
         self._policy: Policy | None = None
+        self._seconds = 0.0
 
     def reset(self) -> None:
         """Resets it.
@@ -123,10 +127,11 @@ class GuardedPolicy:
         Raises:
             PolicyError: It cannot be made, or raised an error.
         """
+        self._seconds = 0.0
         if self._policy is None:
             with _blame("making it"):
                 self._policy = self._make()
-        with _blame("reset"):
+        with self._timed(), _blame("reset"):
             self._policy.reset()
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
@@ -135,16 +140,25 @@ class GuardedPolicy:
         Raises:
             PolicyError: It raised an error, or returned no array.
         """
-        with _blame("act"):
+        with self._timed(), _blame("act"):
             return np.asarray(self._policy.act(observation))
 
     @property
     def info(self) -> dict[str, Any]:
-        """What it wants to be remembered, if that is JSON."""
+        """What it wants to be remembered, if that is JSON, and "policy_seconds"."""
         try:
-            return json.loads(json.dumps(dict(getattr(self._policy, "info", {})), allow_nan=False))
+            own = json.loads(json.dumps(dict(getattr(self._policy, "info", {})), allow_nan=False))
         except Exception as error:
-            return {"info_error": f"{type(error).__name__}: {error}"[:500]}
+            own = {"info_error": f"{type(error).__name__}: {error}"[:500]}
+        return {**own, "policy_seconds": round(self._seconds, 6)}
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds += time.perf_counter() - begun
 
 
 @contextlib.contextmanager

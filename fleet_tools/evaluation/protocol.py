@@ -12,9 +12,13 @@ from typing import Annotated, Literal
 
 import pydantic
 
+from fleet_tools.dataset.header import read_task_file
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.resources import task_configs_root
+from fleet_tools.scene import check_randomization
 from fleet_tools.seeds import EVALUATION
+from fleet_tools.splits import model_pairs
+from fleet_tools.tasks import load_task, task_names
 from fleet_tools.values import Count, Value, load_yaml
 
 
@@ -136,10 +140,6 @@ def load_protocol(name_or_path: str) -> Protocol:
         UnknownNameError: There is no such protocol, or it names a task or split that is not there.
         ConfigError: The file says something that it may not say.
     """
-    from fleet_tools.scene import check_randomization
-    from fleet_tools.splits import model_pairs
-    from fleet_tools.tasks import load_task, task_names
-
     path = Path(os.path.expanduser(name_or_path))
     if name_or_path in protocol_names():
         path = _root() / f"{name_or_path}.yaml"
@@ -158,8 +158,6 @@ def load_protocol(name_or_path: str) -> Protocol:
 
 def task_digests(protocol: Protocol) -> dict[str, str]:
     """Returns the hashes of what the protocol's task files say here, by name."""
-    from fleet_tools.dataset.header import read_task_file
-
     return {name: read_task_file(name).content_digest for name in protocol.tasks}
 
 

@@ -38,9 +38,10 @@ class EpisodeResult(Trial):
         scene_digest: `Scene.digest` of the scene that the seed draws; None likewise.
         state_digest: Of the exact state at the end, hexadecimal; None likewise.
         actions: (T, 6) as executed; see `encode_actions`.
-        seconds: Wall time, without making the environment and the policy.
+        seconds: Wall time of the episode, making the policy included where it was made for it.
         error: What went wrong, where something did.
-        info: What the policy remembers; see `fleet_tools.episode.Policy`.
+        info: What the policy remembers (`fleet_tools.episode.Policy`), and "policy_seconds", the
+            wall time that it took for itself.
     """
 
     outcome: str

@@ -73,7 +73,7 @@ def run_trial(
     except Exception as error:  # a mistake of ours, or of a library; it costs this episode
         came = _nothing(WORKER_ERROR, f"{type(error).__name__}: {error}")
     return EpisodeResult(
-        **trial.model_dump(include=set(Trial.model_fields)),
+        **_which(trial),
         tool=scene.tool,
         object=scene.object,
         scene_digest=scene.digest(),
@@ -84,8 +84,7 @@ def run_trial(
 
 def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
     """Returns what is taken down of a trial that no worker survived."""
-    fields = trial.model_dump(include=set(Trial.model_fields))
-    return EpisodeResult(**fields, seconds=0.0, **_nothing(WORKER_ERROR, reason))
+    return EpisodeResult(**_which(trial), seconds=0.0, **_nothing(WORKER_ERROR, reason))
 
 
 def rerun(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> list[str]:
@@ -142,6 +141,10 @@ def require_same_here(result: Result) -> None:
         raise ResultError(
             f"The result is of {'; '.join(others)}; that may give other bits. Use the same."
         )
+
+
+def _which(trial: Trial) -> dict[str, Any]:
+    return trial.model_dump(include=set(Trial.model_fields))
 
 
 def _nothing(outcome: str, error: str) -> dict[str, Any]:

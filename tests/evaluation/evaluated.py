@@ -90,6 +90,7 @@ class Misbehaving:
     def __init__(self, env):
         self._env = env.unwrapped
         self.info = {"when": object()}  # which is not JSON
+        print("misbehaving")
 
     def reset(self):
         pass
