@@ -1,4 +1,4 @@
-"""Films of stored episodes: each method in the same scenes, one of each task, side by side."""
+"""Films of stored episodes: each method in the same scenes, one of each task, in one picture."""
 
 import tempfile
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Clip:
     Attributes:
         video: MP4.
         width, height: In pixels.
-        outcomes: What is to be seen, by task, from left to right.
+        outcomes: What is to be seen, by task, row by row.
     """
 
     video: bytes
@@ -112,11 +112,18 @@ def _film(env: gymnasium.Env, row: Standing, episode: EpisodeResult) -> list[np.
 
 def _clip(films: list[list[np.ndarray]], outcomes: dict[str, str]) -> Clip:
     length = max(map(len, films)) + REST
-    frames = [
-        np.concatenate([film[min(k, len(film) - 1)] for film in films], axis=1)
-        for k in range(length)
-    ]
+    frames = [_tiled([film[min(k, len(film) - 1)] for film in films]) for k in range(length)]
+    height, width, _ = frames[0].shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "clip.mp4"
         write_video(path, frames, CONTROL_RATE, reproducible=True)
-        return Clip(path.read_bytes(), frames[0].shape[1], frames[0].shape[0], outcomes)
+        return Clip(path.read_bytes(), width, height, outcomes)
+
+
+def _tiled(pictures: list[np.ndarray]) -> np.ndarray:
+    """Returns pictures of one size as one, two to a row; what is left over is white."""
+    columns = min(2, len(pictures))
+    white = [np.full_like(pictures[0], 255)] * (-len(pictures) % columns)
+    filled = [*pictures, *white]
+    rows = [np.concatenate(filled[k : k + columns], axis=1) for k in range(0, len(filled), columns)]
+    return np.concatenate(rows)
