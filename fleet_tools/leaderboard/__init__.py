@@ -1,6 +1,7 @@
 """A page of all results: checked, computed again from their episodes, and ranked.
 
 submissions   reads a folder of results; what is wrong with each
+strict_json   JSON that leaves no room for two readings
 standings     methods and their numbers, from the episodes of all their trainings; ranks
 verification  runs episodes again from their stored actions
 clips         films of stored episodes

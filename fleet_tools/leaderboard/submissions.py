@@ -8,7 +8,6 @@ Each result covers one or more whole tasks of the protocol, in all splits.
 
 import functools
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from fleet_tools.evaluation.result import (
     read_result,
 )
 from fleet_tools.evaluation.scores import score
+from fleet_tools.leaderboard.strict_json import read_objects
 from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
 from fleet_tools.scene import sample_scene
 from fleet_tools.tasks import load_task
@@ -118,12 +118,12 @@ def check(folder: Path, protocol: Protocol) -> Evaluation | list[tuple[str, str]
         protocol: By which it has to be.
     """
     try:
-        version = _strictly(folder / RESULT)[0].get("schema_version")
+        version = read_objects(folder / RESULT)[0].get("schema_version")
         if version != SCHEMA_VERSION:
             what = f"its schema has version {version!r}; this Fleet-Tools reads {SCHEMA_VERSION}"
             return [(SCHEMA, what)]
         result = read_result(folder)
-        _strictly(folder / EPISODES)
+        read_objects(folder / EPISODES, by_line=True)
         episodes, _ = read_episodes(folder)
     except (FleetToolsError, RecursionError) as error:
         return [(DAMAGED, _brief(str(error).replace(f"{folder}/", "")))]
@@ -150,50 +150,9 @@ def _find(root: Path) -> tuple[list[Path], list[Finding]]:
     return sorted(results), findings
 
 
-def _strictly(path: Path) -> list[dict]:
-    """Reads JSON, whole or by lines, in which nothing is said twice or is no number.
-
-    Raises:
-        ResultError: It is none.
-    """
-    try:
-        text = path.read_bytes().decode()
-    except FileNotFoundError:
-        raise ResultError(f"{path.name} is missing") from None
-    except OSError as error:
-        raise ResultError(f"{path.name} cannot be read: {os.strerror(error.errno)}") from None
-    except UnicodeDecodeError:
-        raise ResultError(f"{path.name} is no text") from None
-    if not text.endswith("\n"):
-        raise ResultError(f"{path.name} is cut off: its last line has no end")
-    parts = text[:-1].split("\n") if path.name == EPISODES else [text]
-    objects = []
-    for number, part in enumerate(parts, 1):
-        place = f"{path.name}, line {number}," if len(parts) > 1 else path.name
-        try:
-            objects.append(json.loads(part, object_pairs_hook=_once, parse_constant=_no_constant))
-        except ValueError as error:
-            raise ResultError(f"{place} is no JSON: {error}") from None
-        if not isinstance(objects[-1], dict):
-            raise ResultError(f"{place} is no JSON object")
-    return objects
-
-
 def _brief(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict:
-    names = Counter(name for name, _ in pairs)
-    for name, count in names.items():
-        if count > 1:
-            raise ValueError(f"{name!r} is said {count} times")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
 
 
 # --- What they say --------------------------------------------------------------------------
