@@ -62,6 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--name", help="what tables call the policy (as --policy does)")
     parser.add_argument(
+        "--training-seed", metavar="K", type=programs.seed,
+        help="which training of several of the same --name; leaderboards take these together",
+    )  # fmt: skip
+    parser.add_argument(
         "--obs-mode", metavar="MODE",
         help="what it observes: state, point_cloud or rgbd (as it says itself, else state)",
     )  # fmt: skip
@@ -135,6 +139,7 @@ def _result(options: argparse.Namespace, command: list[str]) -> "Result":
     protocol = load_protocol(options.protocol)
     protocol.trials(options.tool, options.split)  # complains of what is not in it
     policy = identify(options.policy, options.name, options.obs_mode)
+    policy = policy.model_copy(update={"training_seed": options.training_seed})
     for task in (options.tool,) if options.tool else protocol.tasks:
         make_environment(task=task, **policy.environment).close()
     digests = task_digests(protocol)

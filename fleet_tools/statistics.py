@@ -74,6 +74,41 @@ def paired_interval(strata: Sequence[PairedCounts]) -> tuple[float, float]:
     return 0.0 - high, 0.0 - low
 
 
+def crossed_interval(strata: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Returns the 95% interval of the success rate of a method that was trained several times.
+
+    All trainings met the same scenes, so both are drawn again, each for itself: the trainings as a
+    whole, and within each stratum the scenes (the pigeonhole bootstrap, Owen 2007). Where nothing
+    varies within any stratum it is as wide as Wilson's for as many scenes.
+
+    Args:
+        strata: (K, N) each, for the same K trainings: 1 success, 0 failure, NaN no trial; each
+            stratum counts the same.
+    """
+    strata = [stratum for stratum in strata if np.isfinite(stratum).any()]
+    if not strata:
+        return 0.0, 1.0
+    if all(np.nanmin(stratum) == np.nanmax(stratum) for stratum in strata):
+        mean = fsum(float(np.nanmax(stratum)) for stratum in strata) / len(strata)
+        width = wilson_interval(0, sum(stratum.shape[1] for stratum in strata))[1]
+        return max(0.0, round(mean - width, 6)), min(1.0, round(mean + width, 6))
+    generator = np.random.default_rng(_SEED)
+    trainings = len(strata[0])
+    drawn = generator.multinomial(trainings, np.full(trainings, 1 / trainings), _RESAMPLES)
+    total, count = np.zeros(_RESAMPLES), np.zeros(_RESAMPLES)
+    for stratum in strata:
+        scenes = stratum.shape[1]
+        draws = generator.multinomial(scenes, np.full(scenes, 1 / scenes), _RESAMPLES)  # (R, N)
+        successes = ((draws @ np.nan_to_num(stratum).T) * drawn).sum(axis=1)  # (R,)
+        trials = ((draws @ np.isfinite(stratum).T) * drawn).sum(axis=1)
+        total += np.divide(successes, trials, out=np.zeros(_RESAMPLES), where=trials > 0)
+        count += trials > 0
+    means = total[count > 0] / count[count > 0]
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return round(float(low), 6), round(float(high), 6)
+
+
 def mcnemar(only_first: int, only_second: int) -> float:
     """Returns the p-value of McNemar's exact test (McNemar 1947), two-sided.
 

@@ -131,6 +131,7 @@ class PolicyIdentity(Value):
         source: The name, module:factory, or the checkpoint file's name.
         content_digest: Hash of the checkpoint, or of the module's file; None for the package's own.
         environment: Keywords of its environment, such as {"obs_mode": "point_cloud"}.
+        training_seed: Of its training, where it is one of several of the same name; else None.
     """
 
     name: str
@@ -138,6 +139,7 @@ class PolicyIdentity(Value):
     source: str
     content_digest: str | None
     environment: dict[str, pydantic.JsonValue]
+    training_seed: pydantic.NonNegativeInt | None = None
 
 
 class Machine(Value):
@@ -205,6 +207,7 @@ class Result(Value):
             "the policy": self.policy.source,
             "the policy's hash": self.policy.content_digest,
             "the policy's environment": self.policy.environment,
+            "the policy's training seed": self.policy.training_seed,
             **{f"the version of {name}": number for name, number in self.packages.items()},
         }
 

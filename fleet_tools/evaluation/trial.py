@@ -101,7 +101,7 @@ def rerun(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> lis
     """
     actions = StoredActions(decode_actions(episode.actions))
     again = run_trial(env, actions, protocol, episode)
-    compared = ["scene_digest", "state_digest", "steps", "success", "success_once"]
+    compared = ["scene_digest", "state_digest", "steps", "outcome", "success", "success_once"]
     return [
         f"{name}: {getattr(episode, name)} in the file, {getattr(again, name)} here"
         for name in compared
