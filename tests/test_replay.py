@@ -57,7 +57,7 @@ def test_good_data_set_is_identical_in_another_process(folder, tmp_path):
     assert (summary["episodes"], summary["identical"], summary["still_successes"]) == (2, 2, 2)
     assert summary["other_versions"] == {}
     lines = list(map(json.loads, output.read_text().splitlines()))
-    assert [line["attempt"] for line in lines] == [0, 1]
+    assert sorted(line["attempt"] for line in lines) == [0, 1]  # as they ended
     assert all(line["identical"] for line in lines)
 
 

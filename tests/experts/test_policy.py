@@ -11,7 +11,10 @@ from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.scene import Push
 
 
-@pytest.mark.parametrize("actuation", ["joint_space", "pose_space"])
+SLOWLY = pytest.param("pose_space", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("actuation", ["joint_space", SLOWLY])
 @pytest.mark.parametrize("environment_id", IDS)
 def test_the_expert_solves_every_environment(make, environment_id, actuation):
     env = make(environment_id)
