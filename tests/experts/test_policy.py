@@ -10,7 +10,6 @@ from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.scene import Push
 
-
 SLOWLY = pytest.param("pose_space", marks=pytest.mark.slow)
 
 
