@@ -28,6 +28,16 @@ IDS = sorted({name for name in gymnasium.registry if name.startswith("FleetTools
 """The environments of the package's own tasks."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Pictures of one environment are enough for every day; the slow tests look at all."""
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        pictures = (parameters.get("keywords") or {}).get("obs_mode") == "rgbd"
+        if pictures and parameters.get("environment_id") != IDS[0]:
+            item.add_marker(pytest.mark.slow)
+
+
 def run_python(code: str, *arguments: str):
     """Runs code in a process of its own, and returns the JSON that it prints in its last line."""
     command = [sys.executable, "-c", code, *arguments]

@@ -48,7 +48,9 @@ def test_it_is_collected_and_replayed(own):
     collect = [sys.executable, "-m", "fleet_tools.collect", "--task", str(own / "thumping.yaml")]
     collected = subprocess.run([*collect, "--episodes", "2", "--output", output], **run)
     assert collected.returncode == 0, collected.stderr
-    replayed = subprocess.run([sys.executable, "-m", "fleet_tools.replay", output], **run)
+    replayed = subprocess.run(
+        [sys.executable, "-m", "fleet_tools.replay", output, "--workers", "0"], **run
+    )
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
