@@ -1,6 +1,5 @@
 """Reads a data set: its header, its manifest of every attempt, and its episodes."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,10 @@ import pydantic
 
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import SCHEMA_VERSION, Header
+from fleet_tools.documents import read_document, read_lines
 from fleet_tools.episode import Episode
-from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.values import Value, parse
+from fleet_tools.errors import DatasetError
+from fleet_tools.values import Value
 
 HEADER = "dataset.json"
 MANIFEST = "manifest.jsonl"
@@ -155,26 +155,11 @@ def read_header(folder: Path) -> Header:
     Raises:
         DatasetError: It is missing, damaged or of another version.
     """
-    path = folder / HEADER
-    try:
-        data = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise DatasetError(
-            f"{folder} is not a data set: it has no {HEADER}. `python -m fleet_tools.collect` "
-            "makes one."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{path} is damaged: {error}. Restore it from a copy.") from error
-    found = data.get("schema_version") if isinstance(data, dict) else None
-    if found != SCHEMA_VERSION:
-        raise DatasetError(
-            f"{path} has schema version {found!r}; this version of Fleet-Tools reads "
-            f"{SCHEMA_VERSION}. Read it with the version that wrote it."
-        )
-    try:
-        return parse(Header, data, str(path))
-    except ConfigError as error:
-        raise DatasetError(f"{error}\nRestore it from a copy.") from error
+    missing = (
+        f"{folder} is not a data set: it has no {HEADER}. `python -m fleet_tools.collect` makes "
+        "one."
+    )
+    return read_document(folder / HEADER, Header, SCHEMA_VERSION, DatasetError, missing)
 
 
 def read_manifest(folder: Path) -> tuple[list[Record], int]:
@@ -186,22 +171,5 @@ def read_manifest(folder: Path) -> tuple[list[Record], int]:
     Raises:
         DatasetError: It is missing or damaged.
     """
-    path = folder / MANIFEST
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error.strerror}. Restore it from a copy; without it nobody "
-            "knows which attempts failed."
-        ) from error
-    whole = content[: content.rfind(b"\n") + 1]
-    return [_record(line, f"{path}:{k}") for k, line in enumerate(whole.splitlines(), 1)], len(
-        whole
-    )
-
-
-def _record(line: bytes, place: str) -> Record:
-    try:
-        return parse(Record, json.loads(line), place)
-    except ValueError as error:  # ConfigError is one, too
-        raise DatasetError(f"{place} is damaged: {error} Restore it from a copy.") from error
+    without = "; without it nobody knows which attempts failed"
+    return read_lines(folder / MANIFEST, Record, DatasetError, without)

@@ -5,8 +5,6 @@ Every number follows from the episodes, and every episode from its seed and its 
 
 import base64
 import binascii
-import json
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,11 @@ import numpy as np
 import pydantic
 
 from fleet_tools import machine
+from fleet_tools.documents import read_document, read_lines
 from fleet_tools.errors import ConfigError, ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.values import NonNegative, Number, Value, parse
+from fleet_tools.values import NonNegative, Number, Value
 
 RESULT = "result.json"
 EPISODES = "episodes.jsonl"
@@ -257,26 +256,11 @@ def read_result(folder: Path) -> Result:
     Raises:
         ResultError: It is missing, damaged or of another version.
     """
-    path = folder / RESULT
-    try:
-        data = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise ResultError(
-            f"{folder} is no evaluation: it has no {RESULT}. `python -m fleet_tools.evaluate` "
-            "makes one."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ResultError(f"{path} is damaged: {error}. Restore it from a copy.") from error
-    found = data.get("schema_version") if isinstance(data, dict) else None
-    if found != SCHEMA_VERSION:
-        raise ResultError(
-            f"{path} has schema version {found!r}; this version of Fleet-Tools reads "
-            f"{SCHEMA_VERSION}. Read it with the version that wrote it."
-        )
-    try:
-        return parse(Result, data, str(path))
-    except ConfigError as error:
-        raise ResultError(f"{error}\nRestore it from a copy.") from error
+    missing = (
+        f"{folder} is no evaluation: it has no {RESULT}. `python -m fleet_tools.evaluate` makes "
+        "one."
+    )
+    return read_document(folder / RESULT, Result, SCHEMA_VERSION, ResultError, missing)
 
 
 def read_episodes(folder: Path) -> tuple[list[EpisodeResult], int]:
@@ -288,14 +272,7 @@ def read_episodes(folder: Path) -> tuple[list[EpisodeResult], int]:
     Raises:
         ResultError: It is missing or damaged.
     """
-    path = folder / EPISODES
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ResultError(f"{path} cannot be read: {os.strerror(error.errno)}.") from error
-    whole = content[: content.rfind(b"\n") + 1]
-    episodes = [_episode(line, f"{path}:{k}") for k, line in enumerate(whole.splitlines(), 1)]
-    return episodes, len(whole)
+    return read_lines(folder / EPISODES, EpisodeResult, ResultError)
 
 
 def in_order(protocol: Protocol, episodes: list[EpisodeResult], where: Path) -> list[EpisodeResult]:
@@ -323,10 +300,3 @@ def in_order(protocol: Protocol, episodes: list[EpisodeResult], where: Path) -> 
             raise ResultError(f"{place}, is there twice.")
         by_key[episode.key] = episode
     return [by_key[key] for key in seeds if key in by_key]
-
-
-def _episode(line: bytes, place: str) -> EpisodeResult:
-    try:
-        return parse(EpisodeResult, json.loads(line), place)
-    except ValueError as error:  # ConfigError is one, too
-        raise ResultError(f"{place} is damaged: {error} Restore it from a copy.") from error
