@@ -133,10 +133,7 @@ def _code(
 ) -> int:
     """Says on stderr why there are fewer episodes than asked for, if so; returns the exit code."""
     if failed is not None or (interrupted and not summary["complete"]):
-        disk = isinstance(failed, OSError)
-        reason = failed if disk else "interrupted"
-        print(f"Stopped: {reason}. The same command goes on from here.", file=sys.stderr)
-        return programs.NOT_WELL if disk else programs.INTERRUPTED
+        return programs.stopped(failed)
     if not summary["complete"]:
         limit = attempt_limit(options.episodes)
         print(

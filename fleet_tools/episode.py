@@ -1,14 +1,14 @@
 """An episode as a value, the loop that makes it, and the comparison of two."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 import numpy as np
 
-from fleet_tools.errors import DatasetError, FleetToolsError
-from fleet_tools.outcomes import POLICY_ERROR, SUCCESS
+from fleet_tools.errors import DatasetError, FleetToolsError, SimulationError
+from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 
 if TYPE_CHECKING:
     from fleet_tools.scene import Scene
@@ -150,6 +150,30 @@ def first_difference(one: Episode, other: Episode) -> Difference | None:
         return None if one.outcome == other.outcome else Difference(len(one), ["outcome"])
     step = min(differing.values())
     return Difference(step, sorted(name for name, at in differing.items() if at == step))
+
+
+@dataclass(frozen=True)
+class NoEpisode:
+    """What comes of an attempt that gave no episode."""
+
+    outcome: str
+    error: str
+
+
+def try_episode(make: Callable[[], Episode]) -> Episode | NoEpisode:
+    """Makes an episode; what costs this one alone is taken down instead of raised.
+
+    Raises:
+        FleetToolsError: What is wrong with every episode, such as a missing library.
+    """
+    try:
+        return make()
+    except SimulationError as error:  # the scene cannot even begin
+        return NoEpisode(SIMULATION_ERROR, str(error))
+    except FleetToolsError:
+        raise
+    except Exception as error:  # a mistake of ours, or of a library
+        return NoEpisode(WORKER_ERROR, f"{type(error).__name__}: {error}")
 
 
 def rollout(

@@ -198,10 +198,7 @@ def _code(
 ) -> int:
     """Says on stderr what is not well, and returns the exit code."""
     if failed is not None or (interrupted and len(there) < len(asked)):
-        disk = isinstance(failed, OSError)
-        reason = failed if disk else "interrupted"
-        print(f"Stopped: {reason}. The same command goes on from here.", file=sys.stderr)
-        return programs.NOT_WELL if disk else programs.INTERRUPTED
+        return programs.stopped(failed)
     errors = [
         episode
         for episode in there

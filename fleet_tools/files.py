@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 _MARK = ".aside"
@@ -27,6 +27,19 @@ def whole(path: Path) -> Iterator[Path]:
 def leftovers(folder: Path) -> list[Path]:
     """Returns what `whole` left in a folder and those in it where the process was killed."""
     return list(folder.rglob(f".*{_MARK}*"))
+
+
+def is_blank(folder: Path, names: Collection[str]) -> bool:
+    """Whether there is nothing but what `whole` left, and empty files or folders of some names."""
+    left = leftovers(folder)
+    return folder.is_dir() and all(
+        path in left or (path.name in names and not _holds_anything(path))
+        for path in folder.iterdir()
+    )
+
+
+def _holds_anything(path: Path) -> bool:
+    return any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0
 
 
 def _flush(path: Path) -> None:

@@ -133,6 +133,18 @@ seed = count
 """An argument that seeds a generator."""
 
 
+def stopped(reason: BaseException | None) -> int:
+    """Says on stderr why work ended early, and that it can go on; returns the exit code.
+
+    Args:
+        reason: The disk's error; anything else is Ctrl-C.
+    """
+    disk = isinstance(reason, OSError)
+    said = reason if disk else "interrupted"
+    print(f"Stopped: {said}. The same command goes on from here.", file=sys.stderr)
+    return NOT_WELL if disk else INTERRUPTED
+
+
 def run(
     parser: argparse.ArgumentParser,
     work: Callable[[argparse.Namespace], int],

@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _replay(options: argparse.Namespace) -> int:
     from fleet_tools.dataset import Dataset
-    from fleet_tools.dataset.header import installed_packages
+    from fleet_tools.dataset.header import other_versions
 
     begun = time.perf_counter()
     dataset = Dataset(options.folder)
@@ -127,11 +127,7 @@ def _replay(options: argparse.Namespace) -> int:
     summary = {
         **_summarize(replays),
         "seconds": round(time.perf_counter() - begun, 3),
-        "other_versions": {
-            name: [then, installed_packages().get(name)]
-            for name, then in dataset.header.packages.items()
-            if then != installed_packages().get(name)
-        },
+        "other_versions": other_versions(dataset.header.packages),
         "folder": str(options.folder),
     }
     if options.json:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -62,6 +63,15 @@ def parse(cls: type[V], data: Any, source: str) -> V:
         details = error.errors(include_url=False)
         lines = [f"  {_place(detail['loc'])}: {_explain(cls, detail)}" for detail in details]
         raise ConfigError(f"{source} is not a valid {cls.__name__}:\n" + "\n".join(lines)) from None
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Says what two mappings have otherwise: "KEY is THIS, not THAT"; what is absent is None."""
+    return [
+        f"{key} is {one.get(key)!r}, not {other.get(key)!r}"
+        for key in {**one, **other}
+        if one.get(key) != other.get(key)
+    ]
 
 
 def load_yaml(cls: type[V], path: Path) -> V:

@@ -11,7 +11,7 @@ from fleet_tools.baselines.policies.errors import LayoutError
 from fleet_tools.baselines.policies.layout import Kind, Layout, kind, read_by, require_offered
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import Array, describe_action, describe_observation
-from fleet_tools.values import Value, parse
+from fleet_tools.values import Value, differences, parse
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.network import PolicyNetwork
@@ -114,12 +114,10 @@ class Blueprint(Value):
         require_offered(self.observation, describe_observation(env))
         action = describe_action(env)
         if action != self.action:
-            wrong = [
-                f"the {field} is {getattr(action, field)!r}, not {getattr(self.action, field)!r}"
-                for field in Array.model_fields
-                if getattr(action, field) != getattr(self.action, field)
-            ]
+            wrong = "; ".join(
+                f"the {what}" for what in differences(dict(action), dict(self.action))
+            )
             raise LayoutError(
-                f"The policy's actions are not those of the environment: {'; '.join(wrong)}. Make "
+                f"The policy's actions are not those of the environment: {wrong}. Make "
                 "the environment as it was in training, or train on this one."
             )

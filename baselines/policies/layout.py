@@ -9,6 +9,7 @@ from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.errors import LayoutError
 from fleet_tools.dataset.header import Array
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.values import differences
 
 Layout = Mapping[str, Array]
 """Entries of an observation by name, as a data set's header describes them."""
@@ -81,12 +82,11 @@ def require_offered(read: Layout, offered: Layout) -> None:
     """
     wrong = [f"there is no {name!r}" for name in read if name not in offered]
     for name in read.keys() & offered.keys():
-        ours, theirs = read[name], offered[name]
-        wrong += [
-            f"the {field} of {name!r} is {getattr(theirs, field)!r}, not {getattr(ours, field)!r}"
-            for field in Array.model_fields
-            if getattr(ours, field) != getattr(theirs, field)
-        ]
+        theirs, ours = (
+            {f"the {field} of {name!r}": value for field, value in layout[name]}
+            for layout in (offered, read)
+        )
+        wrong += differences(theirs, ours)
     if wrong:
         raise LayoutError(
             f"The policy reads another layout: {'; '.join(sorted(wrong))}. Make the environment "

@@ -3,22 +3,21 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
 
-import fleet_tools
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.dataset.header import installed_packages
 from fleet_tools.dataset.normalization import normalization_of
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError
-from fleet_tools.values import Count, Value, parse
+from fleet_tools.values import Count, Value, differences, parse
 
 VERSION = 1
 """Of what `config.json` says and means."""
@@ -57,12 +56,7 @@ class Experiment(Value):
 
     def differences(self, other: "Experiment") -> list[str]:
         """Says what another one has otherwise."""
-        mine, its = self._flat(), other._flat()
-        return [
-            f"{name} is {mine.get(name)!r}, not {its.get(name)!r}"
-            for name in {**mine, **its}
-            if mine.get(name) != its.get(name)
-        ]
+        return differences(self._flat(), other._flat())
 
     def _flat(self) -> dict[str, object]:
         parts = self.model_dump(mode="json")
@@ -120,8 +114,7 @@ def content_digest(samples: Samples) -> str:
 
 def packages() -> dict[str, str]:
     """Returns the versions on which the bits of a training depend."""
-    others = {name: version(name) for name in ("numpy", "torch")}
-    return {"fleet_tools": fleet_tools.__version__, **others}
+    return installed_packages(("numpy", "torch"))
 
 
 def split(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples | None]:

@@ -2,15 +2,23 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 
-from fleet_tools.episode import Episode, Policy, StoredActions, first_difference, rollout
-from fleet_tools.errors import DatasetError, FleetToolsError, SimulationError, UnknownNameError
-from fleet_tools.outcomes import NOT_REPRODUCIBLE, SIMULATION_ERROR, WORKER_ERROR
+from fleet_tools.episode import (
+    Episode,
+    NoEpisode,
+    Policy,
+    StoredActions,
+    first_difference,
+    rollout,
+    try_episode,
+)
+from fleet_tools.errors import DatasetError, UnknownNameError
+from fleet_tools.outcomes import NOT_REPRODUCIBLE, WORKER_ERROR
 from fleet_tools.registration import make_environment
 from fleet_tools.seeds import TRAINING
 
@@ -140,18 +148,10 @@ def attempt_episode(
 
     begun = time.perf_counter()
     scene = scene_seed(seed, attempt)
-    episode = None
-    try:
-        episode = collect(scene)
-        came = _facts(episode)
-    except SimulationError as error:  # the scene cannot even begin; the collection goes on
-        came = _nothing(SIMULATION_ERROR, str(error))
-    except FleetToolsError:
-        raise
-    except Exception as error:  # a mistake of ours, or of a library; it costs this attempt
-        came = _nothing(WORKER_ERROR, f"{type(error).__name__}: {error}")
+    came = try_episode(lambda: collect(scene))
     seconds = round(time.perf_counter() - begun, 3)
-    return Record(attempt=attempt, seed=scene, seconds=seconds, **came), episode
+    record = Record(attempt=attempt, seed=scene, seconds=seconds, **_facts(came))
+    return record, came if isinstance(came, Episode) else None
 
 
 def lost_attempt(seed: int, attempt: int, reason: str) -> "Record":
@@ -159,7 +159,8 @@ def lost_attempt(seed: int, attempt: int, reason: str) -> "Record":
     from fleet_tools.dataset import Record
 
     scene = scene_seed(seed, attempt)
-    return Record(attempt=attempt, seed=scene, seconds=0.0, **_nothing(WORKER_ERROR, reason))
+    came = NoEpisode(WORKER_ERROR, reason)
+    return Record(attempt=attempt, seed=scene, seconds=0.0, **_facts(came))
 
 
 def _verified(env: gymnasium.Env, episode: Episode) -> Episode:
@@ -171,13 +172,11 @@ def _verified(env: gymnasium.Env, episode: Episode) -> Episode:
     return replace(episode, outcome=NOT_REPRODUCIBLE, error=what)
 
 
-def _nothing(outcome: str, error: str) -> dict[str, Any]:
-    return {"outcome": outcome, "success": False, "steps": 0, "error": error}
-
-
-def _facts(episode: Episode) -> dict[str, Any]:
+def _facts(episode: Episode | NoEpisode) -> dict[str, Any]:
     from fleet_tools.dataset.reader import last_digest
 
+    if isinstance(episode, NoEpisode):
+        return {"success": False, "steps": 0, **asdict(episode)}
     return {
         "outcome": episode.outcome,
         "success": episode.succeeded,

@@ -4,6 +4,7 @@ It describes an environment completely, so that the same one can be made again f
 """
 
 import tempfile
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ import fleet_tools
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.registration import CUSTOM_ID, environment_id, make_environment
 from fleet_tools.tasks import TaskConfig, task_names, task_path
-from fleet_tools.values import Positive, Value, parse
+from fleet_tools.values import Positive, Value, differences, parse
 
 SCHEMA_VERSION = 1
 
@@ -75,10 +76,7 @@ class Header(Value):
 
     def differences(self, other: "Header") -> list[str]:
         """Says in what two headers differ that may not differ within one data set."""
-        mine, its = self._essence(), other._essence()
-        return [
-            f"{key} is {mine[key]!r}, not {its[key]!r}" for key in mine if mine[key] != its[key]
-        ]
+        return differences(self._essence(), other._essence())
 
     def _essence(self) -> dict[str, object]:
         kwargs = {key: value for key, value in self.environment.kwargs.items() if key != "task"}
@@ -143,9 +141,17 @@ def describe(
     )
 
 
-def installed_packages() -> dict[str, str]:
-    """The versions on which the bits of an episode depend."""
-    return {"fleet_tools": fleet_tools.__version__} | {name: version(name) for name in _PACKAGES}
+def installed_packages(names: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    """The versions on which bits depend: this package's and others', by default an episode's."""
+    return {"fleet_tools": fleet_tools.__version__} | {name: version(name) for name in names}
+
+
+def other_versions(packages: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
+    """Returns the packages that are installed in another version here: that one, and ours."""
+    here = installed_packages()
+    return {
+        name: (then, here.get(name)) for name, then in packages.items() if then != here.get(name)
+    }
 
 
 def remake_environment(header: Header, **others: Any) -> gymnasium.Env:

@@ -11,7 +11,7 @@ from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.episode_file import Place
 from fleet_tools.dataset.file_mapping import map_file
 from fleet_tools.dataset.header import Array
-from fleet_tools.dataset.reader import HEADER, MANIFEST, Dataset, Record
+from fleet_tools.dataset.reader import HEADER, MANIFEST, Dataset, Record, hexadecimal
 from fleet_tools.errors import DatasetError
 
 OBSERVATIONS = "observations/"
@@ -101,7 +101,7 @@ def _places(episode: StoredEpisode, arrays: dict[str, Array]) -> dict[str, Place
     """Finds the arrays, and checks that they are as the header and the manifest say."""
     places = episode_file.locate(episode.path, [*arrays, _DIGESTS])
     digest = _rows(episode, {_DIGESTS: places.pop(_DIGESTS)})[_DIGESTS][-1]
-    if f"{int(digest):016x}" != episode.record.state_digest:
+    if hexadecimal(digest) != episode.record.state_digest:
         raise DatasetError(f"{episode.path} is not the episode that {MANIFEST} lists.")
     for name, array in arrays.items():
         steps = episode.record.steps + name.startswith(OBSERVATIONS)

@@ -146,7 +146,12 @@ class Dataset:
 
 def last_digest(episode: Episode) -> str:
     """Returns the hash of the last state, as the manifest has it."""
-    return f"{int(episode.digests[-1]):016x}"
+    return hexadecimal(episode.digests[-1])
+
+
+def hexadecimal(digest: np.uint64) -> str:
+    """Returns a hash as the manifest has it."""
+    return f"{int(digest):016x}"
 
 
 def read_header(folder: Path) -> Header:

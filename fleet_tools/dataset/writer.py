@@ -16,7 +16,7 @@ from fleet_tools.dataset.reader import (
     read_manifest,
 )
 from fleet_tools.errors import DatasetError
-from fleet_tools.files import leftovers, whole
+from fleet_tools.files import is_blank, leftovers, whole
 from fleet_tools.journal import Journal
 
 
@@ -88,7 +88,7 @@ class DatasetWriter:
             )
 
     def _create(self) -> None:
-        if self.folder.exists() and not _is_blank(self.folder):
+        if self.folder.exists() and not is_blank(self.folder, (MANIFEST, EPISODES)):
             raise DatasetError(
                 f"{self.folder} is neither empty nor a data set. Give another --output."
             )
@@ -105,14 +105,3 @@ class DatasetWriter:
         records, size = read_manifest(self.folder)
         self._manifest.cut(size)
         return records
-
-
-def _is_blank(folder: Path) -> bool:
-    """Whether there is nothing but what an interrupted creation leaves."""
-    left = leftovers(folder)
-    return folder.is_dir() and all(
-        path in left
-        or (path.name == MANIFEST and path.stat().st_size == 0)
-        or (path.name == EPISODES and not any(path.iterdir()))
-        for path in folder.iterdir()
-    )

@@ -18,7 +18,7 @@ from fleet_tools.documents import read_document, read_lines
 from fleet_tools.errors import ConfigError, ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.values import NonNegative, Number, Value
+from fleet_tools.values import NonNegative, Number, Value, differences
 
 RESULT = "result.json"
 EPISODES = "episodes.jsonl"
@@ -103,6 +103,15 @@ class Score(Value):
     simulation_errors: pydantic.NonNegativeInt
     policy_errors: pydantic.NonNegativeInt
     worker_errors: pydantic.NonNegativeInt
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many episodes ended by an error, by whose it was."""
+        return {
+            "policy": self.policy_errors,
+            "worker": self.worker_errors,
+            "simulator": self.simulation_errors,
+        }
 
 
 class Scores(Value):
@@ -193,12 +202,7 @@ class Result(Value):
 
     def differences(self, other: "Result") -> list[str]:
         """Says in what two results differ that may not differ within one."""
-        mine, its = self._essence(), other._essence()
-        return [
-            f"{key} is {mine.get(key)!r}, not {its.get(key)!r}"
-            for key in {**mine, **its}
-            if mine.get(key) != its.get(key)
-        ]
+        return differences(self._essence(), other._essence())
 
     def _essence(self) -> dict[str, object]:
         return {

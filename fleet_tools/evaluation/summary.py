@@ -50,16 +50,11 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
 
 
 def _cells(score: Score) -> list[str]:
-    errors = {
-        "policy": score.policy_errors,
-        "worker": score.worker_errors,
-        "simulator": score.simulation_errors,
-    }
     return [
         _rate(score.end),
         f"{score.end.low:.1%} to {score.end.high:.1%}",
         _rate(score.any_time),
-        ", ".join(f"{count} {who}" for who, count in errors.items() if count),
+        ", ".join(f"{count} {who}" for who, count in score.errors.items() if count),
     ]
 
 

@@ -2,18 +2,27 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import gymnasium
 
-from fleet_tools.dataset.header import installed_packages
+from fleet_tools.dataset.header import other_versions
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import Episode, Policy, StoredActions, rollout
-from fleet_tools.errors import FleetToolsError, ResultError, SimulationError
+from fleet_tools.episode import (
+    Episode,
+    NoEpisode,
+    Policy,
+    StoredActions,
+    rollout,
+    try_episode,
+)
+from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.policies import BUILT_IN, GuardedPolicy, make_policy
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
-from fleet_tools.outcomes import SIMULATION_ERROR, WORKER_ERROR
+from fleet_tools.outcomes import WORKER_ERROR
 from fleet_tools.registration import make_environment
 from fleet_tools.scene import Scene, sample_scene
 
@@ -30,22 +39,38 @@ def make_trials(result: Result, source: str) -> Callable[[Trial], EpisodeResult]
     """
     require_same_here(result)
     identity = result.policy
-    stage: dict[str, tuple[gymnasium.Env, GuardedPolicy]] = {}  # of one task at a time
+    environment_of = one_at_a_time(**identity.environment)
+    acting: tuple[gymnasium.Env, GuardedPolicy] | None = None
 
     def run(trial: Trial) -> EpisodeResult:
-        if trial.task not in stage:
-            for env, _ in stage.values():
-                env.close()
-            stage.clear()
-            env = make_environment(task=trial.task, **identity.environment)
-            make = lambda: make_policy(identity.kind, source, env, trial.seed)  # noqa: E731
-            stage[trial.task] = env, GuardedPolicy(make)
-        env, policy = stage[trial.task]
-        if source in BUILT_IN:  # what they draw must not depend on what they did before
-            policy = GuardedPolicy(lambda: make_policy(identity.kind, source, env, trial.seed))
-        return run_trial(env, policy, result.protocol, trial)
+        nonlocal acting
+        env = environment_of(trial.task)
+        # What the package's own draw must not depend on what they did before.
+        if acting is None or env is not acting[0] or source in BUILT_IN:
+            make = partial(make_policy, identity.kind, source, env, trial.seed)
+            acting = env, GuardedPolicy(make)
+        return run_trial(*acting, result.protocol, trial)
 
     return run
+
+
+def one_at_a_time(**keywords: Any) -> Callable[[str], gymnasium.Env]:
+    """Returns what gives the environment of a task, and closes that of the task before.
+
+    Args:
+        keywords: Of all environments.
+    """
+    present: tuple[str, gymnasium.Env] | None = None
+
+    def environment_of(task: str) -> gymnasium.Env:
+        nonlocal present
+        if present is None or present[0] != task:
+            if present is not None:
+                present[1].close()
+            present = task, make_environment(task=task, **keywords)
+        return present[1]
+
+    return environment_of
 
 
 def run_trial(
@@ -64,27 +89,21 @@ def run_trial(
     """
     begun = time.perf_counter()
     scene = scene_of(env, protocol, trial)
-    try:
-        came = _facts(rollout(env, policy, scene=scene))
-    except SimulationError as error:  # the scene cannot even begin
-        came = _nothing(SIMULATION_ERROR, str(error))
-    except FleetToolsError:
-        raise
-    except Exception as error:  # a mistake of ours, or of a library; it costs this episode
-        came = _nothing(WORKER_ERROR, f"{type(error).__name__}: {error}")
+    came = try_episode(lambda: rollout(env, policy, scene=scene))
     return EpisodeResult(
         **_which(trial),
         tool=scene.tool,
         object=scene.object,
         scene_digest=scene.digest(),
         seconds=round(time.perf_counter() - begun, 3),
-        **came,
+        **_facts(came),
     )
 
 
 def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
     """Returns what is taken down of a trial that no worker survived."""
-    return EpisodeResult(**_which(trial), seconds=0.0, **_nothing(WORKER_ERROR, reason))
+    came = NoEpisode(WORKER_ERROR, reason)
+    return EpisodeResult(**_which(trial), seconds=0.0, **_facts(came))
 
 
 def rerun(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> list[str]:
@@ -127,15 +146,14 @@ def require_same_here(result: Result) -> None:
     Raises:
         ResultError: Versions or task files are others here.
     """
-    here = installed_packages()
+    digests = task_digests(result.protocol)
     others = [
-        f"{name} {version}, here {here.get(name)}"
-        for name, version in result.packages.items()
-        if here.get(name) != version
+        f"{name} {then}, here {now}"
+        for name, (then, now) in other_versions(result.packages).items()
     ] + [
-        f"the task {name} {digest}, here {now}"
+        f"the task {name} {digest}, here {digests[name]}"
         for name, digest in result.task_digests.items()
-        if (now := task_digests(result.protocol)[name]) != digest
+        if digests[name] != digest
     ]
     if others:
         raise ResultError(
@@ -147,17 +165,9 @@ def _which(trial: Trial) -> dict[str, Any]:
     return trial.model_dump(include=set(Trial.model_fields))
 
 
-def _nothing(outcome: str, error: str) -> dict[str, Any]:
-    return {
-        "outcome": outcome,
-        "success": False,
-        "success_once": False,
-        "steps": 0,
-        "error": error,
-    }
-
-
-def _facts(episode: Episode) -> dict[str, Any]:
+def _facts(episode: Episode | NoEpisode) -> dict[str, Any]:
+    if isinstance(episode, NoEpisode):
+        return {"success": False, "success_once": False, "steps": 0, **asdict(episode)}
     return {
         "outcome": episode.outcome,
         "success": episode.succeeded,

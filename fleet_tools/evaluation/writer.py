@@ -13,7 +13,7 @@ from fleet_tools.evaluation.result import (
     read_result,
 )
 from fleet_tools.evaluation.scores import score
-from fleet_tools.files import leftovers, whole
+from fleet_tools.files import is_blank, leftovers, whole
 from fleet_tools.journal import Journal
 
 
@@ -91,7 +91,7 @@ class EvaluationWriter:
             )
 
     def _create(self) -> None:
-        if self.folder.exists() and not _is_blank(self.folder):
+        if self.folder.exists() and not is_blank(self.folder, (EPISODES,)):
             raise ResultError(
                 f"{self.folder} is neither empty nor an evaluation. Give another --output."
             )
@@ -111,12 +111,3 @@ class EvaluationWriter:
     def _describe(self, result: Result) -> None:
         with whole(self.folder / RESULT) as aside:
             aside.write_text(result.model_dump_json(indent=2) + "\n")
-
-
-def _is_blank(folder: Path) -> bool:
-    """Whether there is nothing but what an interrupted creation leaves."""
-    left = leftovers(folder)
-    return folder.is_dir() and all(
-        path in left or (path.name == EPISODES and path.stat().st_size == 0)
-        for path in folder.iterdir()
-    )

@@ -1,5 +1,6 @@
 """All that a leaderboard says, as one value; the pages only lay it out."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -99,11 +100,7 @@ def trainings(row: Standing) -> str:
 
 def errors(row: Standing) -> dict[str, int]:
     """Returns how many episodes ended by an error, by whose it was; those without are left out."""
-    counts = {
-        "policy": sum(score.policy_errors for score in row.scores),
-        "worker": sum(score.worker_errors for score in row.scores),
-        "simulator": sum(score.simulation_errors for score in row.scores),
-    }
+    counts = sum((Counter(score.errors) for score in row.scores), Counter())
     return {who: count for who, count in counts.items() if count}
 
 

@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 
-from fleet_tools.dataset.header import installed_packages
+from fleet_tools.dataset.header import other_versions
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.trial import rerun
+from fleet_tools.evaluation.trial import one_at_a_time, rerun
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.parallel import workers
-from fleet_tools.registration import make_environment
 
 
 @dataclass(frozen=True)
@@ -108,33 +106,18 @@ def verify(
 
 def make_verifier() -> Callable[[Job], list[str]]:
     """Returns what runs an episode again, and says what came out otherwise."""
-    stage: dict[str, gymnasium.Env] = {}  # of one task at a time
-
-    def run(job: Job) -> list[str]:
-        task = job.episode.task
-        if task not in stage:
-            for env in stage.values():
-                env.close()
-            stage.clear()
-            stage[task] = make_environment(task=task)
-        return rerun(stage[task], job.protocol, job.episode)
-
-    return run
+    environment_of = one_at_a_time()
+    return lambda job: rerun(environment_of(job.episode.task), job.protocol, job.episode)
 
 
 def _verification(
     submission: Submission, jobs: Sequence[Job], found: dict[tuple, str]
 ) -> Verification:
-    here = installed_packages()
     return Verification(
         folder=submission.folder,
         episodes=sum(job.folder == submission.folder for job in jobs),
         differences=tuple(_in_order(found)),
-        other_versions={
-            name: (version, here.get(name))
-            for name, version in submission.evaluation.result.packages.items()
-            if here.get(name) != version
-        },
+        other_versions=other_versions(submission.evaluation.result.packages),
     )
 
 

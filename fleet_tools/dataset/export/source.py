@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import Dataset, Record
+from fleet_tools.dataset.reader import Dataset, Record, hexadecimal
 from fleet_tools.episode import Episode
 from fleet_tools.errors import DatasetError
 
@@ -93,7 +93,7 @@ class Source:
         try:
             with h5py.File(path) as file:
                 (group,) = file.values()
-                if f"{int(group['infos/state_digest'][-1]):016x}" == record.state_digest:
+                if hexadecimal(group["infos/state_digest"][-1]) == record.state_digest:
                     return EpisodeFile(
                         path=path,
                         group=group.name,
