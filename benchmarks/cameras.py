@@ -9,12 +9,12 @@ one all the same.
 import argparse
 import json
 import multiprocessing
-import os
-import platform
 import time
 
 import numpy as np
 from speed import expert_steps
+
+from fleet_tools.machine import machine_name
 
 MODES = [
     ("state", (320, 240)),
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    machine = machine_name()
     report = print if not arguments.json else lambda *_, **__: None
     report(f"On {machine}. Milliseconds of one core, mean (95% of the observations take less):")
     figures = {"machine": machine, "steps": [], "scaling": []}

@@ -7,8 +7,6 @@ Run it on an idle machine.
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -17,6 +15,8 @@ from pathlib import Path
 from statistics import median
 
 import psutil
+
+from fleet_tools.machine import machine_name
 
 POLL_S = 1.0
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    machine = machine_name()
     report = print if not options.json else lambda *_, **__: None
     report(f"{options.episodes} episodes of {options.tool}, {options.obs_mode}, on {machine}:")
     figures = []

@@ -1,8 +1,8 @@
 """How fast batches come out of a data set: `python benchmarks/loading.py`.
 
 Makes a data set of random point clouds, and reads random batches of its steps beside Minari's own
-reader, which opens the very same files through a view of links (install `minari[hdf5]`, or it is
-left out). Minari reads whole episodes only, so a step costs it an episode. The files are in the
+reader, which opens the very same files through a view of links (left out where `minari` is not
+installed). Minari reads whole episodes only, so a step costs it an episode. The files are in the
 page cache, for they were just written: nothing here waits for a disk. Times are of the wall clock,
 medians of several runs: run it on an idle machine.
 """
@@ -10,24 +10,23 @@ medians of several runs: run it on an idle machine.
 import argparse
 import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import random_data
 import torch
 from torch.utils.data import DataLoader
 
-from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
-from fleet_tools.dataset.header import Array, describe
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.export import export_dataset
+from fleet_tools.dataset.export.minari import dataset_id
+from fleet_tools.dataset.header import Array
 from fleet_tools.dataset.learning import FleetDataset, collate
 from fleet_tools.dataset.normalization import normalization_of
-from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import Episode
-from fleet_tools.registration import make_environment
-from fleet_tools.scene import sample_scene
+from fleet_tools.machine import machine_name
 
 EPISODE_STEPS = 33
 """About what the expert takes."""
@@ -55,7 +54,7 @@ def main() -> None:
         print(f"{what:>44} {milliseconds:10.2f} ms{told}", flush=True)
 
     if not arguments.json:
-        print(f"On {platform.processor() or platform.machine()}, {os.cpu_count()} cores.")
+        print(f"On {machine_name()}.")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         begun = time.perf_counter()
         dataset = make(Path(folder) / "data", arguments.steps, arguments.points)
@@ -119,70 +118,34 @@ def measure(dataset: Dataset, arguments: argparse.Namespace, report: Callable) -
 
 def make(folder: Path, steps: int, points: int) -> Dataset:
     """Makes a data set; its clouds are rolled from one another, for random numbers take long."""
-    environment = make_environment(task="hammer")
-    header = describe(environment, "hammer", policy="expert", seed=0, keep_failures=False)
-    observation = {
-        "point_cloud": Array(shape=(points, 4), dtype="float32", unit="m, mask", frame=None),
-        "joint_position": header.observation["joint_position"],
-    }
-    scene, generator = sample_scene(environment.task, 0), np.random.default_rng(0)
-    clouds = generator.normal(size=(EPISODE_STEPS + 1, points, 4)).astype(np.float32)
+    clouds = np.random.default_rng(1).normal(size=(EPISODE_STEPS + 1, points, 4))
     clouds[..., 3] = np.where(np.arange(points) < points // 2, 1, -1)
-    with DatasetWriter(folder, header.model_copy(update={"observation": observation})) as writer:
-        for number in range(-(-steps // EPISODE_STEPS)):
-            count = min(EPISODE_STEPS, steps - number * EPISODE_STEPS)
-            episode = Episode(
-                scene=scene,
-                observations={
-                    "point_cloud": np.roll(clouds, number, axis=1)[: count + 1],
-                    "joint_position": np.full((count + 1, 7), number, np.float32),
-                },
-                actions=generator.uniform(-1, 1, (count, 6)).astype(np.float32),
-                rewards=np.zeros(count),
-                terminated=np.zeros(count, bool),
-                truncated=np.zeros(count, bool),
-                success=np.zeros(count, bool),
-                digests=generator.integers(0, 2**64, count + 1, np.uint64),
-                outcome="success",
-            )
-            record = Record(
-                attempt=number, seed=number, outcome="success", success=True, steps=count,
-                state_digest=last_digest(episode), seconds=0.0,
-            )  # fmt: skip
-            writer.add(record, episode_file.to_bytes(episode, record.attempt))
-    return Dataset(folder)
+    clouds = clouds.astype(np.float32)
+    layout = {
+        "point_cloud": Array(shape=(points, 4), dtype="float32", unit="m, mask", frame=None),
+        "joint_position": Array(shape=(7,), dtype="float32", unit="rad", frame=None),
+    }
+
+    def observe(header, number, count, generator):
+        return {
+            "point_cloud": np.roll(clouds, number, axis=1)[: count + 1],
+            "joint_position": np.full((count + 1, 7), number, np.float32),
+        }
+
+    return random_data.make(folder, steps, EPISODE_STEPS, observe, layout)
 
 
-def minari_view(dataset: Dataset, folder: Path):
-    """A data set of Minari's that is nothing but links to the episodes' files.
+def minari_view(dataset: Dataset, root: Path):
+    """The data set as Minari opens it, through links to the episodes' files.
 
     Raises:
         ImportError: Minari is not installed.
     """
-    import h5py
     import minari
-    from gymnasium import spaces
-    from minari.dataset.minari_storage import MinariStorage
 
-    def box(array: Array) -> spaces.Box:
-        return spaces.Box(-np.inf, np.inf, array.shape, array.dtype)
-
-    header, records = dataset.header, dataset.stored()
-    storage = MinariStorage.new(
-        folder,
-        spaces.Dict({name: box(array) for name, array in header.observation.items()}),
-        box(header.action),
-        jpeg_encoding=False,
-    )
-    with h5py.File(folder / "main_data.hdf5", "w", track_order=True) as file:
-        for place, record in enumerate(records):
-            there = (f"episode_{record.attempt}",)
-            file[f"episode_{place}"] = h5py.ExternalLink(str(dataset.folder / record.file), *there)
-    counts = {"total_episodes": len(records), "total_steps": sum(r.steps for r in records)}
-    path = folder / "metadata.json"
-    named = {"dataset_id": "fleet-tools/view-v0", "minari_version": minari.__version__}
-    path.write_text(json.dumps({**json.loads(path.read_text()), **counts, **named}))
-    return minari.MinariDataset(storage)
+    export_dataset(dataset, "minari", root)
+    os.environ["MINARI_DATASETS_PATH"] = str(root)
+    return minari.load_dataset(dataset_id(dataset.header))
 
 
 def _loaded(samples: FleetDataset, batch: int, workers: int) -> float:

@@ -14,7 +14,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import resource
 import subprocess
 import tempfile
@@ -35,6 +34,7 @@ from fleet_tools.baselines.merging.fleet import Fleet
 from fleet_tools.baselines.merging.matching import match_weights
 from fleet_tools.baselines.merging.registry import merge
 from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.machine import machine_name
 
 HIDDEN = ["h1", "h2", "h3", "h4"]
 
@@ -127,7 +127,7 @@ def main() -> None:
         return print(f"{what:>28}  {who:<24} {1e3 * seconds:9.1f} ms{told}", flush=True)
 
     if not arguments.json:
-        print(f"On {platform.processor() or platform.machine()}, {os.cpu_count()} cores.")
+        print(f"On {machine_name()}.")
     pairs = {
         "MLP 4 x 512": (MLP, *(learned(lambda: mlp(512), seed) for seed in (0, 1))),
         "Elman 2 x 256": (ELMAN, *(learned(lambda: Elman(256), seed) for seed in (0, 1))),

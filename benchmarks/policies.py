@@ -7,7 +7,6 @@ is full. Observations have the layout of the hammer's; with pictures, of all its
 
 import argparse
 import json
-import platform
 import statistics
 import time
 
@@ -19,6 +18,7 @@ from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import POLICIES
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.dataset.header import describe_action, describe_observation
+from fleet_tools.machine import machine_name
 from fleet_tools.registration import make_environment
 
 STEPS = 60
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    machine = f"{platform.processor() or platform.machine()}, PyTorch {torch.__version__}"
+    machine = f"{machine_name()}, PyTorch {torch.__version__}"
     report = print if not arguments.json else lambda *_, **__: None
     report(f"On one thread of {machine}:")
     figures = {"machine": machine, "policies": []}

@@ -8,13 +8,13 @@ are reported, so that a busy machine distorts less; run it on an idle one all th
 
 import argparse
 import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from unittest.mock import patch
 
 import numpy as np
+
+from fleet_tools.machine import machine_name
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    machine = machine_name()
     if not arguments.json:
         print(f"On {machine}.")
     given = arguments.task or arguments.tool

@@ -7,13 +7,13 @@ steps a second of the loader alone. Times are of the wall clock, medians of seve
 
 import argparse
 import json
-import platform
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+import random_data
 import torch
 
 from fleet_tools.baselines.policies.config import policy_config
@@ -22,13 +22,8 @@ from fleet_tools.baselines.training.experiment import blueprint_of
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.dataset import DatasetWriter, Record, episode_file
-from fleet_tools.dataset.header import describe
-from fleet_tools.dataset.reader import last_digest
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.episode import Episode
-from fleet_tools.registration import make_environment
-from fleet_tools.scene import sample_scene
+from fleet_tools.machine import machine_name
 
 EPISODE_STEPS = 12
 """About what the expert's hammer takes."""
@@ -48,10 +43,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="a line for each policy")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    machine = torch.cuda.get_device_name() if arguments.device == "cuda" else platform.processor()
+    machine = torch.cuda.get_device_name() if arguments.device == "cuda" else machine_name()
     if not arguments.json:
         threads = f"{arguments.threads} thread{'s' * (arguments.threads != 1)}"
-        print(f"On {machine or platform.machine()}, {threads}, PyTorch {torch.__version__}.")
+        print(f"On {machine}, {threads}, PyTorch {torch.__version__}.")
     with tempfile.TemporaryDirectory() as folder:
         samples = Samples(arguments.data or make(Path(folder) / "data", arguments.steps))
         for name in arguments.policies:
@@ -96,33 +91,14 @@ def measure(name: str, samples: Samples, arguments: argparse.Namespace) -> dict[
 
 def make(folder: Path, steps: int) -> Path:
     """Makes a data set of random numbers, as a hammer's state observations are laid out."""
-    environment = make_environment(task="hammer")
-    header = describe(environment, "hammer", policy="expert", seed=0, keep_failures=False)
-    scene, generator = sample_scene(environment.task, 0), np.random.default_rng(0)
-    environment.close()
-    T = EPISODE_STEPS
-    with DatasetWriter(folder, header) as writer:
-        for number in range(-(-steps // T)):
-            episode = Episode(
-                scene=scene,
-                observations={
-                    name: generator.normal(size=(T + 1, *array.shape)).astype(np.float32)
-                    for name, array in header.observation.items()
-                },
-                actions=generator.uniform(-1, 1, (T, 6)).astype(np.float32),
-                rewards=np.zeros(T),
-                terminated=np.zeros(T, bool),
-                truncated=np.zeros(T, bool),
-                success=np.zeros(T, bool),
-                digests=generator.integers(0, 2**64, T + 1, np.uint64),
-                outcome="success",
-            )
-            record = Record(
-                attempt=number, seed=number, outcome="success", success=True, steps=T,
-                state_digest=last_digest(episode), seconds=0.0,
-            )  # fmt: skip
-            writer.add(record, episode_file.to_bytes(episode, record.attempt))
-    return folder
+
+    def observe(header, number, count, generator):
+        return {
+            name: generator.normal(size=(count + 1, *array.shape)).astype(np.float32)
+            for name, array in header.observation.items()
+        }
+
+    return random_data.make(folder, steps, EPISODE_STEPS, observe).folder
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What this process may use of its machine: cores, memory, disk; in a container, its share."""
 
 import os
+import platform
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,11 @@ def processor() -> str:
         return ""
     named = (line.partition(":") for line in lines)
     return next((value.strip() for key, _, value in named if key.strip() == "model name"), "")
+
+
+def machine_name() -> str:
+    """Returns the processor and the number of its cores, as reports of speed begin."""
+    return f"{processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def free_disk(folder: Path) -> int:

@@ -32,6 +32,33 @@ def argument_parser(name: str, description: str, epilog: str) -> argparse.Argume
     return parser
 
 
+def command_parser(name: str, description: str, epilog: str) -> tuple[argparse.ArgumentParser, Any]:
+    """Returns a parser of a program with commands, and where `add_command` adds them.
+
+    Args:
+        name, description, epilog: As for `argument_parser`.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}", description=description, epilog=epilog, allow_abbrev=False
+    )
+    return parser, parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+
+def add_command(
+    commands: Any, name: str, work: Callable[[argparse.Namespace], int], description: str
+) -> argparse.ArgumentParser:
+    """Adds a command; `run_command` finds what it does."""
+    parser = commands.add_parser(name, help=description, description=description)
+    parser.set_defaults(command=work)
+    add_output_options(parser)
+    return parser
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Does the work of the command that was given; what `run` is to do."""
+    return options.command(options)
+
+
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Gives a parser, such as a command's within a program, the options of every program."""
     parser.add_argument(

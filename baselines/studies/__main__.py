@@ -24,18 +24,16 @@ FLEETS = "fleets"
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; see `--help`."""
-    return programs.run(_parser(), lambda options: options.study(options), arguments)
+    return programs.run(_parser(), programs.run_command, arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fleet_tools.baselines.studies",
-        description="Runs a study of merging; goes on with one that was interrupted.",
-        epilog="Exits with 0 when the table is complete, 1 when the disk failed, 2 when it cannot "
-        "begin, 130 after Ctrl-C.",
-        allow_abbrev=False,
+    parser, studies = programs.command_parser(
+        "fleet_tools.baselines.studies",
+        "Runs a study of merging; goes on with one that was interrupted.",
+        "Exits with 0 when the table is complete, 1 when the disk failed, 2 when it cannot begin, "
+        "130 after Ctrl-C.",
     )
-    studies = parser.add_subparsers(title="studies", required=True, metavar="STUDY")
     oracles = _add(studies, "oracles", _oracles, "barriers and accuracies on scikit-learn's digits")
     oracles.add_argument(
         "--only", metavar="NAME", nargs="+", choices=[*NETWORKS, FLEETS],
@@ -53,9 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(studies, name: str, work, description: str) -> argparse.ArgumentParser:
-    parser = studies.add_parser(name, help=description, description=description)
-    parser.set_defaults(study=work)
-    programs.add_output_options(parser)
+    parser = programs.add_command(studies, name, work, description)
     parser.add_argument("--seeds", metavar="N", type=programs.positive_int, default=3)
     parser.add_argument(
         "--output", metavar="DIR", type=Path, default=Path("data/studies") / name,

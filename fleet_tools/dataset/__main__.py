@@ -12,18 +12,16 @@ from fleet_tools.errors import FleetToolsError
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; see `--help`."""
-    return programs.run(_parser(), lambda options: options.command(options), arguments)
+    return programs.run(_parser(), programs.run_command, arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fleet_tools.dataset",
-        description="Works on data sets that `python -m fleet_tools.collect` wrote.",
-        epilog="Exits with 0 when all went well, 1 when the disk failed, 2 when it cannot begin, "
-        "130 after Ctrl-C.",
-        allow_abbrev=False,
+    parser, commands = programs.command_parser(
+        "fleet_tools.dataset",
+        "Works on data sets that `python -m fleet_tools.collect` wrote.",
+        "Exits with 0 when all went well, 1 when the disk failed, 2 when it cannot begin, 130 "
+        "after Ctrl-C.",
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     info = _add(commands, "info", _info, "says what a data set holds")
     info.add_argument(
         "--plot", metavar="PICTURE", type=Path,
@@ -52,9 +50,7 @@ def _add_export(commands) -> None:
 
 
 def _add(commands, name: str, work, description: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=description, description=description)
-    parser.set_defaults(command=work)
-    programs.add_output_options(parser)
+    parser = programs.add_command(commands, name, work, description)
     parser.add_argument("folder", metavar="DIR", type=Path, help="of the data set")
     return parser
 
