@@ -18,6 +18,7 @@ from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.policies import identify
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.trial import make_trials
+from fleet_tools.policies import find
 from fleet_tools.registration import make_environment
 
 SMALL_BODY = MLP(layers=1, width=8)
@@ -38,12 +39,12 @@ def _mlp(tmp_path_factory):
 
 
 def test_a_checkpoint_acts_as_it_does_by_itself(mlp):
-    identity = identify(mlp)
+    identity = identify(find(mlp))
     assert (identity.name, identity.source) == ("mlp", "mlp.safetensors")
     assert identity.kind == "checkpoint"
     assert identity.environment == {}
     (trial,) = SMALL.trials("hammer", "train", 1)
-    came = make_trials(a_result(policy=identity, packages=installed_packages()), mlp)(trial)
+    came = make_trials(a_result(policy=identity, packages=installed_packages()), find(mlp))(trial)
     env = make_environment(task="hammer")
     direct = rollout(env, load_policy(mlp, env), seed=trial.seed)
     assert decode_actions(came.actions).tobytes() == direct.actions.tobytes()
@@ -53,15 +54,15 @@ def test_a_checkpoint_acts_as_it_does_by_itself(mlp):
 def test_its_hash_is_of_its_content_and_its_name_is_not(mlp, tmp_path):
     other = save(tmp_path / "other.safetensors", PolicyConfig(body=SMALL_BODY))
     wider = save(tmp_path / "wider.safetensors", PolicyConfig(body=MLP(layers=1, width=9)))
-    assert identify(other).content_digest == identify(mlp).content_digest
-    assert identify(wider).content_digest != identify(mlp).content_digest
+    assert find(other).content_digest == find(mlp).content_digest
+    assert find(wider).content_digest != find(mlp).content_digest
 
 
 @needs_gl
 def test_one_for_clouds_is_given_clouds_of_its_size(tmp_path):
     config = PolicyConfig(body=SMALL_BODY, clouds=PointNet(widths=(4,)))
     keywords = {"obs_mode": "point_cloud", "cloud_size": [32, 32]}
-    assert identify(save(tmp_path / "cloud", config, **keywords)).environment == keywords
+    assert find(save(tmp_path / "cloud", config, **keywords)).environment == keywords
 
 
 @needs_gl
@@ -70,10 +71,10 @@ def test_one_for_pictures_is_given_those_that_it_reads(tmp_path):
 
     keywords = {"obs_mode": "rgbd", "camera_size": [48, 32], "channels": ["rgb"]}
     config = PolicyConfig(body=SMALL_BODY, pictures=ResNet18(width=4))
-    assert identify(save(tmp_path / "pictures", config, **keywords)).environment == keywords
+    assert find(save(tmp_path / "pictures", config, **keywords)).environment == keywords
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     (tmp_path / "policy.safetensors").write_text("weights")
     with pytest.raises(FleetToolsError, match="is no checkpoint"):
-        identify(str(tmp_path / "policy.safetensors"))
+        find(str(tmp_path / "policy.safetensors"))
