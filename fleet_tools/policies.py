@@ -67,12 +67,12 @@ class PolicySource:
             return _BUILT_IN[self.source](env, seed)
         factory = self.kind == "factory"
         make = _factory(self.source) if factory else partial(_load, Path(self.source))
-        if _digest(_file(self.kind, self.source)) != self.content_digest:
-            raise PolicyError(
-                f"{self.source} is no longer what it was at the beginning. Begin anew, with a copy "
-                "that nobody changes."
-            )
         with blame("making it"):
+            if _digest(_file(self.kind, self.source)) != self.content_digest:
+                raise PolicyError(
+                    f"{self.source} is no longer what it was at the beginning. Begin anew, with a "
+                    "copy that nobody changes."
+                )
             return make(env)
 
 
