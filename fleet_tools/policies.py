@@ -90,7 +90,7 @@ def find(source: str) -> PolicySource:
     if source in _BUILT_IN:
         return PolicySource("built_in", source, None, {})
     if Path(source).is_file():
-        path = Path(source).resolve()
+        path = Path(source).absolute()  # a link keeps its name
         return PolicySource("checkpoint", str(path), _digest(path), _observed_by_checkpoint(path))
     if ":" in source:
         environment = _environment_of(_factory(source), source)
