@@ -131,7 +131,7 @@ def _evaluate(arguments: Sequence[str], options: argparse.Namespace) -> int:
 def _result(options: argparse.Namespace, source: "PolicySource", command: list[str]) -> "Result":
     """Who is evaluated, by what; whatever cannot be, is found here."""
     from fleet_tools.dataset.header import installed_packages
-    from fleet_tools.evaluation.policies import identify
+    from fleet_tools.evaluation.identity import identify
     from fleet_tools.evaluation.protocol import load_protocol, protocol_digest, task_digests
     from fleet_tools.evaluation.result import Machine, Result
     from fleet_tools.registration import make_environment

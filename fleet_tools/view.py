@@ -112,7 +112,7 @@ def _check_save(options: argparse.Namespace) -> None:
 
 def _open(options: argparse.Namespace) -> tuple[gymnasium.Env, Iterator["Show"]]:
     """Makes the environment, and says what is to be shown in it."""
-    from fleet_tools.evaluation.policies import make_guarded
+    from fleet_tools.guarded_policy import make_guarded
     from fleet_tools.policies import find
     from fleet_tools.visualization.watching import Show
 

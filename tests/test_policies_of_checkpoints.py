@@ -22,7 +22,7 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import installed_packages
 from fleet_tools.episode import rollout
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.evaluation.policies import identify
+from fleet_tools.evaluation.identity import identify
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.trial import make_trials
 from fleet_tools.policies import find

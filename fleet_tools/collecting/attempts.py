@@ -55,7 +55,7 @@ def collect_episode(
     Raises:
         FleetToolsError: There is no such task or policy, or the scene cannot begin.
     """
-    from fleet_tools.evaluation.policies import make_guarded
+    from fleet_tools.guarded_policy import make_guarded
 
     found = find(policy)
     env = make_environment(task=task, **{**found.environment, **keywords})
@@ -83,7 +83,7 @@ def make_attempts(
     """
     from fleet_tools.dataset import episode_file
     from fleet_tools.dataset.header import installed_packages, remake_environment
-    from fleet_tools.evaluation.policies import make_guarded
+    from fleet_tools.guarded_policy import make_guarded
 
     if installed_packages() != header.packages:
         raise DatasetError(

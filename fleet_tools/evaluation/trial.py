@@ -19,9 +19,9 @@ from fleet_tools.episode import (
     try_episode,
 )
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.policies import GuardedPolicy
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
+from fleet_tools.guarded_policy import GuardedPolicy
 from fleet_tools.outcomes import WORKER_ERROR
 from fleet_tools.policies import PolicySource
 from fleet_tools.registration import make_environment

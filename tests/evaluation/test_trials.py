@@ -11,9 +11,10 @@ from fleet_tools.dataset.reader import last_digest
 from fleet_tools.episode import rollout
 from fleet_tools.errors import PolicyError, ResultError, SimulationError
 from fleet_tools.evaluation import trial as trials
-from fleet_tools.evaluation.policies import GuardedPolicy, identify
+from fleet_tools.evaluation.identity import identify
 from fleet_tools.evaluation.result import decode_actions, encode_actions
 from fleet_tools.evaluation.trial import make_trials, require_same_here, rerun, run_trial
+from fleet_tools.guarded_policy import GuardedPolicy
 from fleet_tools.policies import find
 
 HAMMER = TRIALS[0]

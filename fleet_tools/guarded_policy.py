@@ -1,42 +1,20 @@
-"""Who is evaluated, and how its errors are kept to its own episodes.
+"""Policies from outside: never trusted, so that their errors end their own episode only.
 
-A policy that is made from outside acts in all episodes of its environment, so what it draws at
-random follows from the scene alone only if it seeds its generator in `reset`. It is never trusted;
-see `GuardedPolicy`.
+One that acts in several episodes decides itself whether what it draws at random follows from the
+scene alone: by seeding its generator in `reset`.
 """
 
 import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from fleet_tools.episode import Policy
-from fleet_tools.evaluation.result import PolicyIdentity
 from fleet_tools.policies import PolicySource, blame
-
-
-def identify(
-    policy: PolicySource, name: str | None = None, obs_mode: str | None = None
-) -> PolicyIdentity:
-    """Returns what a result says of a policy.
-
-    Args:
-        policy: Who.
-        name: What tables are to call it; follows from the source if None.
-        obs_mode: What it observes; as it says of itself if None, and "state" where it does not.
-    """
-    return PolicyIdentity(
-        name=name or (Path(policy.source).stem if policy.kind == "checkpoint" else policy.name),
-        kind=policy.kind,
-        source=policy.name,
-        content_digest=policy.content_digest,
-        environment={**policy.environment, **({"obs_mode": obs_mode} if obs_mode else {})},
-    )
 
 
 def make_guarded(policy: PolicySource, env: gymnasium.Env, seed: int) -> Policy:
