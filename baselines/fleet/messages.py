@@ -110,7 +110,8 @@ def decode_reply(message: bytes, number: int, expected: Mapping[str, torch.Tenso
             f"A robot replies to round {counts['round']} with {counts['steps']} steps and the loss "
             f"{loss:g}, when it is asked for round {number}, and for a loss that is finite."
         )
-    return Reply(**counts, loss=loss, weights=weights)
+    in_order = {name: weights[name] for name in expected}  # the format has them at random
+    return Reply(**counts, loss=loss, weights=in_order)
 
 
 def _encode(counts: Mapping[str, int | float], weights: Tensors) -> bytes:

@@ -105,7 +105,8 @@ def decode_answer(message: bytes, question: Question) -> Answer:
             f"A robot answers with the loss {float(loss)} or gradients that are not finite. Look "
             "at its data and its loss; a lower rate may help."
         )
-    return Answer(float(loss), gradient)
+    in_order = {name: gradient[name] for name in question.model if name in gradient}
+    return Answer(float(loss), in_order)  # the format has them at random
 
 
 def unpacked(message: bytes, what: str) -> dict[str, torch.Tensor]:
