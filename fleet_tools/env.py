@@ -68,7 +68,7 @@ class ToolUseEnv(gymnasium.Env):
 
     Args:
         task: Name of a task of the package, or path of a task file.
-        obs_mode: "state", "point_cloud" or "rgbd".
+        obs_mode: "state", "multitask_state", "point_cloud" or "rgbd".
         split: From which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
             "unseen_objects" or "all" (`fleet_tools.splits`).
         tool, object: Name in the task's family, or path of a model folder; drawn if None.

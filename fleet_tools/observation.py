@@ -1,7 +1,8 @@
 """The layout of observations: the robot's own senses, and what the mode adds to them.
 
 Every mode has the senses of the robot's own body. `state` adds the keypoints of tool and object,
-`point_cloud` their fused point cloud, `rgbd` the pictures of all cameras.
+`multitask_state` the same in a layout that all tasks share, `point_cloud` their fused point cloud,
+`rgbd` the pictures of all cameras.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gymnasium import spaces
 
+from fleet_tools.errors import ConfigError
 from fleet_tools.perception.segmentation import SEGMENTS
 from fleet_tools.tasks import ObservedKeypoints
 from fleet_tools.vision import Vision
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
     from fleet_tools.perception.rig import View
     from fleet_tools.state import WorldState
+
+
+MULTITASK_ROWS = 8
+"""Of each part's keypoints in the layout that all tasks share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +64,16 @@ class Sense:
 
 
 def layout(keypoints: ObservedKeypoints, vision: Vision) -> dict[str, Sense]:
-    """Returns the entries of an environment's observations."""
+    """Returns the entries of an environment's observations.
+
+    Raises:
+        ConfigError: A task has too many keypoints for the layout that all tasks share.
+    """
     match vision.obs_mode:
         case "state":
             return _BODY | _keypoints(keypoints)
+        case "multitask_state":
+            return _BODY | _padded(_keypoints(keypoints))
         case "point_cloud":
             return _BODY | _point_cloud(vision)
     return _BODY | _images(vision)
@@ -117,6 +129,25 @@ def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Sense]:
         "tool_keypoints": sense("tool", keypoints.tool),
         "object_keypoints": sense("object", keypoints.object),
     }
+
+
+def _padded(keypoints: dict[str, Sense]) -> dict[str, Sense]:
+    def sense(name: str, own: Sense) -> Sense:
+        count = len(own.entries)
+        if count > MULTITASK_ROWS:
+            raise ConfigError(
+                f'obs_mode="multitask_state" holds {MULTITASK_ROWS} {name}, and the task observes '
+                f'{count}. Observe fewer, or use "state".'
+            )
+
+        def read(moment: Moment) -> np.ndarray:
+            rows = np.zeros((MULTITASK_ROWS, 4))
+            rows[:count, :3], rows[:count, 3] = own.read(moment), 1
+            return rows
+
+        return Sense(_box(MULTITASK_ROWS, 4), "m, mask: 1 there, 0 not", own.frame, read)
+
+    return {name: sense(name, own) for name, own in keypoints.items()}
 
 
 def _point_cloud(vision: Vision) -> dict[str, Sense]:

@@ -1,15 +1,36 @@
 """Vision: which observations an environment gives, and how its cameras look."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.camera import Camera
 from fleet_tools.perception.point_cloud import require_sampling
 from fleet_tools.tasks import TaskConfig
 
-OBS_MODES = ("state", "point_cloud", "rgbd")
+OBS_MODES = {
+    "state": (),
+    "multitask_state": (),
+    "point_cloud": ("camera_size", "cloud_size", "cloud_sampling"),
+    "rgbd": ("camera_size", "channels"),
+}
+"""Which keywords of an environment, beside the mode itself, decide what it observes."""
+OBSERVING_KEYWORDS = ("obs_mode", *sorted({name for names in OBS_MODES.values() for name in names}))
+"""All of these: what a policy may choose of its environment."""
 CHANNELS = ("rgb", "depth", "segmentation")
+
+
+def observing_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of an environment's keywords that decide what it observes, with its mode.
+
+    Raises:
+        UnknownNameError: There is no such mode.
+    """
+    mode = keywords.get("obs_mode", "state")
+    _require_mode(mode)
+    matter = {name: keywords[name] for name in OBS_MODES[mode] if name in keywords}
+    return {"obs_mode": mode, **matter}
 
 
 def channel_of(name: str) -> str | None:
@@ -45,7 +66,7 @@ class Vision:
     @property
     def has_images(self) -> bool:
         """Whether it needs a renderer."""
-        return self.obs_mode != "state"
+        return self.obs_mode in ("point_cloud", "rgbd")
 
     @property
     def has_colours(self) -> bool:
@@ -66,20 +87,14 @@ def choose_vision(
     Raises:
         UnknownNameError, ConfigError: There is no such thing, or the task has no cameras.
     """
-    if obs_mode not in OBS_MODES:
-        raise UnknownNameError("obs_mode", obs_mode, OBS_MODES)
+    _require_mode(obs_mode)
     require_sampling(cloud_sampling)
     for channel in (channels,) if isinstance(channels, str) else channels:
         if channel not in CHANNELS:
             raise UnknownNameError("channel", channel, CHANNELS)
     if isinstance(channels, str) or not channels or len(set(channels)) < len(channels):
         raise ConfigError(f"channels lists some of {', '.join(CHANNELS)}; given: {channels!r}.")
-    if obs_mode != "state" and not task.cameras:
-        raise ConfigError(
-            f"obs_mode={obs_mode!r} needs cameras, and the task {task.name!r} has none. Add "
-            "`cameras` and `randomization.cameras` to its file, as task_configs/hammer.yaml has."
-        )
-    return Vision(
+    vision = Vision(
         obs_mode=obs_mode,
         camera_size=_pair("camera_size", camera_size, "(width, height) in pixels"),
         channels=tuple(name for name in CHANNELS if name in channels),
@@ -87,6 +102,17 @@ def choose_vision(
         cloud_sampling=cloud_sampling,
         cameras=task.cameras,
     )
+    if vision.has_images and not task.cameras:
+        raise ConfigError(
+            f"obs_mode={obs_mode!r} needs cameras, and the task {task.name!r} has none. Add "
+            "`cameras` and `randomization.cameras` to its file, as task_configs/hammer.yaml has."
+        )
+    return vision
+
+
+def _require_mode(obs_mode: str) -> None:
+    if obs_mode not in OBS_MODES:
+        raise UnknownNameError("obs_mode", obs_mode, OBS_MODES)
 
 
 def _pair(name: str, given: Sequence[int], meaning: str) -> tuple[int, int]:

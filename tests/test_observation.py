@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from conftest import press_until_sliding
 
-from fleet_tools.observation import Moment, observation_space, observe
+from fleet_tools.dataset.header import describe_observation
+from fleet_tools.errors import ConfigError
+from fleet_tools.observation import Moment, layout, observation_space, observe
+from fleet_tools.registration import make_environment
+from fleet_tools.tasks import ObservedKeypoints, load_task, task_names
+from fleet_tools.vision import CHANNELS, choose_vision
 
 
 @pytest.fixture(scope="module", name="contact")
@@ -79,3 +84,45 @@ def test_an_observation_shares_no_memory_with_the_state(env, observation):
     arrays = [getattr(state, field.name) for field in fields(state)]
     for array in (array for array in arrays if isinstance(array, np.ndarray)):
         assert not any(np.shares_memory(array, value) for value in observation.values())
+
+
+@pytest.fixture(scope="module", name="multitask")
+def _multitask():
+    """An environment of each task in the layout that all share."""
+    return {task: make_environment(task=task, obs_mode="multitask_state") for task in task_names()}
+
+
+def test_all_tasks_share_one_layout_and_say_by_its_masks_which_they_are(multitask):
+    layouts = [describe_observation(env) for env in multitask.values()]
+    assert all(layout == layouts[0] for layout in layouts)
+    masks = set()
+    for env in multitask.values():
+        observation, _ = env.reset(seed=3)
+        masks.add(
+            tuple(observation[f"{part}_keypoints"][:, 3].sum() for part in ("tool", "object"))
+        )
+    assert len(masks) == len(multitask)
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_the_shared_layout_holds_the_tasks_own_keypoints_and_nothing_else(multitask, task):
+    env = multitask[task]
+    shared, _ = env.reset(seed=4)
+    own, _ = make_environment(task=task).reset(seed=4)
+    for part in ("tool_keypoints", "object_keypoints"):
+        rows = shared.pop(part)
+        points = own.pop(part)
+        np.testing.assert_array_equal(rows[: len(points), :3], points)
+        np.testing.assert_array_equal(rows[:, 3], np.arange(len(rows)) < len(points))
+        assert not rows[len(points) :].any()
+    for name, value in own.items():
+        np.testing.assert_array_equal(shared[name], value)
+
+
+def test_more_keypoints_than_the_shared_layout_holds_are_refused():
+    many = ObservedKeypoints(tool=tuple(f"point_{k}" for k in range(9)), object=("head",))
+    vision = choose_vision(
+        load_task("hammer"), "multitask_state", (320, 240), CHANNELS, (512, 512), "farthest"
+    )
+    with pytest.raises(ConfigError, match=r"holds 8 tool_keypoints, and the task observes 9"):
+        layout(many, vision)

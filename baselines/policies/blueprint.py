@@ -1,6 +1,7 @@
 """All of a policy but its weights, as a value: what it reads, what it is, and what it does."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import gymnasium
 import numpy as np
@@ -12,11 +13,12 @@ from fleet_tools.baselines.policies.layout import Kind, Layout, kind, read_by, r
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import Array, describe_action, describe_observation
 from fleet_tools.values import Value, differences, parse
+from fleet_tools.vision import observing_keywords
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.network import PolicyNetwork
 
-VERSION = 1
+VERSION = 2
 """Of what a checkpoint says and means; one that another version wrote is refused."""
 
 
@@ -30,13 +32,16 @@ class Blueprint(Value):
         action: What it answers. Entries lie in [-1, 1], as everywhere in this package, and its
             `scale` says which motion 1 is.
         scaling: Of every entry that no encoder reads.
+        environment: Keywords of the environment whose observations it has learned to read, such
+            as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
     """
 
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     config: PolicyConfig
     observation: dict[str, Array]
     action: Array
     scaling: Scaling
+    environment: dict[str, pydantic.JsonValue]
 
     @pydantic.model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -48,6 +53,8 @@ class Blueprint(Value):
         }
         if sizes != expected:
             raise ValueError(f"the scaling has the numbers {sizes}, not {expected}")
+        if observing_keywords(self.environment) != self.environment:
+            raise ValueError(f"{self.environment} is more, or less, than what is observed")
         if len(self.action.shape) != 1 or self.action.dtype != "float32":
             raise ValueError("an action is one row of float32")
         return self
@@ -59,6 +66,7 @@ class Blueprint(Value):
         observation: Layout,
         action: Array,
         scaling: Scaling | None = None,
+        environment: Mapping[str, Any] | None = None,
     ) -> Self:
         """Puts together what a policy of a configuration reads of observations.
 
@@ -67,6 +75,8 @@ class Blueprint(Value):
             observation: What there is to read, such as a data set's header says.
             action: What demonstrations did, likewise.
             scaling: Of at least what is read; None leaves all numbers as they are.
+            environment: Keywords of the environment that observes it; others than
+                `vision.observing_keywords` are left out.
 
         Raises:
             LayoutError, UnknownNameError: Such a policy cannot read that; see `layout.read_by`.
@@ -83,6 +93,7 @@ class Blueprint(Value):
             "observation": read,
             "action": action,
             "scaling": Scaling(mean=mean, std=std),
+            "environment": observing_keywords(environment or {}),
         }
         return parse(cls, parts, "The blueprint")
 

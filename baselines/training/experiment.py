@@ -16,7 +16,7 @@ from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.dataset.header import installed_packages
 from fleet_tools.dataset.normalization import normalization_of
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.values import Count, Value, differences, parse
 
 VERSION = 1
@@ -146,8 +146,14 @@ def blueprint_of(policy: PolicyConfig, samples: Samples) -> Blueprint:
 
     Raises:
         LayoutError, UnknownNameError: The policy cannot read them.
-        DatasetError: They hold numbers that are not finite, or a file cannot be read.
+        DatasetError: They were observed in several ways, hold numbers that are not finite, or a
+            file cannot be read.
     """
+    if samples.environment is None:
+        raise DatasetError(
+            "The data sets were observed in several ways (obs_mode, camera_size, ...), so that no "
+            "environment shows what the policy would learn from. Train on one kind of them."
+        )
     Blueprint.of(policy, samples.observation, samples.action)  # before all data are read
     scaling = Scaling.of(normalization_of(samples).observation)
-    return Blueprint.of(policy, samples.observation, samples.action, scaling)
+    return Blueprint.of(policy, samples.observation, samples.action, scaling, samples.environment)

@@ -12,6 +12,7 @@ from fleet_tools.dataset.mapped import OBSERVATIONS, MappedEpisodes, Rows, Store
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.windows import Windows
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
+from fleet_tools.vision import observing_keywords
 
 EPISODE = "episode"
 
@@ -37,6 +38,8 @@ class Samples:
     Attributes:
         observation: What is wanted of an observation, by name.
         action: What an action is.
+        environment: The keywords of an environment that observes the same, see
+            `vision.observing_keywords`; None where data sets were observed in several ways.
         episodes: In order, also those that have no sample for being too short.
         sequence_length: L, or None.
 
@@ -61,6 +64,7 @@ class Samples:
             _require_count("sequence_length", sequence_length, f", {EPISODE!r} or None")
         datasets = _open(folders)
         self.observation, self.action = _common_layout(datasets, observations)
+        self.environment = _common_environment(datasets)
         self.episodes = _episodes(datasets, failures)
         if sequence_length == EPISODE:
             longest = max(1, *(episode.record.steps for episode in self.episodes))
@@ -197,6 +201,11 @@ def _common_layout(
     observation = first.header.observation
     chosen = observation if wanted is None else {name: observation[name] for name in wanted}
     return dict(chosen), first.header.action
+
+
+def _common_environment(datasets: list[Dataset]) -> dict[str, Any] | None:
+    first, *others = (observing_keywords(each.header.environment.kwargs) for each in datasets)
+    return first if all(other == first for other in others) else None
 
 
 def _differences(one: Array | None, other: Array | None) -> str:

@@ -28,9 +28,7 @@ import numpy as np
 from fleet_tools.episode import Policy
 from fleet_tools.errors import FleetToolsError, PolicyError, UnknownNameError
 from fleet_tools.evaluation.result import PolicyIdentity
-
-SENSES = ("obs_mode", "camera_size", "channels", "cloud_size", "cloud_sampling")
-"""The keywords of an environment that a policy may choose; the protocol decides the others."""
+from fleet_tools.vision import OBSERVING_KEYWORDS
 
 BUILT_IN = ("expert", "random", "zero")
 
@@ -188,29 +186,21 @@ def _factory(source: str) -> Callable[[gymnasium.Env], Policy]:
 def _environment_of(factory: Callable, source: str) -> dict[str, Any]:
     environment = dict(getattr(factory, "environment", {}))
     for keyword in environment:
-        if keyword not in SENSES:
+        if keyword not in OBSERVING_KEYWORDS:
             remedy = "The protocol decides all others."
             raise UnknownNameError(
-                f"keyword of an environment that {source} may choose", keyword, SENSES, remedy
+                f"keyword of an environment that {source} may choose",
+                keyword,
+                OBSERVING_KEYWORDS,
+                remedy,
             )
     return environment
 
 
 def _observed_by_checkpoint(path: Path) -> dict[str, Any]:
-    """The keywords of an environment that shows all that a checkpoint's policy reads."""
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-    from fleet_tools.vision import CHANNELS, is_picture
 
-    reads = load_checkpoint(path).blueprint.observation
-    pictures = [name for name in reads if is_picture(name)]
-    if pictures:
-        height, width, *_ = reads[pictures[0]].shape
-        channels = [c for c in CHANNELS if any(name.endswith(f"_{c}") for name in pictures)]
-        return {"obs_mode": "rgbd", "camera_size": [width, height], "channels": channels}
-    if "point_cloud" in reads:
-        points = reads["point_cloud"].shape[0]
-        return {"obs_mode": "point_cloud", "cloud_size": [points // 2, points - points // 2]}
-    return {}
+    return load_checkpoint(path).blueprint.environment
 
 
 def _file_digest(path: Path) -> str:

@@ -26,7 +26,9 @@ SMALL_BODY = MLP(layers=1, width=8)
 def save(path, config, **keywords):
     """Stores an untrained policy for hammers."""
     env = make_environment(task="hammer", **keywords)
-    blueprint = Blueprint.of(config, describe_observation(env), describe_action(env))
+    blueprint = Blueprint.of(
+        config, describe_observation(env), describe_action(env), environment=keywords
+    )
     save_checkpoint(path, Checkpoint(blueprint, blueprint.create(seed=0).state_dict()))
     return str(path)
 
@@ -41,7 +43,7 @@ def test_a_checkpoint_acts_as_it_does_by_itself(mlp):
     identity = identify(mlp)
     assert (identity.name, identity.source) == ("mlp", "mlp.safetensors")
     assert identity.kind == "checkpoint"
-    assert identity.environment == {}
+    assert identity.environment == {"obs_mode": "state"}
     (trial,) = SMALL.trials("hammer", "train", 1)
     came = make_trials(a_result(policy=identity, packages=installed_packages()), mlp)(trial)
     env = make_environment(task="hammer")
@@ -58,9 +60,9 @@ def test_its_hash_is_of_its_content_and_its_name_is_not(mlp, tmp_path):
 
 
 @needs_gl
-def test_one_for_clouds_is_given_clouds_of_its_size(tmp_path):
+def test_one_for_clouds_is_given_clouds_as_it_knows_them(tmp_path):
     config = PolicyConfig(body=SMALL_BODY, clouds=PointNet(widths=(4,)))
-    keywords = {"obs_mode": "point_cloud", "cloud_size": [32, 32]}
+    keywords = {"obs_mode": "point_cloud", "cloud_size": [40, 24], "cloud_sampling": "even"}
     assert identify(save(tmp_path / "cloud", config, **keywords)).environment == keywords
 
 

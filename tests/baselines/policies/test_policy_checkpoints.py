@@ -183,7 +183,7 @@ def test_weights_without_a_policy_are_refused(path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "its version is 2, and this one of fleet_tools reads 1"),
+        ({"version": 1}, "its version is 1, and this one of fleet_tools reads 2"),
         ({"version": None}, "its version is None"),
         ({"colour": "red"}, "There is no key 'colour'"),
         ({"action": None}, "action: "),
