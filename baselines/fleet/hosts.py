@@ -95,6 +95,9 @@ class RayHosts:
         assignments: What the robots are told.
         at_once: How many work at the same time.
         timeout_s: What an answer may take.
+
+    Attributes:
+        places: Where those robots are that run, by their numbers.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class RayHosts:
         self._assignments = assignments
         self._at_once, self._timeout_s = at_once, timeout_s
         self._robots: dict[int, RayRobot] = {}
-        self._places: dict[int, actors.Place] = {}
+        self.places: dict[int, actors.Place] = {}
 
     def answers(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | Lost]]:
         """See `Hosts`."""
@@ -114,7 +117,7 @@ class RayHosts:
             reference: _Task(robot, True, time.monotonic() + START_LIMIT_S)
             for reference, robot in tasks.items()
         }
-        waiting = deque(robot for robot in messages if robot in self._places)
+        waiting = deque(robot for robot in messages if robot in self.places)
         while waiting or tasks:
             while waiting and sum(not task.starting for task in tasks.values()) < self._at_once:
                 robot = waiting.popleft()
@@ -130,7 +133,7 @@ class RayHosts:
                     self.end(task.robot)
                     yield task.robot, answer
                 elif task.starting:
-                    self._places[task.robot] = answer
+                    self.places[task.robot] = answer
                     waiting.append(task.robot)
                 else:
                     yield task.robot, answer
@@ -138,7 +141,7 @@ class RayHosts:
     def end(self, robot: int) -> None:
         """See `Hosts`."""
         if robot in self._robots:
-            actors.end(self._robots.pop(robot).actor, self._places.pop(robot, None))
+            actors.end(self._robots.pop(robot).actor, self.places.pop(robot, None))
 
     def close(self) -> None:
         """See `Hosts`."""

@@ -167,7 +167,7 @@ def kind(episode: StoredEpisode, by: str) -> str:
         "object": (record.object,),
         "pair": (record.tool, record.object),
     }
-    return " ".join(map(str, (episode.task, *parts[by])))
+    return " ".join(filter(None, (episode.task, *parts[by])))
 
 
 def derived(seed: int, *places: int) -> int:

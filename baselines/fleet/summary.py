@@ -7,7 +7,8 @@ from fleet_tools.baselines.fleet.record import Record
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.trajectories import Trajectories
 
-_SHOWN = 10
+_SHOWN, _KINDS = 10, 3
+"""How many are told in text of who was left out, and of each robot's kinds of episodes."""
 
 
 def report_of(plan: Plan, record: Record) -> dict[str, Any]:
@@ -82,7 +83,10 @@ def as_text(output: str, report: dict[str, Any]) -> str:
     ]
     for each in report["robots"]:
         loss, apart = each["loss"], each["held_out_loss"]
-        kinds = ", ".join(f"{count} {name}" for name, count in each["kinds"].items())
+        commonest = sorted(each["kinds"].items(), key=lambda item: -item[1])
+        kinds = ", ".join(f"{count} {name}" for name, count in commonest[:_KINDS])
+        if len(commonest) > _KINDS:
+            kinds += f" and {len(commonest) - _KINDS} other kinds"
         lines.append(
             f"  robot {each['robot']}: {kinds}"
             + ("" if loss is None else f"; loss {loss:.3g}")
