@@ -102,7 +102,8 @@ def _rollouts(options: argparse.Namespace, config: "FleetConfig", plan: "Plan") 
     headers = [Dataset(folder).header for folder in config.data]
     for env in environments(headers, plan.blueprint).values():
         env.close()
-    return partial(roll_out, headers, config.rollouts)
+    workers = programs.worker_keywords(options)["count"]
+    return partial(roll_out, headers, config.rollouts, count=workers)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """One round of a fleet: robots train apart, what they learned is merged, the result is judged."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -75,7 +76,7 @@ def play(
 
     Raises:
         TrainingError: No robot is left to be merged.
-        DivergedError: The merged weights are not finite.
+        DivergedError: The merged weights, or their loss, are not finite.
         FleetToolsError: As the method says.
     """
     per_round = plan.config.epochs_per_round
@@ -108,10 +109,13 @@ def play(
     merged = _merge(plan, held, hosts, number, parts)
     batches = (held.batch(items).observations for items in held.order(_batch_size(plan), None))
     merged = recompute(network, merged, batches)
-    broken = [name for name, tensor in merged.items() if not bool(torch.isfinite(tensor).all())]
-    if broken:
-        raise DivergedError(f"In round {number}, {broken[0]} is not finite after merging.")
     loss = validate(plan.blueprint, held, plan.config.training, merged)
+    if not math.isfinite(loss) or not all(map(_finite, merged.values())):
+        rate = plan.config.training.learning_rate
+        raise DivergedError(
+            f"In round {number}, robots came to weights whose merge has the loss {loss:g} on the "
+            f"driver's episodes. Give a smaller learning rate than {rate:g}."
+        )
     return Round(number, merged, loss, {robot: parts[robot] for robot in participants})
 
 
@@ -173,6 +177,10 @@ class _Line:
             self._hosts.end(self.robot)
             raise _LostError(self.robot, str(error)) from None
         return answer
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
 
 
 def _batch_size(plan: Plan) -> int:
