@@ -112,12 +112,12 @@ class RayHosts:
         """See `Hosts`."""
         import ray
 
-        tasks = {self._start(robot): robot for robot in messages if robot not in self._robots}
-        tasks = {
-            reference: _Task(robot, True, time.monotonic() + START_LIMIT_S)
-            for reference, robot in tasks.items()
-        }
         waiting = deque(robot for robot in messages if robot in self.places)
+        tasks = {
+            self._start(robot): _Task(robot, True, time.monotonic() + START_LIMIT_S)
+            for robot in messages
+            if robot not in self.places
+        }
         while waiting or tasks:
             while waiting and sum(not task.starting for task in tasks.values()) < self._at_once:
                 robot = waiting.popleft()

@@ -75,9 +75,10 @@ def report_of(plan: Plan, record: Record) -> dict[str, Any]:
 
 def as_text(output: str, report: dict[str, Any]) -> str:
     """Returns the report in a few lines."""
+    robots, per_round = len(report["robots"]), report["epochs"] // report["rounds"]
     lines = [
-        f"{output}: {len(report['robots'])} robots, {report['method']}, {report['rounds']} "
-        f"round{'s' * (report['rounds'] != 1)} of {report['epochs'] // report['rounds']} epochs",
+        f"{output}: {robots} robot{_s(robots)}, {report['method']}, {report['rounds']} "
+        f"round{_s(report['rounds'])} of {per_round} epoch{_s(per_round)}",
         f"  held-out loss {report['held_out']['loss']:.3g}, over "
         f"{report['held_out']['episodes']} episodes",
     ]
@@ -119,5 +120,9 @@ def _rollouts(who: str, tried: dict[str, Any] | None) -> list[str]:
     ]
 
 
+def _s(count: int) -> str:
+    return "s" * (count != 1)
+
+
 def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -23,7 +23,7 @@ ALIGNED = {
     "options": {"epochs": 1, "steps": 2},
     "merge_every": 1,
 }
-AT_ONCE, TIMEOUT_S = 1, 5.0
+AT_ONCE, TIMEOUT_S = 1, 30.0  # a busy machine answers late
 
 
 @pytest.fixture(scope="module", name="data")
@@ -63,7 +63,7 @@ def test_robots_in_actors_come_to_the_same_bits(plan, hosts):
     ("how", "said"),
     [
         (signal.SIGKILL, "its actor is gone"),
-        pytest.param(signal.SIGSTOP, "it took longer than 5 s", marks=pytest.mark.slow),
+        pytest.param(signal.SIGSTOP, "it took longer than 30 s", marks=pytest.mark.slow),
     ],
 )
 def test_who_dies_or_hangs_while_others_train_is_left_out_and_comes_back(data, hosts, how, said):

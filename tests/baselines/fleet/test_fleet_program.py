@@ -94,7 +94,7 @@ def test_the_program_plays_the_rounds_and_says_what_came_of_them(data, whole, tm
     assert main(shown) == 0  # there is nothing left to do
     assert {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()} == before
     out = capsys.readouterr().out
-    assert "3 robots, naive_average, 12 rounds of 1 epochs" in out and "stayed home" in out
+    assert "3 robots, naive_average, 12 rounds of 1 epoch\n" in out and "stayed home" in out
 
 
 def test_after_kill_9_between_rounds_and_within_one_it_comes_to_the_same_bits(
@@ -155,7 +155,7 @@ def test_robots_and_driver_killed_in_a_cluster_of_their_own(data, tmp_path):
         return found
 
     def wait_for(condition):
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not condition():
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.005)
@@ -250,6 +250,7 @@ def test_numbers_that_explode_stop_the_fleet_and_name_every_robot(data, tmp_path
         assert not (output / "merged.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_merged_tuned_and_own_policies_are_tried_where_the_data_were_collected(tmp_path, capsys):
     data, output = tmp_path / "data", tmp_path / "out"
     write(data, Drawn([5, 4, 6, 3], [True] * 4, 0), hammer_header())

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from fleet_tools.baselines.fleet.config import REFERENCES, Split, reference
 from fleet_tools.baselines.fleet.plan import Plan, deal
+from fleet_tools.baselines.fleet.run import fine_tune, run
 from fleet_tools.baselines.merging.check import check
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.experiment import blueprint_of, split
@@ -221,6 +223,18 @@ def test_a_robot_whose_loss_is_nan_is_left_out_by_name_and_comes_back(data, tmp_
         torch.testing.assert_close(tensor, mean)
     after = by_hand(plan, 1, rounds[1].weights, epochs=1, epoch=2)
     assert same(rounds[2].parts[1].reply.weights, after.weights)
+
+
+def test_fine_tuning_is_training_on_the_drivers_own_episodes(data, tmp_path):
+    plan = plan_of(data, fine_tuning={"epochs": 3, "learning_rate": 0.01}, merge_every=None)
+    record = run(plan, local(plan), tmp_path / "out")
+    tuned = fine_tune(plan, record, tmp_path / "out")
+    config = TrainingConfig(epochs=3, batch_size=8, learning_rate=0.01, seed=5)
+    held = Trajectories(split(Samples(data), 0.2, seed=5)[1], plan.blueprint)
+    expected = train(plan.blueprint, held, config, TrainingState.initial(record.weights))
+    assert same(tuned.weights, expected.weights) and not same(tuned.weights, record.weights)
+    stored = load_checkpoint(tmp_path / "out" / "fine_tuned.safetensors")
+    assert same(stored.weights, tuned.weights)
 
 
 def test_references_are_fleets_too(data):
