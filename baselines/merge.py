@@ -1,10 +1,11 @@
 """Merges policies stored as safetensors, and says what was lost on the way.
 
     python -m fleet_tools.baselines.merge a.safetensors b.safetensors \
-        --spec policies:spec --method git_rebasin --output merged.safetensors
+        --method git_rebasin --output merged.safetensors
 
-The spec is a function of yours that returns the models' table of axes; see `merging.spec`. Models
-are data, and no pickle is ever read. The output is there as a whole or not at all.
+Checkpoints (`policies.checkpoint`) become a checkpoint that acts. Of other models, `--spec` names
+a function of yours that returns their table of axes; see `merging.spec`. Models are data, and no
+pickle is ever read. The output is there as a whole or not at all.
 """
 
 import argparse
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from fleet_tools.baselines.merging.symmetry import State
+    from fleet_tools.baselines.policies.blueprint import Blueprint
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,11 +41,13 @@ def _parser() -> argparse.ArgumentParser:
         "finite (and is not stored), or the disk failed, 2 when it cannot begin.",
     )
     parser.add_argument(
-        "models", metavar="MODEL", nargs="+", type=Path, help="state dicts, as safetensors files"
-    )
+        "models", metavar="MODEL", nargs="+", type=Path,
+        help="checkpoints of one kind, or state dicts of your own, as safetensors files",
+    )  # fmt: skip
     parser.add_argument(
-        "--spec", metavar="MODULE:FUNCTION", required=True,
-        help="returns the table of axes, or a merging.spec.Spec with data; this code is run",
+        "--spec", metavar="MODULE:FUNCTION",
+        help="returns the table of axes, or a merging.spec.Spec with data; this code is run "
+        "(checkpoints know their axes)",
     )  # fmt: skip
     parser.add_argument(
         "--method", metavar="NAME", required=True,
@@ -71,7 +75,8 @@ def _merge(options: argparse.Namespace) -> int:
     from fleet_tools.baselines.merging import registry
     from fleet_tools.baselines.merging.errors import FleetError
     from fleet_tools.baselines.merging.report import as_text, report
-    from fleet_tools.baselines.merging.spec import load_spec
+    from fleet_tools.baselines.merging.spec import Spec, load_spec
+    from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
     from fleet_tools.errors import UnknownNameError
 
     if options.method not in registry.METHODS:
@@ -80,8 +85,13 @@ def _merge(options: argparse.Namespace) -> int:
         raise FleetError(f"--points is {options.points}. Give an odd number, at least 3.")
     chosen = read_options(registry.METHODS[options.method], options.option)
     _require_writable(options.output, options.models)
-    spec = load_spec(options.spec)
-    models = [read_model(path) for path in options.models]
+    models, blueprint = read_models(options.models)
+    if options.spec is None and blueprint is None:
+        raise FleetError(
+            "These models are no checkpoints, and do not say what their axes are. A function of "
+            "yours does: --spec MODULE:FUNCTION."
+        )
+    spec = load_spec(options.spec) if options.spec else Spec(blueprint.symmetry())
     fleet = spec.fleet(models, options.weights, options.seed)
 
     begun = time.perf_counter()
@@ -100,7 +110,10 @@ def _merge(options: argparse.Namespace) -> int:
         "weights": fleet.shares.tolist(),
         "seed": options.seed,
     }
-    write_model(options.output, state, notes)
+    if blueprint is None:
+        write_model(options.output, state, notes)
+    else:
+        save_checkpoint(options.output, Checkpoint(blueprint, state, notes))
     if options.json:
         print(
             json.dumps(
@@ -123,6 +136,36 @@ def _merge(options: argparse.Namespace) -> int:
                 f"{got / 1e6:.1f} MB back."
             )
     return programs.OK
+
+
+def read_models(
+    paths: Sequence[Path],
+) -> tuple[list[dict[str, "torch.Tensor"]], "Blueprint | None"]:
+    """Reads what is to be merged: checkpoints of one kind, or state dicts.
+
+    Returns:
+        The state dicts, and the checkpoints' blueprint.
+
+    Raises:
+        FleetError: Some are checkpoints and some are not, or see `read_model`.
+        OtherPolicyError: They are checkpoints of two kinds.
+        CheckpointError: One is not whole, or of another version.
+    """
+    from fleet_tools.baselines.merging.errors import FleetError
+    from fleet_tools.baselines.policies.blueprint import common_blueprint
+    from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
+
+    policies = [path for path in paths if is_checkpoint(path)]
+    if not policies:
+        return [read_model(path) for path in paths], None
+    if others := [path.name for path in paths if path not in policies]:
+        raise FleetError(
+            f"{', '.join(path.name for path in policies)} are checkpoints, and {', '.join(others)} "
+            "are not. Store all by `policies.checkpoint.save_checkpoint`."
+        )
+    checkpoints = [load_checkpoint(path) for path in paths]
+    blueprints = {str(path): each.blueprint for path, each in zip(paths, checkpoints, strict=True)}
+    return [dict(each.weights) for each in checkpoints], common_blueprint(blueprints)
 
 
 def read_model(path: Path) -> dict[str, "torch.Tensor"]:

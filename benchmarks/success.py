@@ -20,7 +20,12 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-POLICIES = ("expert", "expert_open_loop", "expert_pose_space", "zero", "random")
+OWN = {
+    "expert_open_loop": {"feedback": False},
+    "expert_pose_space": {"actuation": "pose_space"},
+}
+"""Experts that are only compared here, with what is special to them."""
+POLICIES = ("expert", *OWN, "zero", "random")
 SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
 HEADER = "| task | split | policy | success | 95% interval | planning, ms | steps | failures |"
 _environments = {}
@@ -69,20 +74,14 @@ def main() -> None:
 
 
 def _episode(job: tuple) -> dict:
-    from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
     from fleet_tools.episode import rollout
     from fleet_tools.experts.policy import ExpertPolicy
+    from fleet_tools.policies import find
 
     task, split, name, seed, push = job
     env = _environment(task, split)
     scene = _scene(env, seed, push)
-    policy = {
-        "expert": lambda: ExpertPolicy(env),
-        "expert_open_loop": lambda: ExpertPolicy(env, feedback=False),
-        "expert_pose_space": lambda: ExpertPolicy(env, "pose_space"),
-        "zero": lambda: ZeroPolicy(env),
-        "random": lambda: RandomPolicy(env, seed),
-    }[name]()
+    policy = ExpertPolicy(env, **OWN[name]) if name in OWN else find(name).make(env, seed)
     episode = rollout(env, policy, scene=scene)
     unmet = [name for name, verdict in env.unwrapped.verdicts().items() if not verdict.holds]
     return {

@@ -4,6 +4,7 @@ Attempt k of seed s is the same bytes on every run, whatever the number of worke
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_tools import programs
-from fleet_tools.collecting.attempts import POLICIES, make_attempts
+from fleet_tools.collecting.attempts import make_attempts
 from fleet_tools.collecting.collection import attempt_limit, fill
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.interrupts import patient_interrupt
@@ -23,6 +24,7 @@ from fleet_tools.registration import make_environment
 if TYPE_CHECKING:
     from fleet_tools.dataset import Record
     from fleet_tools.dataset.header import Header
+    from fleet_tools.policies import PolicySource
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,10 +45,11 @@ def _parser() -> argparse.ArgumentParser:
         "--episodes", metavar="N", type=programs.positive_int, required=True,
         help="how many successful episodes the data set is to hold",
     )  # fmt: skip
-    parser.add_argument("--policy", choices=sorted(POLICIES), default="expert")
+    programs.add_policy_option(parser, "expert")
     parser.add_argument(
-        "--obs-mode", metavar="MODE", default="state",
-        help="what is stored of each step: state (the default), point_cloud or rgbd",
+        "--obs-mode", metavar="MODE",
+        help="what is stored of each step: state, point_cloud or rgbd (what the policy reads, else "
+        "state)",
     )  # fmt: skip
     parser.add_argument(
         "--env", metavar="KEY=VALUE", type=programs.keyword, nargs="+", default=[],
@@ -69,13 +72,16 @@ def _collect(options: argparse.Namespace) -> int:
     from fleet_tools.dataset import Dataset, DatasetWriter
     from fleet_tools.dataset.summary import as_text, summarize
     from fleet_tools.parallel import workers
+    from fleet_tools.policies import find
 
     begun = time.perf_counter()
-    header = _header(options)
+    with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
+        policy = find(options.policy)
+        header = _header(options, policy)
     folder = options.output or Path("data") / header.task.name
     run = partial(
         workers.run,
-        make_work=partial(make_attempts, header, options.verify),
+        make_work=partial(make_attempts, header, policy, options.verify),
         **programs.worker_keywords(options),
     )
     failed = None
@@ -83,6 +89,7 @@ def _collect(options: argparse.Namespace) -> int:
         DatasetWriter(folder, header) as writer,
         _Progress(options, writer.records) as progress,
         patient_interrupt() as interrupted,
+        contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
     ):
         before = len(writer.records)
         try:
@@ -107,19 +114,22 @@ def _collect(options: argparse.Namespace) -> int:
     return _code(options, summary, failed, interrupted())
 
 
-def _header(options: argparse.Namespace) -> "Header":
+def _header(options: argparse.Namespace, policy: "PolicySource") -> "Header":
+    """What is collected, by whom; whatever cannot be, is found here."""
     from fleet_tools.dataset.header import describe
 
     task = programs.chosen_task(options)
-    keywords = {"obs_mode": options.obs_mode, **dict(options.env)}
+    given = {"obs_mode": options.obs_mode} if options.obs_mode else {}
+    keywords = {"obs_mode": "state", **policy.environment, **given, **dict(options.env)}
     if "task" in keywords:
         raise ConfigError("--env does not name the task; --tool or --task does.")
     env = make_environment(task=task, **keywords)
     try:
+        policy.make(env)
         return describe(
             env,
             task,
-            policy=options.policy,
+            policy=str(policy),
             seed=options.seed,
             keep_failures=options.keep_failures,
             **keywords,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fleet_tools.evaluation.protocol import Trial
     from fleet_tools.evaluation.result import EpisodeResult, Result
     from fleet_tools.evaluation.writer import EvaluationWriter
+    from fleet_tools.policies import PolicySource
 
 _ERRORS_SHOWN = 10
 
@@ -43,11 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         "of the policy, the simulator or a worker, 2 when it cannot begin, 130 after Ctrl-C, which "
         "waits for the episodes at work.",
     )
-    parser.add_argument(
-        "--policy", metavar="POLICY", required=True,
-        help="expert, random or zero; module:factory, where factory(env) returns an object with "
-        "reset() and act(observation); or the path of a checkpoint",
-    )  # fmt: skip
+    programs.add_policy_option(parser)
     parser.add_argument(
         "--output", metavar="DIR", type=Path, required=True, help="the result's folder"
     )
@@ -79,11 +76,14 @@ def _parser() -> argparse.ArgumentParser:
 def _evaluate(arguments: Sequence[str], options: argparse.Namespace) -> int:
     from fleet_tools.evaluation.comparison import compare, require_comparable
     from fleet_tools.evaluation.result import Evaluation, in_order, load_evaluation
+    from fleet_tools.evaluation.trial import make_trials
     from fleet_tools.evaluation.writer import EvaluationWriter
+    from fleet_tools.policies import find
 
     begun = time.perf_counter()
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
-        result = _result(options, ["python", "-m", "fleet_tools.evaluate", *arguments])
+        policy = find(options.policy)
+        result = _result(options, policy, ["python", "-m", "fleet_tools.evaluate", *arguments])
     asked = result.protocol.trials(options.tool, options.split, options.episodes)
     other = load_evaluation(options.compare) if options.compare else None
     if other is not None:
@@ -95,7 +95,7 @@ def _evaluate(arguments: Sequence[str], options: argparse.Namespace) -> int:
     ):
         before = len(writer.episodes)
         try:
-            _run(writer, result, asked, options, interrupted)
+            _run(writer, partial(make_trials, result, policy), asked, options, interrupted)
         except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full, or gone
             failed = error
         result = writer.finish()
@@ -128,7 +128,7 @@ def _evaluate(arguments: Sequence[str], options: argparse.Namespace) -> int:
     return _code(asked, there, failed, interrupted())
 
 
-def _result(options: argparse.Namespace, command: list[str]) -> "Result":
+def _result(options: argparse.Namespace, source: "PolicySource", command: list[str]) -> "Result":
     """Who is evaluated, by what; whatever cannot be, is found here."""
     from fleet_tools.dataset.header import installed_packages
     from fleet_tools.evaluation.policies import identify
@@ -138,7 +138,7 @@ def _result(options: argparse.Namespace, command: list[str]) -> "Result":
 
     protocol = load_protocol(options.protocol)
     protocol.trials(options.tool, options.split)  # complains of what is not in it
-    policy = identify(options.policy, options.name, options.obs_mode)
+    policy = identify(source, options.name, options.obs_mode)
     policy = policy.model_copy(update={"training_seed": options.training_seed})
     for task in (options.tool,) if options.tool else protocol.tasks:
         make_environment(task=task, **policy.environment).close()
@@ -156,7 +156,7 @@ def _result(options: argparse.Namespace, command: list[str]) -> "Result":
 
 def _run(
     writer: "EvaluationWriter",
-    result: "Result",
+    make_work: Callable[[], Callable[["Trial"], "EpisodeResult"]],
     asked: Sequence["Trial"],
     options: argparse.Namespace,
     stop: Callable[[], bool],
@@ -164,8 +164,7 @@ def _run(
     """Adds what is missing of the trials asked for."""
     from tqdm import tqdm
 
-    from fleet_tools.evaluation.policies import from_anywhere
-    from fleet_tools.evaluation.trial import lost_trial, make_trials
+    from fleet_tools.evaluation.trial import lost_trial
     from fleet_tools.parallel import workers
 
     done = {episode.key: episode for episode in writer.episodes}
@@ -173,7 +172,7 @@ def _run(
     tally = Counter(done[trial.key].outcome for trial in asked if trial.key in done)
     results = workers.run(
         lambda: None if stop() else next(left, None),
-        partial(make_trials, result, from_anywhere(options.policy)),
+        make_work,
         **programs.worker_keywords(options),
     )
     with (

@@ -79,6 +79,21 @@ def add_task_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExcl
     return which
 
 
+def add_policy_option(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Gives a parser the way to say who acts; `fleet_tools.policies.find` finds it.
+
+    Args:
+        parser: Of a program.
+        default: It must be said if None.
+    """
+    parser.add_argument(
+        "--policy", metavar="POLICY", default=default, required=default is None,
+        help="expert, disturbed_expert, random or zero; module:factory, where factory(env) returns "
+        "an object with reset() and act(observation); or the path of a checkpoint"
+        + (f" ({default})" if default else ""),
+    )  # fmt: skip
+
+
 def add_worker_options(
     parser: argparse.ArgumentParser,
     timeout_s: float = 300.0,

@@ -5,6 +5,7 @@ the browser shows, `.mp4` a video. Neither needs a screen.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -19,8 +20,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools import programs
-from fleet_tools.collecting.attempts import POLICIES as COLLECTORS
-from fleet_tools.episode import Episode, Policy
+from fleet_tools.episode import Episode
 from fleet_tools.errors import (
     ConfigError,
     DatasetError,
@@ -39,26 +39,6 @@ PAUSE_S = 1.0
 """Between two episodes."""
 
 
-def _zero(env: gymnasium.Env) -> Policy:
-    from fleet_tools.baselines.trivial import ZeroPolicy
-
-    return ZeroPolicy(env)
-
-
-def _random(env: gymnasium.Env) -> Policy:
-    from fleet_tools.baselines.trivial import RandomPolicy
-
-    return RandomPolicy(env)
-
-
-POLICIES: dict[str, Callable[[gymnasium.Env], Policy]] = {
-    **COLLECTORS,
-    "zero": _zero,
-    "random": _random,
-}
-"""Who can be watched: a policy for an environment, by name."""
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs the program; see `--help`."""
     return programs.run(_parser(), _view, arguments)
@@ -74,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--dataset", metavar="DIR", type=Path, help="what was collected; stored actions act again"
     )
-    parser.add_argument("--policy", choices=sorted(POLICIES), default="expert")
+    programs.add_policy_option(parser, "expert")
     parser.add_argument(
         "--seed", type=programs.seed, default=0, help="of the scene, one more for each after it (0)"
     )
@@ -92,13 +72,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _view(options: argparse.Namespace) -> int:
     _check_save(options)
-    env, shows = _open(options)
-    if options.save is None:
-        episodes = _show_live(options, env, shows)
-    elif options.save.suffix == ".mp4":
-        episodes = _save_video(options, env, shows)
-    else:
-        episodes = _save_recording(options, env, shows)
+    # A policy may print, and JSON is to be alone on stdout.
+    with contextlib.redirect_stdout(sys.stderr if options.json else sys.stdout):
+        env, shows = _open(options)
+        if options.save is None:
+            episodes = _show_live(options, env, shows)
+        elif options.save.suffix == ".mp4":
+            episodes = _save_video(options, env, shows)
+        else:
+            episodes = _save_recording(options, env, shows)
     if options.json:
         outcomes = [episode.outcome for episode in episodes]
         print(json.dumps({"outcomes": outcomes, "save": options.save and str(options.save)}))
@@ -130,19 +112,26 @@ def _check_save(options: argparse.Namespace) -> None:
 
 def _open(options: argparse.Namespace) -> tuple[gymnasium.Env, Iterator["Show"]]:
     """Makes the environment, and says what is to be shown in it."""
+    from fleet_tools.evaluation.policies import make_guarded
+    from fleet_tools.policies import find
     from fleet_tools.visualization.watching import Show
 
     video = options.save is not None and options.save.suffix == ".mp4"
     render_mode = "rgb_array" if video else "human"
     if options.dataset is not None:
         return _open_dataset(options, render_mode)
+    policy = find(options.policy)
     task = programs.chosen_task(options)
-    env = _with_cloud(functools.partial(make_environment, task=task, render_mode=render_mode))
-    policy, name = POLICIES[options.policy](env), env.unwrapped.task.name
-    seeds = range(options.seed, options.seed + options.episodes)
-    return env, (
-        Show(f"{name}, seed {seed}: {options.policy}", policy, {"seed": seed}) for seed in seeds
-    )
+    make = functools.partial(make_environment, task=task, render_mode=render_mode)
+    # The package's own read no cloud, and people like to see one.
+    env = _with_cloud(make) if policy.kind == "built_in" else make(**policy.environment)
+
+    def shows() -> Iterator[Show]:
+        for seed in range(options.seed, options.seed + options.episodes):
+            title = f"{env.unwrapped.task.name}, seed {seed}: {policy.name}"
+            yield Show(title, make_guarded(policy, env, seed), {"seed": seed})
+
+    return env, shows()
 
 
 def _with_cloud(make: Callable[..., gymnasium.Env]) -> gymnasium.Env:

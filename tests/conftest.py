@@ -1,5 +1,6 @@
 """What several tests need: environments built once, another process, a hand that presses nails."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -112,6 +113,14 @@ def _uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("uninterrupted") / "hammer"
     assert collect.main(options(folder, "--quiet")) == 0
     return folder
+
+
+@pytest.fixture(scope="session", name="collected")
+def _collected(tmp_path_factory):
+    """Data sets to export, by the mode of their observations, each made once."""
+    from exported import write_collected
+
+    return functools.cache(lambda mode: write_collected(tmp_path_factory.mktemp(mode) / mode, mode))
 
 
 @pytest.fixture(scope="session", name="make")

@@ -8,9 +8,7 @@ import pytest
 from collected import COMMAND, EPISODES, ROOT, options, timeless
 
 from fleet_tools import collect
-from fleet_tools.collecting import attempts
 from fleet_tools.dataset import Dataset
-from fleet_tools.errors import InfeasibleError
 
 # --- The data set ---------------------------------------------------------------------------
 
@@ -53,22 +51,9 @@ def test_other_options_leave_the_folder_as_it_was(uninterrupted, capsys):
     assert timeless(uninterrupted) == before
 
 
-class _Reluctant:
-    """Has no plan for any scene."""
-
-    def __init__(self, env):
-        pass
-
-    def reset(self):
-        raise InfeasibleError("No plan.", {"point_to_point(head, head)": "0.12 m"})
-
-    def act(self, observation):
-        raise AssertionError("reset has failed")
-
-
-def test_gives_up_and_says_why(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(attempts.POLICIES, "reluctant", _Reluctant)
-    arguments = options(tmp_path, "--policy", "reluctant", "--keep-failures", episodes=1)
+def test_gives_up_and_says_why(tmp_path, capsys):
+    policy = "collected:Reluctant"
+    arguments = options(tmp_path, "--policy", policy, "--keep-failures", episodes=1)
     assert collect.main(arguments) == 1
     out, err = capsys.readouterr()
     assert "0 of 20 attempts succeeded: 0.0%" in out

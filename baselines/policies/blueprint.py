@@ -8,14 +8,22 @@ import numpy as np
 import pydantic
 
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.errors import LayoutError
-from fleet_tools.baselines.policies.layout import Kind, Layout, kind, read_by, require_offered
+from fleet_tools.baselines.policies.errors import LayoutError, OtherPolicyError
+from fleet_tools.baselines.policies.layout import (
+    Kind,
+    Layout,
+    described,
+    kind,
+    read_by,
+    require_offered,
+)
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import Array, describe_action, describe_observation
 from fleet_tools.values import Value, differences, parse
 from fleet_tools.vision import observing_keywords
 
 if TYPE_CHECKING:
+    from fleet_tools.baselines.merging.symmetry import Symmetry
     from fleet_tools.baselines.policies.network import PolicyNetwork
 
 VERSION = 2
@@ -115,6 +123,36 @@ class Blueprint(Value):
             torch.manual_seed(seed)
             return PolicyNetwork(self)
 
+    def symmetry(self) -> "Symmetry":
+        """Returns the table of the network's axes; see `PolicyNetwork.symmetry`."""
+        import torch
+
+        from fleet_tools.baselines.policies.network import PolicyNetwork
+
+        with torch.device("meta"):  # shapes without numbers
+            return PolicyNetwork(self).symmetry()
+
+    def differences(self, other: "Blueprint") -> list[str]:
+        """Says what another one has otherwise: weights of one are not weights of the other."""
+        scaled, otherwise = (
+            {name: (each.scaling.mean[name], row) for name, row in each.scaling.std.items()}
+            for each in (self, other)
+        )
+        return differences(self._flat(), other._flat()) + [
+            f"the scaling of {name!r} is another"
+            for name in scaled.keys() & otherwise.keys()
+            if scaled[name] != otherwise[name]
+        ]
+
+    def _flat(self) -> dict[str, object]:
+        config, action = self.config.model_dump(mode="json"), dict(self.action)
+        return {
+            **{f"the config's {name}": value for name, value in config.items()},
+            **described(self.observation),
+            **{f"the {name} of actions": value for name, value in action.items()},
+            **{f"the environment's {name}": value for name, value in self.environment.items()},
+        }
+
     def require_environment(self, env: gymnasium.Env) -> None:
         """Sees to it that a policy can act in an environment of this package.
 
@@ -132,3 +170,24 @@ class Blueprint(Value):
                 f"The policy's actions are not those of the environment: {wrong}. Make "
                 "the environment as it was in training, or train on this one."
             )
+
+
+def common_blueprint(blueprints: Mapping[str, Blueprint]) -> Blueprint:
+    """Returns the blueprint of policies whose weights are to be averaged: the same for all.
+
+    Args:
+        blueprints: At least one, by what messages are to call it.
+
+    Raises:
+        OtherPolicyError: They are not the same; the message names every difference.
+    """
+    (first, blueprint), *others = blueprints.items()
+    for name, other in others:
+        if wrong := blueprint.differences(other):
+            raise OtherPolicyError(
+                f"{first} and {name} are policies of two kinds: in the first, {'; '.join(wrong)}. "
+                "Weights can be merged where they mean the same. Train all from one blueprint: one "
+                "config, one layout of observations, and one scaling (`Scaling.of` what all their "
+                "data have in common)."
+            )
+    return blueprint

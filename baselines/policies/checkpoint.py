@@ -1,13 +1,13 @@
 """A policy on disk: one safetensors file, weights with the blueprint as JSON in its metadata.
 
-One file is there as a whole or not at all, and holds no code. Programs that merge models read it as
-the state dict that it is.
+One file is there as a whole or not at all, and holds no code.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
@@ -30,6 +30,7 @@ class Checkpoint:
     Attributes:
         blueprint: What its network is built from.
         weights: The network's state dict; a copy is kept, on the CPU.
+        notes: What is remembered of where they come from, as plain JSON; nothing depends on it.
 
     Raises:
         CheckpointError: The weights are those of another network, or not finite.
@@ -37,6 +38,7 @@ class Checkpoint:
 
     blueprint: Blueprint
     weights: Mapping[str, "torch.Tensor"]
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         import torch
@@ -64,7 +66,18 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     from safetensors.torch import save_file
 
     with whole(Path(path)) as aside:
-        save_file(checkpoint.weights, aside, {_KEY: checkpoint.blueprint.to_json()})
+        save_file(checkpoint.weights, aside, {_KEY: _to_json(checkpoint)})
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a file says that it holds a policy; one that cannot be read says nothing."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return _KEY in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -91,12 +104,19 @@ def load_checkpoint(path: Path) -> Checkpoint:
             "`save_checkpoint`, in a Checkpoint with the blueprint of the policy."
         )
     try:
-        return Checkpoint(_blueprint(text), weights)
+        blueprint, notes = _from_json(text)
+        return Checkpoint(blueprint, weights, notes)
     except (CheckpointError, ConfigError) as error:
         raise CheckpointError(f"{path} cannot be run: {error}") from None
 
 
-def _blueprint(text: str) -> Blueprint:
+def _to_json(checkpoint: Checkpoint) -> str:
+    # One text for all: the library stores several in random order.
+    notes = {"notes": dict(checkpoint.notes)} if checkpoint.notes else {}
+    return json.dumps(json.loads(checkpoint.blueprint.to_json()) | notes)
+
+
+def _from_json(text: str) -> tuple[Blueprint, dict[str, Any]]:
     try:
         data = pydantic.TypeAdapter(dict[str, pydantic.JsonValue]).validate_json(text)
     except pydantic.ValidationError as error:
@@ -106,4 +126,5 @@ def _blueprint(text: str) -> Blueprint:
             f"its version is {data.get('version')!r}, and this one of fleet_tools reads {VERSION}. "
             "Run it with the one that wrote it, or train it again."
         )
-    return parse(Blueprint, data, "Its blueprint")
+    notes = data.pop("notes", {})
+    return parse(Blueprint, data, "Its blueprint"), notes

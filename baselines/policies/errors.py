@@ -9,3 +9,7 @@ class LayoutError(FleetToolsError, ValueError):
 
 class CheckpointError(FleetToolsError, RuntimeError):
     """A file that is no whole checkpoint of a policy, or one that this version cannot run."""
+
+
+class OtherPolicyError(FleetToolsError, ValueError):
+    """Policies that are to be merged read, scale or answer in different ways."""

@@ -74,6 +74,15 @@ def read_by(config: PolicyConfig, offered: Layout) -> dict[str, Array]:
     return read
 
 
+def described(layout: Layout) -> dict[str, object]:
+    """Returns what is said of all entries, by name, such as "the shape of 'point_cloud'"."""
+    return {
+        f"the {field} of {name!r}": value
+        for name, array in layout.items()
+        for field, value in array
+    }
+
+
 def require_offered(read: Layout, offered: Layout) -> None:
     """Sees to it that all entries which a policy reads are there, each described alike.
 
@@ -81,12 +90,8 @@ def require_offered(read: Layout, offered: Layout) -> None:
         LayoutError: They are not; the message names every difference.
     """
     wrong = [f"there is no {name!r}" for name in read if name not in offered]
-    for name in read.keys() & offered.keys():
-        theirs, ours = (
-            {f"the {field} of {name!r}": value for field, value in layout[name]}
-            for layout in (offered, read)
-        )
-        wrong += differences(theirs, ours)
+    common = {name: offered[name] for name in read if name in offered}
+    wrong += differences(described(common), described({name: read[name] for name in common}))
     if wrong:
         raise LayoutError(
             f"The policy reads another layout: {'; '.join(sorted(wrong))}. Make the environment "

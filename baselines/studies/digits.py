@@ -51,7 +51,10 @@ def load() -> tuple[Digits, Digits]:
 def partition(
     digits: Digits, parts: int, alpha: float, generator: np.random.Generator
 ) -> list[Digits]:
-    """Deals each class to parts in shares drawn from a Dirichlet distribution (Hsu et al. 2019).
+    """Deals each class to parts in shares drawn from a Dirichlet distribution.
+
+    Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks", 2019. Parts
+    differ in size, too; those of `fleet_tools.dataset.partition` do not.
 
     Args:
         digits: All of them.

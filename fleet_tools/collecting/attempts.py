@@ -11,14 +11,14 @@ import numpy as np
 from fleet_tools.episode import (
     Episode,
     NoEpisode,
-    Policy,
     StoredActions,
     first_difference,
     rollout,
     try_episode,
 )
-from fleet_tools.errors import DatasetError, UnknownNameError
+from fleet_tools.errors import DatasetError
 from fleet_tools.outcomes import NOT_REPRODUCIBLE, WORKER_ERROR
+from fleet_tools.policies import PolicySource, find
 from fleet_tools.registration import make_environment
 from fleet_tools.seeds import TRAINING
 
@@ -26,36 +26,6 @@ from fleet_tools.seeds import TRAINING
 if TYPE_CHECKING:
     from fleet_tools.dataset import Record
     from fleet_tools.dataset.header import Header
-
-
-def _expert(env: gymnasium.Env) -> Policy:
-    from fleet_tools.experts.policy import ExpertPolicy
-
-    return ExpertPolicy(env)
-
-
-def _disturbed_expert(env: gymnasium.Env) -> Policy:
-    from fleet_tools.experts.disturbed import DisturbedExpert
-
-    return DisturbedExpert(env)
-
-
-POLICIES: dict[str, Callable[[gymnasium.Env], Policy]] = {
-    "expert": _expert,
-    "disturbed_expert": _disturbed_expert,
-}
-"""What can collect: a policy for an environment, by name."""
-
-
-def make_policy(name: str, env: gymnasium.Env) -> Policy:
-    """Makes a policy.
-
-    Raises:
-        UnknownNameError: There is no such policy.
-    """
-    if name not in POLICIES:
-        raise UnknownNameError("policy", name, POLICIES)
-    return POLICIES[name](env)
 
 
 def scene_seed(seed: int, attempt: int) -> int:
@@ -72,7 +42,6 @@ def collect_episode(
     seed: int,
     *,
     policy: str = "expert",
-    env: gymnasium.Env | None = None,
     **keywords: Any,
 ) -> Episode:
     """Collects one episode; the same arguments give the same episode.
@@ -80,27 +49,31 @@ def collect_episode(
     Args:
         task: Name of a task of the package, or path of a task file.
         seed: Of the scene.
-        policy: See `POLICIES`.
-        env: An environment of that task to use again; made for the occasion if None.
-        keywords: Of the environment that is made.
+        policy: See `fleet_tools.policies`.
+        keywords: Of the environment.
 
     Raises:
         FleetToolsError: There is no such task or policy, or the scene cannot begin.
     """
-    if env is not None:
-        return rollout(env, make_policy(policy, env), seed=seed)
-    env = make_environment(task=task, **keywords)
+    from fleet_tools.evaluation.policies import make_guarded
+
+    found = find(policy)
+    env = make_environment(task=task, **{**found.environment, **keywords})
     try:
-        return rollout(env, make_policy(policy, env), seed=seed)
+        return rollout(env, make_guarded(found, env, seed), seed=seed)
     finally:
         env.close()
 
 
-def make_attempts(header: "Header", verify: bool) -> Callable[[int], tuple["Record", bytes | None]]:
+def make_attempts(
+    header: "Header", policy: PolicySource, verify: bool
+) -> Callable[[int], tuple["Record", bytes | None]]:
     """Returns what makes a data set's attempts, by number: their records, and files to store.
 
     Args:
         header: Of the data set, with all that an attempt depends on.
+        policy: The one that the header names; made anew for each attempt, which so does not depend
+            on those before.
         verify: Whether to run each episode's actions again; one that does not come out bit for
             bit is "not_reproducible".
 
@@ -110,6 +83,7 @@ def make_attempts(header: "Header", verify: bool) -> Callable[[int], tuple["Reco
     """
     from fleet_tools.dataset import episode_file
     from fleet_tools.dataset.header import installed_packages, remake_environment
+    from fleet_tools.evaluation.policies import make_guarded
 
     if installed_packages() != header.packages:
         raise DatasetError(
@@ -119,7 +93,7 @@ def make_attempts(header: "Header", verify: bool) -> Callable[[int], tuple["Reco
     env = remake_environment(header)
 
     def collect(seed: int) -> Episode:
-        episode = collect_episode(header.task.name, seed, policy=header.policy, env=env)
+        episode = rollout(env, make_guarded(policy, env, seed), seed=seed)
         return _verified(env, episode) if verify and episode.succeeded else episode
 
     def make(attempt: int) -> tuple["Record", bytes | None]:

@@ -19,36 +19,35 @@ from fleet_tools.episode import (
     try_episode,
 )
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.policies import BUILT_IN, GuardedPolicy, make_policy
+from fleet_tools.evaluation.policies import GuardedPolicy
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
 from fleet_tools.outcomes import WORKER_ERROR
+from fleet_tools.policies import PolicySource
 from fleet_tools.registration import make_environment
 from fleet_tools.scene import Scene, sample_scene
 
 
-def make_trials(result: Result, source: str) -> Callable[[Trial], EpisodeResult]:
+def make_trials(result: Result, policy: PolicySource) -> Callable[[Trial], EpisodeResult]:
     """Returns what runs trials, with an environment and a policy of its own.
 
     Args:
         result: Who is evaluated, by what.
-        source: Of the policy, see `fleet_tools.evaluation.policies`.
+        policy: Where the policy comes from.
 
     Raises:
         ResultError: Other versions or task files are here than where the evaluation was begun.
     """
     require_same_here(result)
-    identity = result.policy
-    environment_of = one_at_a_time(**identity.environment)
+    environment_of = one_at_a_time(**result.policy.environment)
     acting: tuple[gymnasium.Env, GuardedPolicy] | None = None
 
     def run(trial: Trial) -> EpisodeResult:
         nonlocal acting
         env = environment_of(trial.task)
         # What the package's own draw must not depend on what they did before.
-        if acting is None or env is not acting[0] or source in BUILT_IN:
-            make = partial(make_policy, identity.kind, source, env, trial.seed)
-            acting = env, GuardedPolicy(make)
+        if acting is None or env is not acting[0] or policy.kind == "built_in":
+            acting = env, GuardedPolicy(partial(policy.make, env, trial.seed))
         return run_trial(*acting, result.protocol, trial)
 
     return run

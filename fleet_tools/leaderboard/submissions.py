@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_tools.dataset.header import read_task_file
 from fleet_tools.errors import FleetToolsError, ResultError
-from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import (
     EPISODES,
     RESULT,
@@ -161,7 +162,7 @@ def _brief(text: str) -> str:
 def _problems(
     result: Result, episodes: Sequence[EpisodeResult], protocol: Protocol
 ) -> Iterator[tuple[str, str]]:
-    expected = protocol_digest(protocol, task_digests(protocol))
+    expected = protocol_digest(protocol, {task: _task_digest(task) for task in protocol.tasks})
     if result.protocol_digest != expected:
         yield (
             PROTOCOL,
@@ -254,7 +255,13 @@ def _drawn(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, 
     return _drawn_by(task, split, seed, json.dumps(protocol.randomization))
 
 
+# Reading YAML takes longer than all other checks together, and task files stay as they are.
 _task = functools.cache(load_task)
+
+
+@functools.cache
+def _task_digest(task: str) -> str:
+    return read_task_file(task).content_digest
 
 
 def _flat(scores: Scores) -> dict[str, object]:

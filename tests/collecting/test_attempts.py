@@ -18,9 +18,11 @@ from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import describe
 from fleet_tools.episode import first_difference
 from fleet_tools.errors import ConfigError, DatasetError, SimulationError, UnknownNameError
+from fleet_tools.policies import find
 from fleet_tools.registration import make_environment
 from fleet_tools.seeds import TRAINING
 
+EXPERT = find("expert")
 SEEDS = st.integers(0, 2**32)
 
 
@@ -50,7 +52,7 @@ def test_unknown_policy_is_named():
 
 
 def test_an_attempt_is_an_episode_of_its_seed(header, tmp_path):
-    record, content = make_attempts(header, verify=True)(5)
+    record, content = make_attempts(header, EXPERT, verify=True)(5)
     assert (record.attempt, record.seed) == (5, scene_seed(3, 5))
     assert record.success
     assert record.verified
@@ -67,7 +69,7 @@ def test_what_does_not_come_out_again_does_not_count(header, monkeypatch):
 
     rollout = attempts.rollout
     monkeypatch.setattr(attempts, "rollout", otherwise)
-    record, content = make_attempts(header, verify=True)(0)
+    record, content = make_attempts(header, EXPERT, verify=True)(0)
     assert (record.outcome, record.success, record.verified) == ("not_reproducible", False, False)
     assert record.error == "run again, it differs from step 1 on: rewards"
     assert content is None
@@ -76,7 +78,7 @@ def test_what_does_not_come_out_again_does_not_count(header, monkeypatch):
 def test_other_versions_on_a_worker_are_refused(header):
     packages = header.packages | {"drake": "1.0"}
     with pytest.raises(DatasetError, match="Install the same"):
-        make_attempts(header.model_copy(update={"packages": packages}), verify=False)
+        make_attempts(header.model_copy(update={"packages": packages}), EXPERT, verify=False)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,6 @@ def test_what_is_wrong_with_every_attempt_is_raised():
 
 
 def test_actions_are_those_of_the_scene(header):
-    first, again = (make_attempts(header, verify=False)(1)[1] for _ in range(2))
+    first, again = (make_attempts(header, EXPERT, verify=False)(1)[1] for _ in range(2))
     assert first == again
     assert np.frombuffer(first[:4], np.uint8)[1:].tobytes() == b"HDF"

@@ -17,7 +17,7 @@ from fleet_tools import evaluate
 from fleet_tools.evaluation.result import EPISODES, load_evaluation
 
 ROOT = Path(fleet_tools.__file__).resolve().parents[1]
-PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
+PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parents[1])])}
 COMMAND = [sys.executable, "-m", "fleet_tools.evaluate"]
 
 

@@ -61,7 +61,7 @@ def test_the_packages_protocols(name):
     assert set(protocol.tasks) == set(task_names())
     assert f"v{protocol.version}" == name
     for task in protocol.tasks:
-        assert len(protocol.trials(task)) == 300
+        assert len(protocol.trials(task)) == 120
 
 
 def test_trials_are_in_the_files_order_and_the_first_ones_first():

@@ -3,17 +3,18 @@
 import gymnasium
 import numpy as np
 import pytest
-from evaluated import SMALL, TRIALS, Misbehaving, a_result, greedy, unmade
+from evaluated import SMALL, TRIALS, Misbehaving, a_result, unmade
 
 from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
 from fleet_tools.dataset.header import installed_packages
 from fleet_tools.dataset.reader import last_digest
 from fleet_tools.episode import rollout
-from fleet_tools.errors import PolicyError, ResultError, SimulationError, UnknownNameError
+from fleet_tools.errors import PolicyError, ResultError, SimulationError
 from fleet_tools.evaluation import trial as trials
 from fleet_tools.evaluation.policies import GuardedPolicy, identify
 from fleet_tools.evaluation.result import decode_actions, encode_actions
 from fleet_tools.evaluation.trial import make_trials, require_same_here, rerun, run_trial
+from fleet_tools.policies import find
 
 HAMMER = TRIALS[0]
 UNSEEN = SMALL.trials("hammer", "unseen_tools")[0]
@@ -26,8 +27,8 @@ def timeless(episode):
 @pytest.fixture(name="run", scope="module")
 def _run():
     """Runs the random policy."""
-    result = a_result(policy=identify("random"), packages=installed_packages())
-    return make_trials(result, "random")
+    result = a_result(policy=identify(find("random")), packages=installed_packages())
+    return make_trials(result, find("random"))
 
 
 @pytest.fixture(name="episode", scope="module")
@@ -141,24 +142,9 @@ def test_other_versions_or_task_files_are_refused():
 
 
 def test_policies_are_named_by_what_they_are():
-    zero = identify("zero", name="nothing at all")
+    zero = identify(find("zero"), name="nothing at all")
     assert (zero.name, zero.kind, zero.content_digest) == ("nothing at all", "built_in", None)
-    outside = identify("evaluated:Misbehaving", obs_mode="state")
+    outside = identify(find("evaluated:Misbehaving"), obs_mode="state")
     assert (outside.name, outside.kind) == ("evaluated:Misbehaving", "factory")
     assert outside.environment == {"obs_mode": "state"}
-    assert outside.content_digest == identify("evaluated:unmade").content_digest
-
-
-@pytest.mark.parametrize(
-    ("source", "error", "said"),
-    [
-        ("exprt", UnknownNameError, "did you mean 'expert'"),
-        ("evaluated:Misbehavin", UnknownNameError, "did you mean 'Misbehaving'"),
-        ("no_such_module:make", PolicyError, "Importing no_such_module raised"),
-        ("evaluated:greedy", UnknownNameError, "The protocol decides all others"),
-    ],
-)
-def test_policies_that_are_not_there_are_errors(source, error, said):
-    assert greedy.environment
-    with pytest.raises(error, match=said):
-        identify(source)
+    assert outside.content_digest == identify(find("evaluated:unmade")).content_digest

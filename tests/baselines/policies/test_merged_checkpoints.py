@@ -1,0 +1,141 @@
+"""Checkpoints are merged into a checkpoint: one that acts, and only of policies of one kind."""
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from policy_cases import ACTION, BLUEPRINTS, made, observations, step
+
+from fleet_tools.baselines import merge
+from fleet_tools.baselines.merge import read_model, write_model
+from fleet_tools.baselines.policies.blueprint import Blueprint, common_blueprint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.config import MLP, PolicyConfig
+from fleet_tools.baselines.policies.errors import OtherPolicyError
+from fleet_tools.baselines.policies.policy import load_policy
+from fleet_tools.baselines.policies.scaling import Scaling
+
+KINDS = pytest.mark.parametrize("name", ["mlp on state", "elman on clouds", "gru on all"])
+
+
+def permuted(name, seed):
+    """The same policy, with its units in another order."""
+    symmetry, state = BLUEPRINTS[name].symmetry(), made(name).state_dict()
+    element = symmetry.group(state).random(np.random.default_rng(seed))
+    return Checkpoint(BLUEPRINTS[name], symmetry.apply(element, state))
+
+
+def stored(folder, *checkpoints):
+    paths = [folder / f"robot_{at}.safetensors" for at in range(len(checkpoints))]
+    for path, checkpoint in zip(paths, checkpoints, strict=True):
+        save_checkpoint(path, checkpoint)
+    return paths
+
+
+def run(paths, *more, method="git_rebasin"):
+    output = paths[0].with_name("merged.safetensors")
+    given = [*map(str, paths), "--method", method, "--output", str(output)]
+    return merge.main([*given, *more]), output
+
+
+@KINDS
+def test_copies_with_other_orders_of_units_become_what_they_are_copies_of(name, tmp_path):
+    paths = stored(tmp_path, *(permuted(name, seed) for seed in (1, 2, 3)))
+    code, output = run(paths, "--quiet")
+    assert code == 0
+    policy, original = load_policy(output), made(name)
+    seen = observations(BLUEPRINTS[name], 1, 4)
+    policy.reset()
+    with torch.inference_mode():
+        expected, _ = original(seen)
+    acted = [policy.act(step(seen, 0, at)) for at in range(4)]
+    np.testing.assert_allclose(acted, expected[0].clamp(-1, 1), atol=1e-5)
+    assert load_checkpoint(output).blueprint == BLUEPRINTS[name]
+
+
+@KINDS
+def test_its_table_of_axes_is_its_networks(name):
+    assert BLUEPRINTS[name].symmetry().table() == made(name).symmetry().table()
+
+
+def test_it_remembers_what_it_was_made_of_and_is_the_same_bytes_again(tmp_path):
+    paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
+    code, output = run(paths, "--quiet", "--weights", "3", "1", method="naive_average")
+    first = output.read_bytes()
+    notes = load_checkpoint(output).notes
+    assert code == 0
+    assert notes["method"] == "naive_average"
+    assert notes["models"] == ["robot_0.safetensors", "robot_1.safetensors"]
+    assert notes["weights"] == [0.75, 0.25]
+    assert run(paths, "--quiet", "--weights", "3", "1", method="naive_average")[0] == 0
+    assert output.read_bytes() == first
+    save_checkpoint(output, load_checkpoint(output))
+    assert output.read_bytes() == first
+
+
+def test_one_that_was_merged_is_merged_again(tmp_path, capsys):
+    paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
+    _, output = run(paths, "--quiet")
+    again = output.rename(tmp_path / "once.safetensors")
+    assert run([paths[0], again], "--json")[0] == 0
+    assert json.loads(capsys.readouterr().out)["after"]["distance"] < 1e-3
+
+
+BASE = BLUEPRINTS["mlp on state"]
+
+
+def changed(**parts):
+    given = {"config": BASE.config, "observation": BASE.observation, "action": BASE.action}
+    return Blueprint.of(**{**given, "scaling": BASE.scaling, **parts})
+
+
+SCALED = Scaling(
+    mean=BASE.scaling.mean,
+    std={name: (2.0,) * len(row) for name, row in BASE.scaling.std.items()},
+)
+OTHERS = {
+    "the config's body is {'type': 'mlp'": changed(
+        config=PolicyConfig(body=MLP(layers=2, width=25))
+    ),
+    "the scaling of 'joint_position' is another": changed(scaling=SCALED),
+    "the unit of 'joint_position' is 'rad', not 'deg'": changed(
+        observation={
+            **BASE.observation,
+            "joint_position": BASE.observation["joint_position"].model_copy(update={"unit": "deg"}),
+        }
+    ),
+    "the scale of actions is": changed(action=ACTION.model_copy(update={"scale": (0.1,) * 6})),
+    "the environment's obs_mode is 'state', not 'multitask_state'": changed(
+        environment={"obs_mode": "multitask_state"}
+    ),
+}
+
+
+@pytest.mark.parametrize("said", OTHERS)
+def test_policies_of_two_kinds_are_refused_and_told_apart(said, tmp_path, capsys):
+    other = OTHERS[said]
+    paths = stored(tmp_path, *(Checkpoint(b, b.create().state_dict()) for b in (BASE, other)))
+    code, output = run(paths)
+    assert code == 2
+    message = capsys.readouterr().err
+    assert said in message and "robot_1.safetensors" in message and "one scaling" in message
+    assert not output.exists()
+
+
+def test_the_blueprint_of_all_is_that_of_each():
+    assert common_blueprint({"a": BASE, "b": BASE.model_copy()}) == BASE
+    with pytest.raises(OtherPolicyError, match="a and c are policies of two kinds"):
+        common_blueprint({"a": BASE, "b": BASE, "c": changed(scaling=SCALED)})
+
+
+def test_checkpoints_and_other_models_are_not_mixed(tmp_path, capsys):
+    (path,) = stored(tmp_path, permuted("mlp on state", 1))
+    write_model(tmp_path / "other.safetensors", read_model(path))
+    assert run([path, tmp_path / "other.safetensors"])[0] == 2
+    assert "robot_0.safetensors are checkpoints, and other" in capsys.readouterr().err
+    assert run([tmp_path / "other.safetensors"] * 2)[0] == 2
+    assert "--spec MODULE:FUNCTION" in capsys.readouterr().err
