@@ -15,6 +15,7 @@ from typing import Any
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.robots import Robot
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.parallel import actors
 
 
 @dataclass(frozen=True)
@@ -40,25 +41,46 @@ class RayRobot:
 
         return cls(ray.remote(_Host).options(**options).remote(make))
 
+    def begin(self, message: bytes) -> Any:
+        """Asks, and does not wait: the answer is Ray's reference, for `received`."""
+        return self.actor.answer.remote(message)
+
+    def place(self) -> Any:
+        """Asks where the robot is (`parallel.actors.Place`), once it is there; a reference, too."""
+        return self.actor.place.remote()
+
     def answer(self, message: bytes) -> bytes:
         """See `Robot`; waits for the actor.
 
         Raises:
             MessageError: The robot says so, or its actor is gone.
         """
-        import ray
+        return received(self.begin(message))
 
-        try:
-            return ray.get(self.actor.answer.remote(message))
-        except ray.exceptions.RayTaskError as error:
-            # A robot's own words, not the traceback that Ray wraps around them.
-            if isinstance(error.cause, FleetToolsError):
-                raise error.cause from None
-            raise
-        except ray.exceptions.RayActorError as error:
-            raise MessageError(
-                f"A robot does not answer, its actor is gone. Look at why it ended: {error}"
-            ) from None
+
+def received(reference: Any) -> Any:
+    """Waits for what a robot answers.
+
+    Args:
+        reference: Of the answer.
+
+    Raises:
+        FleetToolsError: The robot says so.
+        MessageError: Its actor is gone.
+    """
+    import ray
+
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        # A robot's own words, not the traceback that Ray wraps around them.
+        if isinstance(error.cause, FleetToolsError):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayActorError as error:
+        raise MessageError(
+            f"A robot does not answer, its actor is gone. Look at why it ended: {error}"
+        ) from None
 
 
 class _Host:
@@ -66,6 +88,9 @@ class _Host:
 
     def __init__(self, make: Callable[[], Robot]) -> None:
         self._robot = make()
+
+    def place(self) -> actors.Place:
+        return actors.here()
 
     def answer(self, message: bytes) -> bytes:
         return self._robot.answer(message)

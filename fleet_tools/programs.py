@@ -94,16 +94,26 @@ def add_policy_option(parser: argparse.ArgumentParser, default: str | None = Non
     )  # fmt: skip
 
 
-def add_worker_options(parser: argparse.ArgumentParser) -> None:
-    """Gives a parser what it takes to work in parallel; see `worker_keywords`."""
+def add_worker_options(
+    parser: argparse.ArgumentParser,
+    timeout_s: float = 300.0,
+    late: str = "an episode may take before its worker is killed and it is begun again",
+) -> None:
+    """Gives a parser what it takes to work in parallel; see `worker_keywords`.
+
+    Args:
+        parser: Of the program.
+        timeout_s: What is too long, by default.
+        late: Goes on after "what", as a line of help.
+    """
     parser.add_argument(
         "--workers", metavar="N", type=count,
         help="processes that work side by side, one core each (as many as fit the machine); "
         "0 works in this process",
     )  # fmt: skip
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=positive_float, default=300.0,
-        help="what an episode may take before its worker is killed and it is begun again (300)",
+        "--timeout", metavar="SECONDS", type=positive_float, default=timeout_s,
+        help=f"what {late} ({timeout_s:g})",
     )  # fmt: skip
     parser.add_argument(
         "--ray-address", metavar="ADDRESS",

@@ -67,8 +67,8 @@ def floating(state: State) -> dict[str, torch.Tensor]:
 
 
 def flat(state: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Its floating-point tensors as one vector, for norms and distances."""
-    return torch.cat([tensor.flatten().double() for tensor in floating(state).values()])
+    """Its floating-point tensors as one vector, sorted by name, for norms and distances."""
+    return torch.cat([tensor.flatten().double() for _, tensor in sorted(floating(state).items())])
 
 
 def _mean(name: str, tensors: Sequence[torch.Tensor], shares: Sequence[float]) -> torch.Tensor:

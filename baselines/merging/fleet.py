@@ -19,7 +19,8 @@ class Fleet:
 
     Args:
         symmetry: The table of all the models.
-        models: State dicts, at least one; they stay as they are.
+        models: State dicts, at least one; they stay as they are. Whatever the order of their names
+            (files have it at random), it is kept as the table's, for sums round in some order.
         weights: Of each in averages; equal ones if None. They may sum to anything.
         robots: Whom to ask about each model's own data, for `fleet_merge`.
         shared: Whom to ask about a data set common to all, for losses of `sinkhorn_rebasin`.
@@ -46,6 +47,8 @@ class Fleet:
             raise FleetError("A fleet has no models. Give at least one state dict.")
         require_alike(self.models)
         self.symmetry.group(self.models[0])
+        in_order = tuple({name: each[name] for name in self.symmetry.axes} for each in self.models)
+        object.__setattr__(self, "models", in_order)
         normalized(self.weights, len(self.models))
         for what in ("robots", "activations"):
             given = getattr(self, what)

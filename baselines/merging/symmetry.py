@@ -139,8 +139,8 @@ class Symmetry:
         """Every floating-point tensor of a model with one dimension for each factor of its axes.
 
         Returns:
-            Factors and views, in the same order for all models of one shape; a tensor with a sum
-            along an axis comes in parts.
+            Factors and views, in the table's order, for state dicts that come from files have
+            theirs at random; a tensor with a sum along an axis comes in parts.
 
         Raises:
             UncoveredParameterError: The model and the table name different parameters.
@@ -149,9 +149,9 @@ class Symmetry:
         sizes = self._solve(state)
         return [
             part
-            for name, tensor in state.items()
-            if tensor.is_floating_point()
-            for part in unfold(tensor, self.axes[name], self._layout(sizes, name))
+            for name, axes in self.axes.items()
+            if state[name].is_floating_point()
+            for part in unfold(state[name], axes, self._layout(sizes, name))
         ]
 
     def _solve(self, state: State) -> Sizes:

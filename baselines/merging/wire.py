@@ -52,7 +52,7 @@ def encode_question(question: Question) -> bytes:
     """A question's bytes."""
     seed = -1 if question.seed is None else question.seed
     return save(
-        {f"{_MODEL}{name}": _plain(tensor) for name, tensor in question.model.items()}
+        {f"{_MODEL}{name}": packed(tensor) for name, tensor in question.model.items()}
         | {"seed": torch.tensor(seed), "wants_gradient": torch.tensor(question.gradient)}
     )
 
@@ -63,7 +63,7 @@ def decode_question(message: bytes) -> Question:
     Raises:
         MessageError: These are no question's bytes.
     """
-    tensors = _load(message, "question")
+    tensors = unpacked(message, "question")
     try:
         seed, gradient = int(tensors.pop("seed")), bool(tensors.pop("wants_gradient"))
     except (KeyError, RuntimeError) as error:
@@ -74,7 +74,7 @@ def decode_question(message: bytes) -> Question:
 
 def encode_answer(answer: Answer) -> bytes:
     """An answer's bytes."""
-    gradient = {f"{_GRADIENT}{name}": _plain(value) for name, value in answer.gradient.items()}
+    gradient = {f"{_GRADIENT}{name}": packed(value) for name, value in answer.gradient.items()}
     return save(gradient | {"loss": torch.tensor(answer.loss, dtype=torch.float64)})
 
 
@@ -84,7 +84,7 @@ def decode_answer(message: bytes, question: Question) -> Answer:
     Raises:
         MessageError: These are no answer's bytes, or there is something else in them.
     """
-    tensors = _load(message, "answer")
+    tensors = unpacked(message, "answer")
     loss = tensors.pop("loss", None)
     if loss is None or loss.dim() or loss.dtype != torch.float64:
         raise MessageError("An answer holds no loss, or one that is not a float64 scalar.")
@@ -105,16 +105,26 @@ def decode_answer(message: bytes, question: Question) -> Answer:
             f"A robot answers with the loss {float(loss)} or gradients that are not finite. Look "
             "at its data and its loss; a lower rate may help."
         )
-    return Answer(float(loss), gradient)
+    in_order = {name: gradient[name] for name in question.model if name in gradient}
+    return Answer(float(loss), in_order)  # the format has them at random
 
 
-def _load(message: bytes, what: str) -> dict[str, torch.Tensor]:
+def unpacked(message: bytes, what: str) -> dict[str, torch.Tensor]:
+    """Reads a message's tensors.
+
+    Args:
+        message: Of any kind.
+        what: It is to be, for the error.
+
+    Raises:
+        MessageError: These are no message's bytes.
+    """
     try:
         return load(message)
     except SafetensorError as error:
         raise MessageError(f"{len(message)} bytes are no {what}: {error}.") from None
 
 
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    # A copy: the format refuses tensors that share memory, as tied weights do.
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy that can be stored: the format refuses tensors that share memory, as tied ones do."""
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

@@ -12,7 +12,7 @@ The last three follow from the state, which is stored first.
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.errors import TrainingError
@@ -56,6 +56,50 @@ class Record:
         return replace(after, best=after.state.weights) if best is metrics else after
 
 
+class Comparable(Protocol):
+    """A value that a `config.json` holds."""
+
+    def differences(self, other: Self) -> list[str]:
+        """Says what another one has otherwise."""
+        ...
+
+    def model_dump_json(self, *, indent: int) -> str:
+        """Returns it as JSON."""
+        ...
+
+
+def claim(folder: Path, config: Comparable, what: str) -> None:
+    """Begins a folder with its `config.json`, or sees to it that the one there says the same.
+
+    Args:
+        folder: To be.
+        config: What is to be done in it.
+        what: That is, in a word.
+
+    Raises:
+        TrainingError: It holds something else.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise TrainingError(f"{folder} is there, and no {what}. Give another --output.")
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole(path) as aside:
+            aside.write_text(config.model_dump_json(indent=1) + "\n")
+        return
+    try:
+        before = parse(type(config), json.loads(path.read_text()), str(path))
+    except (ValueError, FleetToolsError) as error:
+        raise TrainingError(f"{path} cannot be gone on with: {error}") from None
+    if differences := before.differences(config):
+        raise TrainingError(
+            f"{folder} holds another {what}, in which {'; '.join(differences)}. Give another "
+            "--output, or the same options."
+        )
+    for path in leftovers(folder):
+        path.unlink()
+
+
 def open_folder(folder: Path, experiment: Experiment) -> Record:
     """Begins the folder of a training, or reads what is there already.
 
@@ -65,25 +109,7 @@ def open_folder(folder: Path, experiment: Experiment) -> Record:
     Raises:
         TrainingError: It holds another training, something else, or a state that cannot be read.
     """
-    path = folder / CONFIG
-    if not path.is_file():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise TrainingError(f"{folder} is there, and no training. Give another --output.")
-        folder.mkdir(parents=True, exist_ok=True)
-        with whole(path) as aside:
-            aside.write_text(experiment.model_dump_json(indent=1) + "\n")
-        return _beginning(experiment)
-    try:
-        before = parse(Experiment, json.loads(path.read_text()), str(path))
-    except (ValueError, FleetToolsError) as error:
-        raise TrainingError(f"{path} cannot be gone on with: {error}") from None
-    if differences := before.differences(experiment):
-        raise TrainingError(
-            f"{folder} holds another training, in which {'; '.join(differences)}. Give another "
-            "--output, or the same options."
-        )
-    for path in leftovers(folder):
-        path.unlink()
+    claim(folder, experiment, "training")
     return load(folder) if (folder / STATE).is_file() else _beginning(experiment)
 
 

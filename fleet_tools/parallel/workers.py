@@ -5,7 +5,6 @@ so none inherits an OpenGL context.
 """
 
 import contextlib
-import os
 import signal
 import time
 from collections import deque
@@ -15,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from fleet_tools import machine
 from fleet_tools.errors import FleetToolsError, WorkersError
+from fleet_tools.parallel import actors
 from fleet_tools.parallel.cluster import connected
 
 Job = TypeVar("Job")
@@ -28,10 +28,9 @@ TRIES = 2
 START_LIMIT_S = 300.0
 """In which a worker must be ready."""
 
-_ONE_THREAD = {
-    f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON")
-}
-_POLL_S = 0.5
+POLL_S = 0.5
+"""How long to wait for an answer before looking whether one is late."""
+
 _WORKER_BYTES = 500e6  # what a worker with cameras may take
 
 
@@ -97,16 +96,14 @@ class _Failure:
 class _Worker(Generic[Job, Result]):
     """The actor: what makes the work, then does it."""
 
-    def start(self, make_work: Callable[[], Work]) -> _Failure | tuple[str, int]:
-        """Returns where it is: the node and the process."""
-        import ray
-
+    def start(self, make_work: Callable[[], Work]) -> _Failure | actors.Place:
+        """Returns where it is."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever gives the jobs
         try:
             self._work = make_work()
         except FleetToolsError as error:
             return _Failure(error)
-        return ray.get_runtime_context().get_node_id(), os.getpid()
+        return actors.here()
 
     def do(self, job: Job) -> Result | _Failure:
         try:
@@ -120,7 +117,7 @@ class _Task(Generic[Job]):
     """What a worker is at: starting where there is no job."""
 
     actor: Any
-    place: tuple[str, int] | None
+    place: actors.Place | None
     deadline: float
     job: Job | None = None
     tries: int = 0
@@ -131,7 +128,8 @@ class _Pool:
 
     def __init__(self, ray, make_work, count: int, timeout_s: float) -> None:
         self._ray, self._make_work, self._timeout_s = ray, make_work, timeout_s
-        options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": {"env_vars": _ONE_THREAD}}
+        environment = {"env_vars": actors.ONE_THREAD}
+        options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": environment}
         self._actors = ray.remote(**options)(_Worker)
         self._tasks: dict[Any, _Task] = {}  # by the reference of what is awaited
         self._idle: deque[_Task] = deque()
@@ -154,7 +152,7 @@ class _Pool:
     def close(self) -> None:
         """Ends all workers."""
         for task in [*self._tasks.values(), *self._idle]:
-            self._kill(task)
+            actors.end(task.actor, task.place)
 
     def _start(self) -> None:
         actor = self._actors.remote()
@@ -173,7 +171,7 @@ class _Pool:
 
     def _ended(self) -> list[tuple[Any, _Task]]:
         """Waits a little; takes away what is done, dead or late."""
-        done, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=_POLL_S)
+        done, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=POLL_S)
         now = time.monotonic()
         late = [r for r, task in self._tasks.items() if task.deadline < now and r not in done]
         return [(reference, self._tasks.pop(reference)) for reference in [*done, *late]]
@@ -182,7 +180,7 @@ class _Pool:
         try:
             result = self._ray.get(reference, timeout=0)
         except self._ray.exceptions.GetTimeoutError:
-            self._kill(task)
+            actors.end(task.actor, task.place)
             limit = START_LIMIT_S if task.job is None else self._timeout_s
             yield from self._lose(task, f"it took longer than {limit:g} s")
             return
@@ -214,10 +212,3 @@ class _Pool:
         else:
             yield task.job, Lost(f"{reason}, {task.tries} times")
         self._start()
-
-    def _kill(self, task: _Task) -> None:
-        self._ray.kill(task.actor)
-        node, process = task.place or (None, None)
-        if node == self._ray.get_runtime_context().get_node_id():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)  # one that is stopped does not hear Ray

@@ -1,5 +1,6 @@
 """Robots in other processes: the same merge, and nothing crosses but `wire`'s messages."""
 
+import os
 import sys
 import warnings
 from functools import partial
@@ -114,8 +115,11 @@ def test_nothing_crosses_but_models_losses_and_gradients(far, ray):
         assert all(number.tobytes() not in crossed for number in tensor.numpy().flat)
 
 
-def test_an_actor_can_be_asked_for_nothing_else(far):
-    assert [name for name in dir(far[0].actor) if not name.startswith("_")] == ["answer"]
+def test_an_actor_can_be_asked_for_nothing_else_but_where_it_is(far, ray):
+    methods = [name for name in dir(far[0].actor) if not name.startswith("_")]
+    assert methods == ["answer", "place"]
+    node, process = ray.get(far[0].place())
+    assert node == ray.get_runtime_context().get_node_id() and process != os.getpid()
 
 
 def test_a_robots_own_words_arrive(far):

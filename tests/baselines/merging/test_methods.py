@@ -1,5 +1,7 @@
 """Laws that every method keeps, and those of Fleet-Merge."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -92,6 +94,23 @@ def test_a_trusted_start_weighs_as_much_as_it_is_trusted(tau, trust):
     for name, index in start.items():
         chosen = soft[name].gather(1, torch.as_tensor(index).unsqueeze(1))
         torch.testing.assert_close(chosen, torch.full_like(chosen, trust), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_names_means_nothing(method):
+    """Models from files have theirs at random."""
+    fleet = copies("mlp", 3)
+    generator = np.random.default_rng(1)
+    shuffled = [
+        {name: model[name] for name in generator.permutation(list(model))} for model in fleet.models
+    ]
+    assert len({tuple(model) for model in shuffled}) == 3
+    one, other = (
+        merge(method, each, **options(method)).state
+        for each in (fleet, replace(fleet, models=shuffled))
+    )
+    assert one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+    assert torch.equal(flat(fleet.models[0]), flat(shuffled[0]))
 
 
 def test_fleet_merge_can_start_from_activations():

@@ -1,0 +1,92 @@
+"""All rounds of a fleet, on from the last that is stored, and what is made of the last one."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fleet_tools.baselines.fleet import record as records
+from fleet_tools.baselines.fleet.hosts import Hosts
+from fleet_tools.baselines.fleet.messages import decode_reply
+from fleet_tools.baselines.fleet.plan import Plan
+from fleet_tools.baselines.fleet.record import Record
+from fleet_tools.baselines.fleet.rounds import play
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
+from fleet_tools.baselines.training.loop import train
+from fleet_tools.baselines.training.state import TrainingState
+from fleet_tools.baselines.training.trajectories import Trajectories
+
+FINE_TUNED = "fine_tuned.safetensors"
+
+TryOut = Callable[[Checkpoint], dict[str, Any] | None]
+"""Runs a policy, and says what came of it as JSON has it."""
+
+
+def run(
+    plan: Plan,
+    hosts: Hosts,
+    folder: Path,
+    *,
+    try_out: TryOut = lambda checkpoint: None,
+    after_round: Callable[[Record], None] = lambda record: None,
+) -> Record:
+    """Plays all rounds that are yet to be played, each stored when it is over.
+
+    Args:
+        plan: The fleet.
+        hosts: Where its robots run.
+        folder: As `record.open_folder` leaves it.
+        try_out: Of merged policies.
+        after_round: Is told of the record.
+
+    Raises:
+        TrainingError: A round has no robot left, or the folder holds something else.
+        DivergedError: Merged weights are not finite.
+        OSError: The disk is full or gone.
+    """
+    record = records.open_folder(folder, plan)
+    held = Trajectories(plan.held, plan.blueprint)
+    config = plan.config
+    while (number := len(record.told) + 1) <= config.rounds:
+        begun = time.monotonic()
+        kept = _kept(folder, plan, number)
+        keep = partial(records.keep_reply, folder)
+        played = play(plan, held, hosts, number, record.weights, kept, keep)
+        due = number % config.rollout_every == 0 or number == config.rounds
+        tried = try_out(Checkpoint(plan.blueprint, played.weights)) if due else None
+        record = record.with_round(plan, played, tried, time.monotonic() - begun)
+        records.save(folder, plan, record)
+        after_round(record)
+    records.store_policies(folder, plan, record)  # a kill may have come before they were
+    records.store_robots(folder, plan, record)
+    return record
+
+
+def fine_tune(plan: Plan, record: Record, folder: Path) -> Checkpoint:
+    """Trains the merged policy on the driver's own episodes, and stores what comes of it.
+
+    Raises:
+        DivergedError: It came to numbers that are not finite.
+    """
+    how = plan.config.fine_tuning.model_dump()
+    training = plan.config.training.model_copy(update=how)
+    held = Trajectories(plan.held, plan.blueprint)
+    state = train(plan.blueprint, held, training, TrainingState.initial(record.weights))
+    checkpoint = Checkpoint(plan.blueprint, state.weights)
+    save_checkpoint(folder / FINE_TUNED, checkpoint)
+    return checkpoint
+
+
+def _kept(folder: Path, plan: Plan, number: int) -> dict[int, bytes]:
+    """The stored replies to this round; a kill may have come after another one was stored."""
+    expected = plan.blueprint.create().state_dict()
+    kept = {}
+    for robot, reply in records.kept_replies(folder).items():
+        try:
+            decode_reply(reply, number, expected)
+        except MessageError:
+            continue
+        kept[robot] = reply
+    return kept
