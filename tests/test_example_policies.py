@@ -131,7 +131,7 @@ def test_a_stored_agent_acts(sac, hammer, tmp_path, monkeypatch):
 def test_an_agent_learns_to_hammer(tmp_path):
     pytest.importorskip("stable_baselines3")
     shutil.copy(ROOT / "examples/reinforcement_learning/sac.py", tmp_path)
-    said = run(tmp_path, "sac", "--steps", "10000", "--scenes", "20")
+    said = run(tmp_path, "sac", "--steps", "6000", "--scenes", "20")
     intervals = re.findall(r"agent's return less (\w+)'s: 95% interval (\S+) to", said)
     assert [name for name, _ in intervals] == ["random", "zero"]
     assert all(float(low) > 0.0 for _, low in intervals), said
