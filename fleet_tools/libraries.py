@@ -42,6 +42,7 @@ OPTIONAL = (
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export data sets to LeRobot"),
     Library("zarr", "zarr", "export", "export data sets to zarr"),
+    Library("stable_baselines3", "stable-baselines3", "examples", "learn by reinforcement"),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 

@@ -37,8 +37,9 @@ def test_there_are_examples():
     assert EXAMPLES and MODELS
 
 
-def test_they_are_data():
-    kinds = Counter(path.suffix for path in (ROOT / "examples").rglob("*.*"))
+@each_example
+def test_they_are_data(folder):
+    kinds = Counter(path.suffix for path in folder.rglob("*.*"))
     assert kinds.keys() <= {".yaml", ".sdf", ".md", ".png"}, kinds
 
 
