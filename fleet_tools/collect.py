@@ -48,8 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     programs.add_policy_option(parser, "expert")
     parser.add_argument(
         "--obs-mode", metavar="MODE",
-        help="what is stored of each step: state, point_cloud or rgbd (what the policy reads, else "
-        "state)",
+        help="what is stored of each step: state, multitask_state, point_cloud or rgbd (what the "
+        "policy reads, else state)",
     )  # fmt: skip
     parser.add_argument(
         "--env", metavar="KEY=VALUE", type=programs.keyword, nargs="+", default=[],

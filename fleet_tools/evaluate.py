@@ -64,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--obs-mode", metavar="MODE",
-        help="what it observes: state, point_cloud or rgbd (as it says itself, else state)",
+        help="what it observes: state, multitask_state, point_cloud or rgbd (as it says itself, "
+        "else state)",
     )  # fmt: skip
     parser.add_argument(
         "--compare", metavar="DIR", type=Path, help="another result, to compare scene by scene"
