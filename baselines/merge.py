@@ -51,7 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--method", metavar="NAME", required=True,
-        help="one of merging.registry's, such as naive_average, git_rebasin or fleet_merge",
+        help="one of merging.registry's, such as naive_average, git_rebasin or fleet_merge, or "
+        "module:function for one of yours; this code is run",
     )  # fmt: skip
     parser.add_argument(
         "--option", metavar="NAME=VALUE", action="append", default=[],
@@ -77,13 +78,11 @@ def _merge(options: argparse.Namespace) -> int:
     from fleet_tools.baselines.merging.report import as_text, report
     from fleet_tools.baselines.merging.spec import Spec, load_spec
     from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-    from fleet_tools.errors import UnknownNameError
 
-    if options.method not in registry.METHODS:
-        raise UnknownNameError("merging method", options.method, registry.METHODS)
+    method = registry.find(options.method)
     if options.points < 3 or options.points % 2 == 0:
         raise FleetError(f"--points is {options.points}. Give an odd number, at least 3.")
-    chosen = read_options(registry.METHODS[options.method], options.option)
+    chosen = read_options(method, options.option)
     _require_writable(options.output, options.models)
     models, blueprint = read_models(options.models)
     if options.spec is None and blueprint is None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from fleet_tools.baselines.merge import read_options
-from fleet_tools.baselines.merging.registry import METHODS
+from fleet_tools.baselines.merging import registry
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.errors import ConfigError, UnknownNameError
@@ -53,7 +53,7 @@ class FleetConfig(Value):
     Attributes:
         data: Folders of data sets; the driver deals their episodes out, robots read them.
         policy: One of `policies.config.POLICIES`, or spelled out.
-        method: Of `merging.registry.METHODS`.
+        method: As `merging.registry.find` takes it: by name, or one's own as module:function.
         options: The method's own, and of its `Descent`.
         robots: How many.
         split: Who has which episodes.
@@ -88,8 +88,6 @@ class FleetConfig(Value):
 
     @pydantic.model_validator(mode="after")
     def _method_can_be_run(self) -> "FleetConfig":
-        if self.method not in METHODS:
-            raise UnknownNameError("merging method", self.method, METHODS)
         if self.method == _WITH_ACTIVATIONS or "activations" in self.options.values():
             raise ConfigError(
                 "matching by activations needs every unit's, which the networks of policies do not "
@@ -123,13 +121,14 @@ class FleetConfig(Value):
         """Returns the keywords of the method.
 
         Raises:
-            UnknownNameError, FleetError: It has no such option, or not with such a value.
+            UnknownNameError, FleetError: There is no such method, or it has no such option, or not
+                with such a value.
         """
         texts = [
             f"{name}={value if isinstance(value, str) else json.dumps(value)}"
             for name, value in self.options.items()
         ]
-        return read_options(METHODS[self.method], texts)
+        return read_options(registry.find(self.method), texts)
 
 
 def reference(config: FleetConfig, name: str, tasks: int) -> FleetConfig:

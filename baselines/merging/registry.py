@@ -1,9 +1,10 @@
-"""Every method of merging, by name."""
+"""Every method of merging, by name: the package's own, and module:function."""
 
 from collections.abc import Callable
 from functools import partial
 
 from fleet_tools.baselines.merging.fleet import Fleet, Merged
+from fleet_tools.baselines.merging.imports import load_function
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
@@ -32,18 +33,33 @@ METHODS: dict[str, Method] = {
 """As the paper names them, with `_` for `-`; fleet_merge_monotone is ours."""
 
 
+def find(name: str) -> Method:
+    """Returns a method.
+
+    Args:
+        name: One of `METHODS`, or module:function for one of one's own; its module is imported.
+
+    Raises:
+        UnknownNameError: There is no such method.
+        FleetError: Its module cannot be imported.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    if ":" in name:
+        return load_function(name, "method")
+    remedy = "One's own is module:function."
+    raise UnknownNameError("merging method", name, METHODS, remedy)
+
+
 def merge(method: str, fleet: Fleet, **options) -> Merged:
     """Merges a fleet by the name of a method.
 
     Args:
-        method: One of `METHODS`.
+        method: See `find`.
         fleet: The models, and what is known of them.
         options: The method's own; see its docstring.
 
     Raises:
-        UnknownNameError: There is no such method.
-        FleetToolsError: As the method says.
+        FleetToolsError: There is no such method, or as the method says.
     """
-    if method not in METHODS:
-        raise UnknownNameError("merging method", method, METHODS)
-    return METHODS[method](fleet, **options)
+    return find(method)(fleet, **options)

@@ -6,7 +6,6 @@
 It returns a table of axes, or a `Spec` where losses are to be measured, or a method needs data.
 """
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +13,10 @@ import torch
 
 from fleet_tools.baselines.merging.errors import FleetError
 from fleet_tools.baselines.merging.fleet import Fleet
+from fleet_tools.baselines.merging.imports import load_function
 from fleet_tools.baselines.merging.robots import Robot, ask
 from fleet_tools.baselines.merging.symmetry import State, Symmetry
-from fleet_tools.errors import FleetToolsError, UnknownNameError
+from fleet_tools.errors import FleetToolsError
 
 
 @dataclass(frozen=True)
@@ -80,32 +80,11 @@ def load_spec(name: str) -> Spec:
         name: "module:function"; `python -m` finds modules of the working directory, too.
 
     Raises:
-        FleetError: The name has another form, the module cannot be imported, or the function
-            cannot be called without arguments, or returns something else.
-        UnknownNameError: The module has no such function.
+        FleetError, UnknownNameError: See `load_function`; or the function cannot be called without
+            arguments, or returns something else.
         SymmetryError: The table that it returns cannot be read.
     """
-    module_name, _, function_name = name.partition(":")
-    if not module_name or not function_name:
-        raise FleetError(f"The spec {name!r} is no `module:function`, such as policies:spec.")
-    try:
-        module = importlib.import_module(module_name)
-    except FleetToolsError:
-        raise
-    except Exception as error:  # a stranger's module may fail in any way
-        raise FleetError(
-            f"The spec's module {module_name!r} cannot be imported "
-            f"({type(error).__name__}: {error}). Modules are looked for in the working directory "
-            "and on PYTHONPATH."
-        ) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        known = [
-            key
-            for key, value in vars(module).items()
-            if getattr(value, "__module__", None) == module.__name__ and callable(value)
-        ]
-        raise UnknownNameError(f"function in {module_name}", function_name, known)
+    function = load_function(name, "spec")
     try:
         returned = function()
     except FleetToolsError:
