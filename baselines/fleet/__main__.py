@@ -8,9 +8,8 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fleet_tools import programs
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.fleet.plan import Plan
     from fleet_tools.baselines.fleet.record import Record
     from fleet_tools.baselines.fleet.run import TryOut
-
-REPORT = "report.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,6 +53,7 @@ def _fleet(options: argparse.Namespace) -> int:
 
     from fleet_tools.baselines.fleet.plan import Plan
     from fleet_tools.baselines.fleet.record import open_folder
+    from fleet_tools.baselines.fleet.run import complete
     from fleet_tools.errors import FleetToolsError
 
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
@@ -65,7 +63,9 @@ def _fleet(options: argparse.Namespace) -> int:
     open_folder(options.output, plan)
     with _hosts(options, plan) as hosts, _Progress(options, config) as bar:
         try:
-            report = _run(plan, hosts, options.output, try_out, bar)
+            report = complete(
+                plan, hosts, options.output, try_out=try_out, after_round=bar.after_round
+            )
         except FleetToolsError as error:
             print(f"Stopped: {error}", file=sys.stderr)
             return programs.NOT_WELL
@@ -82,28 +82,23 @@ def _fleet(options: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> "FleetConfig":
     from fleet_tools.baselines.fleet.config import FleetConfig, reference
-    from fleet_tools.dataset import Dataset
     from fleet_tools.values import load_yaml
 
     config = load_yaml(FleetConfig, options.config)
-    if options.reference is None:
-        return config
-    tasks = {Dataset(folder).header.task.name for folder in config.data}
-    return reference(config, options.reference, len(tasks))
+    return config if options.reference is None else reference(config, options.reference)
 
 
 def _rollouts(options: argparse.Namespace, config: "FleetConfig", plan: "Plan") -> "TryOut":
     """Returns what tries a policy, once it is known that it can be tried."""
-    if config.rollouts == 0:
-        return lambda checkpoint: None
-    from fleet_tools.baselines.training.rollouts import environments, roll_out
+    from fleet_tools.baselines.fleet.run import rollouts_of
+    from fleet_tools.baselines.training.rollouts import environments
     from fleet_tools.dataset import Dataset
 
-    headers = [Dataset(folder).header for folder in config.data]
-    for env in environments(headers, plan.blueprint).values():
-        env.close()
-    workers = programs.worker_keywords(options)["count"]
-    return partial(roll_out, headers, config.rollouts, count=workers)
+    if config.rollouts:
+        headers = [Dataset(folder).header for folder in config.data]
+        for env in environments(headers, plan.blueprint).values():
+            env.close()
+    return rollouts_of(config, programs.worker_keywords(options)["count"])
 
 
 @contextlib.contextmanager
@@ -121,29 +116,6 @@ def _hosts(options: argparse.Namespace, plan: "Plan") -> Iterator["Hosts"]:
         hosts = RayHosts(assignments, at_once=count, timeout_s=workers["timeout_s"])
         with contextlib.closing(hosts):
             yield hosts
-
-
-def _run(
-    plan: "Plan", hosts: "Hosts", output: Path, try_out: "TryOut", bar: "_Progress"
-) -> dict[str, Any]:
-    """Plays all rounds, and stores the report."""
-    from fleet_tools.baselines.fleet.run import FINE_TUNED, fine_tune, run
-    from fleet_tools.baselines.fleet.summary import report_of
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint
-    from fleet_tools.files import whole
-
-    record = run(plan, hosts, output, try_out=try_out, after_round=bar.after_round)
-    report = report_of(plan, record)
-    if plan.config.try_robots:
-        for each in report["robots"]:
-            if (weights := record.robots.get(each["robot"])) is not None:
-                each["rollouts"] = try_out(Checkpoint(plan.blueprint, weights))
-    if plan.config.fine_tuning is not None:
-        tuned = fine_tune(plan, record, output)
-        report["fine_tuned"] = {"policy": FINE_TUNED, "rollouts": try_out(tuned)}
-    with whole(output / REPORT) as aside:
-        aside.write_text(json.dumps(report, indent=1) + "\n")
-    return report
 
 
 class _Progress:

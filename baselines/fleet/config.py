@@ -9,6 +9,7 @@ from fleet_tools.baselines.merge import read_options
 from fleet_tools.baselines.merging import registry
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.dataset import Dataset
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.values import Count, Positive, Value
 
@@ -131,7 +132,7 @@ class FleetConfig(Value):
         return read_options(registry.find(self.method), texts)
 
 
-def reference(config: FleetConfig, name: str, tasks: int) -> FleetConfig:
+def reference(config: FleetConfig, name: str) -> FleetConfig:
     """Returns the fleet that another one is to be compared with; it trains as long, and as large.
 
     Args:
@@ -139,19 +140,20 @@ def reference(config: FleetConfig, name: str, tasks: int) -> FleetConfig:
         name: "joint", one robot with everyone's data; "single", robots that never merge: what
             counts are their own policies, `robots/N.safetensors`; "task_specific", likewise, each
             with all data of a task.
-        tasks: How many there are in the data.
 
     Raises:
         UnknownNameError: There is no such reference.
+        DatasetError: Its data cannot be read.
     """
     if name not in REFERENCES:
         raise UnknownNameError("reference", name, REFERENCES)
+    tasks = {Dataset(folder).header.task.name for folder in config.data}
     alone = {"method": "naive_average", "options": {}, "merge_every": None, "participation": 1.0}
     changes = {
-        "joint": {"robots": 1},
+        "joint": {"robots": 1, "split": Split()},
         "single": {"try_robots": True},
         "task_specific": {
-            "robots": tasks, "split": Split(by="task", alpha=None), "try_robots": True,
+            "robots": len(tasks), "split": Split(by="task", alpha=None), "try_robots": True,
         },
     }  # fmt: skip
     return config.model_copy(update=alone | changes[name])

@@ -1,5 +1,6 @@
 """All rounds of a fleet, on from the last that is stored, and what is made of the last one."""
 
+import json
 import time
 from collections.abc import Callable
 from functools import partial
@@ -7,21 +8,62 @@ from pathlib import Path
 from typing import Any
 
 from fleet_tools.baselines.fleet import record as records
+from fleet_tools.baselines.fleet.config import FleetConfig
 from fleet_tools.baselines.fleet.hosts import Hosts
 from fleet_tools.baselines.fleet.messages import decode_reply
 from fleet_tools.baselines.fleet.plan import Plan
 from fleet_tools.baselines.fleet.record import Record
 from fleet_tools.baselines.fleet.rounds import play
+from fleet_tools.baselines.fleet.summary import report_of
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.loop import train
+from fleet_tools.baselines.training.rollouts import roll_out
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.dataset import Dataset
+from fleet_tools.files import whole
 
-FINE_TUNED = "fine_tuned.safetensors"
+FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
 
 TryOut = Callable[[Checkpoint], dict[str, Any] | None]
 """Runs a policy, and says what came of it as JSON has it."""
+
+
+def complete(
+    plan: Plan,
+    hosts: Hosts,
+    folder: Path,
+    *,
+    try_out: TryOut = lambda checkpoint: None,
+    after_round: Callable[[Record], None] = lambda record: None,
+) -> dict[str, Any]:
+    """Plays all rounds, and stores and returns the report; see `run`."""
+    record = run(plan, hosts, folder, try_out=try_out, after_round=after_round)
+    report = report_of(plan, record)
+    if plan.config.try_robots:
+        for each in report["robots"]:
+            if (weights := record.robots.get(each["robot"])) is not None:
+                each["rollouts"] = try_out(Checkpoint(plan.blueprint, weights))
+    if plan.config.fine_tuning is not None:
+        tuned = fine_tune(plan, record, folder)
+        report["fine_tuned"] = {"policy": FINE_TUNED, "rollouts": try_out(tuned)}
+    with whole(folder / REPORT) as aside:
+        aside.write_text(json.dumps(report, indent=1) + "\n")
+    return report
+
+
+def rollouts_of(config: FleetConfig, workers: int = 0) -> TryOut:
+    """Returns what tries policies in the scenes that a config wants, or does nothing.
+
+    Args:
+        config: Of the fleet.
+        workers: Processes that do so; 0 works in this one.
+    """
+    if config.rollouts == 0:
+        return lambda checkpoint: None
+    headers = [Dataset(folder).header for folder in config.data]
+    return partial(roll_out, headers, config.rollouts, count=workers)
 
 
 def run(

@@ -38,26 +38,30 @@ def roll_out(
         count, timeout_s: See `workers.run`.
 
     Returns:
-        By the task's name: "episodes", "successes", and how many had which of the "outcomes".
+        By the task's name: "episodes", "successes", how many had which of the "outcomes", and
+        which scenes were "solved", by their places.
 
     Raises:
         LayoutError: The policy cannot act in these environments.
         FleetToolsError: They cannot be made here.
     """
-    outcomes: dict[str, Counter[str]] = {header.task.name: Counter() for header in headers}
-    jobs = ((task, seed) for task in outcomes for seed in VALIDATION[:episodes])
+    scenes = VALIDATION[:episodes]
+    outcomes: dict[str, dict[int, str]] = {header.task.name: {} for header in headers}
+    jobs = ((task, seed) for task in outcomes for seed in scenes)
     make_work = partial(make_rollouts, tuple(headers), checkpoint)
     results = workers.run(partial(next, jobs, None), make_work, count=count, timeout_s=timeout_s)
     with contextlib.closing(results):
-        for (task, _), outcome in results:
-            outcomes[task][WORKER_ERROR if isinstance(outcome, workers.Lost) else outcome] += 1
+        for (task, seed), outcome in results:
+            lost = isinstance(outcome, workers.Lost)
+            outcomes[task][scenes.index(seed)] = WORKER_ERROR if lost else outcome
     return {
         task: {
-            "episodes": counted.total(),
-            "successes": counted[SUCCESS],
-            "outcomes": dict(sorted(counted.items())),
+            "episodes": len(came),
+            "successes": sum(outcome == SUCCESS for outcome in came.values()),
+            "outcomes": dict(sorted(Counter(came.values()).items())),
+            "solved": sorted(place for place, outcome in came.items() if outcome == SUCCESS),
         }
-        for task, counted in outcomes.items()
+        for task, came in outcomes.items()
     }
 
 

@@ -239,7 +239,7 @@ def test_fine_tuning_is_training_on_the_drivers_own_episodes(data, tmp_path):
 
 def test_references_are_fleets_too(data):
     config = config_of(data, split={"by": "tool"}, method="git_rebasin", options={"rounds": 3})
-    joint, single, specific = (Plan.of(reference(config, name, tasks=1)) for name in REFERENCES)
+    joint, single, specific = (Plan.of(reference(config, name)) for name in REFERENCES)
     pooled = [place for home in single.homes for place in home.assignment.episodes]
     assert list(joint.homes[0].assignment.episodes) == sorted(pooled)
     assert [len(plan.homes) for plan in (joint, single, specific)] == [1, 3, 1]
@@ -251,4 +251,4 @@ def test_references_are_fleets_too(data):
         home.assignment for home in single.homes
     ]
     with pytest.raises(UnknownNameError, match="did you mean 'joint'"):
-        reference(config, "jont", 1)
+        reference(config, "jont")

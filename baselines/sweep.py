@@ -1,0 +1,159 @@
+"""Compares fleets as one thing varies: `python -m fleet_tools.baselines.sweep SWEEP.yaml`.
+
+    python -m fleet_tools.baselines.sweep examples/fleet/sweep.yaml --output runs/sweep
+
+Every fleet has a folder of its own in `--output`, named by what it does: the same command goes on
+where it was stopped, and other sweeps use the same fleets again.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleet_tools import programs
+
+# PyTorch is imported once the arguments are known to be good.
+if TYPE_CHECKING:
+    from fleet_tools.baselines.fleet.config import FleetConfig
+    from fleet_tools.baselines.fleet.sweep import Cell, Sweep
+
+Job = tuple[str, "FleetConfig"]
+"""A fleet's folder, and what it does."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the program; see `--help`."""
+    return programs.run(_parser(), _sweep, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = programs.argument_parser(
+        "fleet_tools.baselines.sweep",
+        "Runs fleets that differ in one thing, several of each, and draws what comes of them.",
+        "Exits with 0 when all fleets are done, 1 when some came to no result (the figure says so "
+        "by what it lacks) or the disk failed, 2 when it cannot begin, 130 after Ctrl-C.",
+    )
+    parser.add_argument(
+        "sweep", metavar="SWEEP", type=Path,
+        help="YAML; its keys are explained in baselines/fleet/sweep.py",
+    )  # fmt: skip
+    parser.add_argument("--output", metavar="DIR", type=Path, required=True)
+    programs.add_worker_options(parser, 86400.0, "a fleet may take before it is begun once more")
+    return parser
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from fleet_tools.baselines.fleet.sweep import Sweep, cells
+    from fleet_tools.parallel import workers
+    from fleet_tools.values import load_yaml
+
+    sweep = load_yaml(Sweep, options.sweep)
+    planned = cells(sweep)
+    jobs = {cell.folder: cell.config for cell in planned}
+    left = iter(jobs.items())
+    reports: dict[str, dict[str, Any]] = {}
+    work = partial(make_fleets, options.output)
+    results = workers.run(lambda: next(left, None), work, **programs.worker_keywords(options))
+    bar = tqdm(total=len(jobs), unit="fleet", disable=options.quiet or None)
+    try:
+        with contextlib.closing(results), bar:
+            for (folder, _), came in results:
+                lost = isinstance(came, workers.Lost)
+                reports[folder] = {"failed": came.reason} if lost else came
+                bar.update()
+    except (OSError, KeyboardInterrupt) as reason:
+        return programs.stopped(reason)
+    return _tell(options, sweep, planned, reports)
+
+
+def make_fleets(output: Path) -> Callable[[Job], dict[str, Any]]:
+    """Returns what runs a fleet in this process, and says what came of it.
+
+    Args:
+        output: Where their folders are.
+
+    Returns:
+        Takes a job; returns the fleet's report, or {"failed": why} where it came to none.
+    """
+    import torch
+
+    from fleet_tools.baselines.fleet.hosts import LocalHosts
+    from fleet_tools.baselines.fleet.plan import Plan
+    from fleet_tools.baselines.fleet.record import open_folder
+    from fleet_tools.baselines.fleet.run import REPORT, complete, rollouts_of
+    from fleet_tools.baselines.training.errors import DivergedError, TrainingError
+
+    torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
+
+    def run(job: Job) -> dict[str, Any]:
+        name, config = job
+        folder, plan = output / name, Plan.of(config)
+        open_folder(folder, plan)  # complains of other data than it was begun with
+        if (folder / REPORT).is_file():
+            return json.loads((folder / REPORT).read_text())
+        hosts = LocalHosts([home.assignment for home in plan.homes])
+        try:
+            return complete(plan, hosts, folder, try_out=rollouts_of(config))
+        except (TrainingError, DivergedError) as error:
+            return {"failed": str(error)}
+
+    return run
+
+
+def _tell(
+    options: argparse.Namespace,
+    sweep: "Sweep",
+    planned: "list[Cell]",
+    reports: dict[str, dict[str, Any]],
+) -> int:
+    from fleet_tools.baselines.fleet.figure import save_figure
+    from fleet_tools.baselines.fleet.sweep import row
+    from fleet_tools.files import whole
+
+    whose: dict[tuple[str, int], list[Cell]] = {}
+    for cell in planned:
+        whose.setdefault((cell.arm, sweep.values.index(cell.value)), []).append(cell)
+    rows = []
+    for (arm, place), of_seeds in whose.items():
+        came = [reports[cell.folder] for cell in of_seeds]
+        done = [report for report in came if "failed" not in report]
+        rows.append(row(sweep, arm, sweep.values[place], done))
+    failed = {cell.folder: reports[cell.folder] for cell in planned}
+    failed = {name: came["failed"] for name, came in failed.items() if "failed" in came}
+    told = {"vary": sweep.vary, "rows": rows, "failed": failed}
+    stem = options.sweep.stem
+    with whole(options.output / f"{stem}.json") as aside:
+        aside.write_text(json.dumps(told, indent=1) + "\n")
+    save_figure(sweep, rows, options.output / f"{stem}.png")
+    if options.json:
+        print(json.dumps({"output": str(options.output), **told}))
+    elif not options.quiet:
+        print(_as_text(sweep, rows, failed, options.output / f"{stem}.png"))
+    return programs.NOT_WELL if failed else programs.OK
+
+
+def _as_text(sweep: "Sweep", rows: list[dict], failed: dict[str, str], figure: Path) -> str:
+    lines = [f"{'':24}{sweep.vary:>16}  success (95% interval)     held-out loss        MB"]
+    for each in rows:
+        success = "-"
+        if each["success"]:
+            rate, low, high = (each["success"][name] for name in ("rate", "low", "high"))
+            success = f"{rate:6.1%} ({low:.1%} to {high:.1%})"
+        loss = each["loss"]
+        spread = f"{loss['median']:.3g} ({loss['low']:.3g} to {loss['high']:.3g})" if loss else "-"
+        crossed = "-" if each["bytes"] is None else f"{each['bytes'] / 1e6:.1f}"
+        value = str(each[sweep.vary])
+        lines.append(f"{each['arm']:24}{value:>16}  {success:25}  {spread:26}{crossed:>8}")
+    lines += [f"The fleet {name} came to no result: {why}" for name, why in failed.items()]
+    return "\n".join([*lines, f"Drawn in {figure}."])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
