@@ -29,14 +29,15 @@ from fleet_tools.errors import (
 )
 from fleet_tools.files import whole
 from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR
+from fleet_tools.parallel.interrupts import patient_interrupt
 from fleet_tools.registration import make_environment
 
 # Drake is imported once the arguments are known to be good.
 if TYPE_CHECKING:
     from fleet_tools.visualization.watching import Show
 
-PAUSE_S = 1.0
-"""Between two episodes."""
+PAUSE_S, POLL_S = 1.0, 0.1
+"""Between two episodes; between two looks for Ctrl-C."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -182,16 +183,20 @@ def _show_live(
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)
     episodes = []
-    try:
+    # One that comes while objects are freed would be lost, so it is noted and asked for.
+    with patient_interrupt() as interrupted, contextlib.suppress(KeyboardInterrupt):
         for show in shows:
             if episodes:
-                time.sleep(len(episodes[-1]) / env.metadata["render_fps"] + PAUSE_S)
+                played = time.monotonic() + len(episodes[-1]) / env.metadata["render_fps"]
+                while time.monotonic() < played + PAUSE_S and not interrupted():
+                    time.sleep(POLL_S)
+            if interrupted():
+                break
             episodes.append(record(env, show))
             _report(options, show, episodes[-1])
-        while True:
-            time.sleep(1.0)
-    except KeyboardInterrupt:  # the way in which it is meant to end
-        return episodes
+        while not interrupted():
+            time.sleep(POLL_S)
+    return episodes
 
 
 def _save_recording(
