@@ -214,9 +214,10 @@ def write_model(path: Path, state: "State", notes: Any = None) -> None:
     """
     from safetensors.torch import save_file
 
+    from fleet_tools.baselines.merging.wire import packed
     from fleet_tools.files import whole
 
-    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
+    own = {name: packed(tensor) for name, tensor in state.items()}
     with whole(path) as aside:
         # One key only: the library stores several in random order.
         save_file(own, aside, None if notes is None else {"fleet_tools": json.dumps(notes)})

@@ -87,8 +87,9 @@ def make_fleets(output: Path) -> Callable[[Job], dict[str, Any]]:
     from fleet_tools.baselines.fleet.hosts import LocalHosts
     from fleet_tools.baselines.fleet.plan import Plan
     from fleet_tools.baselines.fleet.record import open_folder
-    from fleet_tools.baselines.fleet.run import REPORT, complete, rollouts_of
+    from fleet_tools.baselines.fleet.run import REPORT, complete
     from fleet_tools.baselines.training.errors import DivergedError, TrainingError
+    from fleet_tools.baselines.training.rollouts import try_out_in
 
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
 
@@ -98,9 +99,10 @@ def make_fleets(output: Path) -> Callable[[Job], dict[str, Any]]:
         open_folder(folder, plan)  # complains of other data than it was begun with
         if (folder / REPORT).is_file():
             return json.loads((folder / REPORT).read_text())
+        try_out = try_out_in(config.data, config.rollouts, plan.blueprint)
         hosts = LocalHosts([home.assignment for home in plan.homes])
         try:
-            return complete(plan, hosts, folder, try_out=rollouts_of(config))
+            return complete(plan, hosts, folder, try_out=try_out)
         except (TrainingError, DivergedError) as error:
             return {"failed": str(error)}
 

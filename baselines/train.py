@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from fleet_tools.parallel.interrupts import patient_interrupt
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint
     from fleet_tools.baselines.training.experiment import Experiment
     from fleet_tools.baselines.training.record import Record
     from fleet_tools.baselines.training.trajectories import Trajectories
@@ -111,6 +109,7 @@ def _train(options: argparse.Namespace) -> int:
     from fleet_tools.baselines.training import experiment as experiments
     from fleet_tools.baselines.training import record as records
     from fleet_tools.baselines.training.errors import DivergedError
+    from fleet_tools.baselines.training.rollouts import try_out_in
     from fleet_tools.baselines.training.run import Hooks, run
     from fleet_tools.baselines.training.trajectories import Trajectories
     from fleet_tools.dataset.samples import Samples
@@ -120,7 +119,7 @@ def _train(options: argparse.Namespace) -> int:
     parts = experiments.split(samples, options.validation_share, options.seed)
     blueprint = experiments.blueprint_of(policy, parts[0])
     experiment = _experiment(options, samples, blueprint)
-    try_out = _rollouts(options, blueprint)
+    try_out = try_out_in(options.data, options.rollouts, blueprint, options.rollout_workers)
     _prepare(experiment)
     learned, judged = (
         None if part is None else Trajectories(part, blueprint, experiment.device) for part in parts
@@ -177,21 +176,6 @@ def _experiment(
         threads=options.threads or max(1, int(available_cores())),
         packages=experiments.packages(),
     )
-
-
-def _rollouts(
-    options: argparse.Namespace, blueprint: "Blueprint"
-) -> Callable[["Checkpoint"], dict[str, Any] | None]:
-    """Returns what tries a policy, once it is known that it can be tried."""
-    if options.rollouts == 0:
-        return lambda checkpoint: None
-    from fleet_tools.baselines.training.rollouts import environments, roll_out
-    from fleet_tools.dataset import Dataset
-
-    headers = [Dataset(folder).header for folder in options.data]
-    for env in environments(headers, blueprint).values():
-        env.close()
-    return partial(roll_out, headers, options.rollouts, count=options.rollout_workers)
 
 
 def _prepare(experiment: "Experiment") -> None:

@@ -11,7 +11,6 @@ All programs that let a policy act find it here.
 
 import contextlib
 import hashlib
-import importlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ import gymnasium
 
 from fleet_tools.episode import Policy
 from fleet_tools.errors import FleetToolsError, PolicyError, UnknownNameError
+from fleet_tools.imports import load_function
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,8 @@ _BUILT_IN: dict[str, Callable[[gymnasium.Env, int], Policy]] = {
 
 
 def _factory(source: str) -> Callable[[gymnasium.Env], Policy]:
-    module_name, _, attribute = source.partition(":")
-    with blame(f"Importing {module_name}"):
-        module = importlib.import_module(module_name)
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        known = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
-        raise UnknownNameError(f"factory of policies in {module_name}", attribute, known)
-    return factory
+    with blame(f"Importing {source.partition(':')[0]}"):
+        return load_function(source, "factory of policies")
 
 
 def _file(kind: str, source: str) -> Path | None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.fleet.hosts import Hosts
     from fleet_tools.baselines.fleet.plan import Plan
     from fleet_tools.baselines.fleet.record import Record
-    from fleet_tools.baselines.fleet.run import TryOut
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,12 +53,14 @@ def _fleet(options: argparse.Namespace) -> int:
     from fleet_tools.baselines.fleet.plan import Plan
     from fleet_tools.baselines.fleet.record import open_folder
     from fleet_tools.baselines.fleet.run import complete
+    from fleet_tools.baselines.training.rollouts import try_out_in
     from fleet_tools.errors import FleetToolsError
 
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
     config = _config(options)
     plan = Plan.of(config)
-    try_out = _rollouts(options, config, plan)
+    workers = programs.worker_keywords(options)["count"]
+    try_out = try_out_in(config.data, config.rollouts, plan.blueprint, workers)
     open_folder(options.output, plan)
     with _hosts(options, plan) as hosts, _Progress(options, config) as bar:
         try:
@@ -86,19 +87,6 @@ def _config(options: argparse.Namespace) -> "FleetConfig":
 
     config = load_yaml(FleetConfig, options.config)
     return config if options.reference is None else reference(config, options.reference)
-
-
-def _rollouts(options: argparse.Namespace, config: "FleetConfig", plan: "Plan") -> "TryOut":
-    """Returns what tries a policy, once it is known that it can be tried."""
-    from fleet_tools.baselines.fleet.run import rollouts_of
-    from fleet_tools.baselines.training.rollouts import environments
-    from fleet_tools.dataset import Dataset
-
-    if config.rollouts:
-        headers = [Dataset(folder).header for folder in config.data]
-        for env in environments(headers, plan.blueprint).values():
-            env.close()
-    return rollouts_of(config, programs.worker_keywords(options)["count"])
 
 
 @contextlib.contextmanager

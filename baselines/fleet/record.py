@@ -22,6 +22,7 @@ from typing import Any, Literal
 from fleet_tools.baselines.fleet.config import FleetConfig
 from fleet_tools.baselines.fleet.plan import Plan
 from fleet_tools.baselines.fleet.rounds import Round
+from fleet_tools.baselines.merging.wire import packed
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.errors import TrainingError
@@ -204,7 +205,7 @@ def save(folder: Path, plan: Plan, record: Record) -> None:
         f"{ROBOTS}/{robot}": weights for robot, weights in record.robots.items()
     }
     tensors = {
-        f"{kind}/{name}": tensor.detach().cpu().contiguous().clone()
+        f"{kind}/{name}": packed(tensor)
         for kind, weights in named.items()
         for name, tensor in weights.items()
     }

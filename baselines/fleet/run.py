@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fleet_tools.baselines.fleet import record as records
-from fleet_tools.baselines.fleet.config import FleetConfig
 from fleet_tools.baselines.fleet.hosts import Hosts
 from fleet_tools.baselines.fleet.messages import decode_reply
 from fleet_tools.baselines.fleet.plan import Plan
@@ -18,10 +17,8 @@ from fleet_tools.baselines.fleet.summary import report_of
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.loop import train
-from fleet_tools.baselines.training.rollouts import roll_out
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.dataset import Dataset
 from fleet_tools.files import whole
 
 FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
@@ -51,19 +48,6 @@ def complete(
     with whole(folder / REPORT) as aside:
         aside.write_text(json.dumps(report, indent=1) + "\n")
     return report
-
-
-def rollouts_of(config: FleetConfig, workers: int = 0) -> TryOut:
-    """Returns what tries policies in the scenes that a config wants, or does nothing.
-
-    Args:
-        config: Of the fleet.
-        workers: Processes that do so; 0 works in this one.
-    """
-    if config.rollouts == 0:
-        return lambda checkpoint: None
-    headers = [Dataset(folder).header for folder in config.data]
-    return partial(roll_out, headers, config.rollouts, count=workers)
 
 
 def run(

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 
 from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.imports import load_function
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
+from fleet_tools.baselines.merging.own import load_own
 from fleet_tools.errors import UnknownNameError
 
 Method = Callable[..., Merged]
@@ -46,7 +46,7 @@ def find(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     if ":" in name:
-        return load_function(name, "method")
+        return load_own(name, "method")
     remedy = "One's own is module:function."
     raise UnknownNameError("merging method", name, METHODS, remedy)
 

@@ -13,7 +13,7 @@ import torch
 
 from fleet_tools.baselines.merging.errors import FleetError
 from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.imports import load_function
+from fleet_tools.baselines.merging.own import load_own
 from fleet_tools.baselines.merging.robots import Robot, ask
 from fleet_tools.baselines.merging.symmetry import State, Symmetry
 from fleet_tools.errors import FleetToolsError
@@ -80,11 +80,11 @@ def load_spec(name: str) -> Spec:
         name: "module:function"; `python -m` finds modules of the working directory, too.
 
     Raises:
-        FleetError, UnknownNameError: See `load_function`; or the function cannot be called without
+        FleetError, UnknownNameError: See `load_own`; or the function cannot be called without
             arguments, or returns something else.
         SymmetryError: The table that it returns cannot be read.
     """
-    function = load_function(name, "spec")
+    function = load_own(name, "spec")
     try:
         returned = function()
     except FleetToolsError:

@@ -43,16 +43,14 @@ class Checkpoint:
     def __post_init__(self) -> None:
         import torch
 
+        from fleet_tools.baselines.merging.wire import packed
         from fleet_tools.baselines.policies.network import PolicyNetwork
         from fleet_tools.baselines.policies.weights import require_weights
 
         with torch.device("meta"):  # shapes without numbers
             network = PolicyNetwork(self.blueprint)
         require_weights(network.state_dict(), self.weights)
-        weights = {
-            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for name, tensor in self.weights.items()
-        }
+        weights = {name: packed(tensor) for name, tensor in self.weights.items()}
         object.__setattr__(self, "weights", weights)
 
 

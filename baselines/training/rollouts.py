@@ -4,12 +4,14 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import Header, remake_environment
 from fleet_tools.episode import rollout
 from fleet_tools.errors import SimulationError
@@ -19,6 +21,29 @@ from fleet_tools.seeds import VALIDATION
 
 Job = tuple[str, int]
 """The task's name, and the scene's seed."""
+
+
+def try_out_in(
+    folders: Sequence[str | Path], episodes: int, blueprint: Blueprint, count: int = 0
+) -> Callable[[Checkpoint], dict[str, dict[str, Any]] | None]:
+    """Returns what tries policies of a blueprint, once it is known that they can be tried.
+
+    Args:
+        folders: Of the data sets they learn from.
+        episodes: In each environment; 0 tries nothing, and returns None each time.
+        blueprint: Of the policies.
+        count: See `roll_out`, which tries them.
+
+    Raises:
+        LayoutError: They cannot act in these environments.
+        FleetToolsError: The data sets cannot be read, or the environments not be made here.
+    """
+    if episodes == 0:
+        return lambda checkpoint: None
+    headers = [Dataset(folder).header for folder in folders]
+    for env in environments(headers, blueprint).values():
+        env.close()
+    return partial(roll_out, headers, episodes, count=count)
 
 
 def roll_out(

@@ -1,18 +1,18 @@
-"""Functions of a user's own, named as module:function on a command line or in a file."""
+"""Specs and methods of a user's own, named as module:function."""
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.errors import FleetToolsError, UnknownNameError
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.imports import load_function
 
 
-def load_function(name: str, what: str) -> Callable[..., Any]:
-    """Imports a module and returns its function; so that is code to be trusted, unlike models.
+def load_own(name: str, what: str) -> Callable[..., Any]:
+    """Imports a module and returns its function; see `load_function`.
 
     Args:
-        name: "module:function"; `python -m` finds modules of the working directory, too.
+        name: "module:function".
         what: It is for, such as "spec".
 
     Raises:
@@ -23,7 +23,7 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
     if not module_name or not function_name:
         raise FleetError(f"The {what} {name!r} is no `module:function`, such as policies:{what}.")
     try:
-        module = importlib.import_module(module_name)
+        return load_function(name)
     except FleetToolsError:
         raise
     except Exception as error:  # a stranger's module may fail in any way
@@ -32,12 +32,3 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
             f"({type(error).__name__}: {error}). Modules are looked for in the working directory "
             "and on PYTHONPATH."
         ) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        known = [
-            key
-            for key, value in vars(module).items()
-            if getattr(value, "__module__", None) == module.__name__ and callable(value)
-        ]
-        raise UnknownNameError(f"function in {module_name}", function_name, known)
-    return function
