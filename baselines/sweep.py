@@ -3,7 +3,8 @@
     python -m fleet_tools.baselines.sweep examples/fleet/sweep.yaml --output runs/sweep
 
 Every fleet has a folder of its own in `--output`, named by what it does: the same command goes on
-where it was stopped, and other sweeps use the same fleets again.
+where it was stopped, and other sweeps use the same fleets again. Robots that begin alike in several
+fleets learn their first lesson once.
 """
 
 import argparse
@@ -21,6 +22,9 @@ from fleet_tools import programs
 if TYPE_CHECKING:
     from fleet_tools.baselines.fleet.config import FleetConfig
     from fleet_tools.baselines.fleet.sweep import Cell, Sweep
+
+FIRST_REPLIES = "first_replies"
+"""The folder of what robots learned before their first merge, which many fleets have in common."""
 
 Job = tuple[str, "FleetConfig"]
 """A fleet's folder, and what it does."""
@@ -87,6 +91,7 @@ def make_fleets(output: Path) -> Callable[[Job], dict[str, Any]]:
     from fleet_tools.baselines.fleet.hosts import LocalHosts
     from fleet_tools.baselines.fleet.plan import Plan
     from fleet_tools.baselines.fleet.record import open_folder
+    from fleet_tools.baselines.fleet.remembered import RememberedHosts
     from fleet_tools.baselines.fleet.run import REPORT, complete
     from fleet_tools.baselines.training.errors import DivergedError, TrainingError
     from fleet_tools.baselines.training.rollouts import try_out_in
@@ -100,7 +105,8 @@ def make_fleets(output: Path) -> Callable[[Job], dict[str, Any]]:
         if (folder / REPORT).is_file():
             return json.loads((folder / REPORT).read_text())
         try_out = try_out_in(config.data, config.rollouts, plan.blueprint)
-        hosts = LocalHosts([home.assignment for home in plan.homes])
+        assignments = [home.assignment for home in plan.homes]
+        hosts = RememberedHosts(LocalHosts(assignments), assignments, output / FIRST_REPLIES)
         try:
             return complete(plan, hosts, folder, try_out=try_out)
         except (TrainingError, DivergedError) as error:
@@ -142,19 +148,27 @@ def _tell(
 
 
 def _as_text(sweep: "Sweep", rows: list[dict], failed: dict[str, str], figure: Path) -> str:
-    lines = [f"{'':24}{sweep.vary:>16}  success (95% interval)     held-out loss        MB"]
+    lines = [
+        f"{'':24}{sweep.vary:>16}  success (95% interval)     fine-tuned                 "
+        "held-out loss                 MB   moved"
+    ]
     for each in rows:
-        success = "-"
-        if each["success"]:
-            rate, low, high = (each["success"][name] for name in ("rate", "low", "high"))
-            success = f"{rate:6.1%} ({low:.1%} to {high:.1%})"
         loss = each["loss"]
         spread = f"{loss['median']:.3g} ({loss['low']:.3g} to {loss['high']:.3g})" if loss else "-"
         crossed = "-" if each["bytes"] is None else f"{each['bytes'] / 1e6:.1f}"
-        value = str(each[sweep.vary])
-        lines.append(f"{each['arm']:24}{value:>16}  {success:25}  {spread:26}{crossed:>8}")
+        moved = "-" if each["moved"] is None else f"{each['moved']:.0%}"
+        lines.append(
+            f"{each['arm']:24}{each[sweep.vary]!s:>16}  {_rate(each['success']):25}  "
+            f"{_rate(each['fine_tuned']):25}  {spread:26}{crossed:>6}  {moved:>6}"
+        )
     lines += [f"The fleet {name} came to no result: {why}" for name, why in failed.items()]
     return "\n".join([*lines, f"Drawn in {figure}."])
+
+
+def _rate(success: dict[str, float] | None) -> str:
+    if success is None:
+        return "-"
+    return f"{success['rate']:6.1%} ({success['low']:.1%} to {success['high']:.1%})"
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from fleet_tools.values import Value, differences, parse
 STATE, ROUNDS, MERGED = "state.safetensors", "rounds.jsonl", "merged.safetensors"
 REPLIES, ROBOTS = "replies", "robots"
 
-VERSION = 1
+VERSION = 2
 """Of what `config.json` says and means."""
 
 _KEY = "fleet_tools_fleet"
@@ -52,7 +52,7 @@ class Experiment(Value):
         packages: Versions on which the bits of a result depend.
     """
 
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     config: FleetConfig
     content_digest: str
     blueprint: Blueprint
@@ -109,6 +109,7 @@ class Told(Value):
         robots: Those that took part in this one.
         bytes_so_far: To and from robots, since the beginning.
         loss: Of the merged policy on the driver's episodes.
+        moved: The share of units that alignment moved; None where it averaged softly.
         rollouts: By task, as `training.rollouts` counts them; None where it was not tried.
         seconds: It took, since it was last begun.
     """
@@ -118,6 +119,7 @@ class Told(Value):
     robots: tuple[ToldOfRobot, ...]
     bytes_so_far: int
     loss: float
+    moved: float | None
     rollouts: dict[str, Any] | None
     seconds: float
 
@@ -159,6 +161,7 @@ class Record:
             bytes_so_far=(self.told[-1].bytes_so_far if self.told else 0)
             + sum(each.bytes_to_it + each.bytes_from_it for each in robots),
             loss=played.loss,
+            moved=played.moved,
             rollouts=rollouts,
             seconds=round(seconds, 3),
         )

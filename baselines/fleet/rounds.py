@@ -13,7 +13,7 @@ from fleet_tools.baselines.fleet.robot import questioned
 from fleet_tools.baselines.merging import registry
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.fleet import Fleet
+from fleet_tools.baselines.merging.fleet import Fleet, Merged
 from fleet_tools.baselines.merging.robots import Traffic
 from fleet_tools.baselines.merging.wire import decode_answer, decode_question
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
@@ -45,12 +45,15 @@ class Round:
         number: From 1.
         weights: The merged ones.
         loss: Theirs on the driver's episodes.
+        moved: The share of units that alignment moved (`PermutationGroup.moved`); None where it
+            averaged softly.
         parts: Of all participants, by their numbers.
     """
 
     number: int
     weights: Tensors
     loss: float
+    moved: float | None
     parts: Mapping[int, Part]
 
 
@@ -106,9 +109,9 @@ def play(
     for robot, answer in hosts.answers({k: message for k in participants if k not in kept}):
         after(robot, answer)
 
-    merged = _merge(plan, held, hosts, number, parts)
+    came = _merge(plan, held, hosts, number, parts)
     batches = (held.batch(items).observations for items in held.order(_batch_size(plan), None))
-    merged = recompute(network, merged, batches)
+    merged = recompute(network, came.state, batches)
     loss = validate(plan.blueprint, held, plan.config.training, merged)
     if not math.isfinite(loss) or not all(map(_finite, merged.values())):
         rate = plan.config.training.learning_rate
@@ -116,12 +119,13 @@ def play(
             f"In round {number}, robots came to weights whose merge has the loss {loss:g} on the "
             f"driver's episodes. Give a smaller learning rate than {rate:g}."
         )
-    return Round(number, merged, loss, {robot: parts[robot] for robot in participants})
+    moved = network.symmetry().group(merged).moved(came.permutations)
+    return Round(number, merged, loss, moved, {robot: parts[robot] for robot in participants})
 
 
 def _merge(
     plan: Plan, held: Trajectories, hosts: Hosts, number: int, parts: dict[int, Part]
-) -> dict[str, torch.Tensor]:
+) -> Merged:
     """Merges what is there; who is lost on the way is left out, and the others merge anew."""
     symmetry = plan.blueprint.create().symmetry()
     shared = questioned(plan.blueprint, held, _batch_size(plan))
@@ -138,7 +142,7 @@ def _merge(
         )
         lost = None
         try:
-            return registry.merge(plan.config.method, fleet, **plan.config.method_options()).state
+            return registry.merge(plan.config.method, fleet, **plan.config.method_options())
         except _LostError as error:
             lost = error
         finally:

@@ -17,7 +17,7 @@ def report_of(plan: Plan, record: Record) -> dict[str, Any]:
     "traffic" counts what crossed between the driver and the robots in messages, "assignments" what
     each robot is told once, before the first: where its data lie, the blueprint, how to train.
     "data_at_home" are bytes of actions and of what the policy reads, not compressed; "curve" has
-    a row for each round in which the merged policy was tried.
+    a row for each round.
     """
     held = Trajectories(plan.held, plan.blueprint)
     config, last = plan.config, record.told[-1]
@@ -59,9 +59,14 @@ def report_of(plan: Plan, record: Record) -> dict[str, Any]:
         "data_at_home": sum(home.data_bytes for home in plan.homes),
         "rollouts": last.rollouts,
         "curve": [
-            {"round": told.round, "bytes": told.bytes_so_far, "rollouts": told.rollouts}
+            {
+                "round": told.round,
+                "bytes": told.bytes_so_far,
+                "loss": told.loss,
+                "moved": told.moved,
+                "rollouts": told.rollouts,
+            }
             for told in record.told
-            if told.rollouts is not None
         ],
         "left_out": [
             {"round": told.round, "robot": each.robot, "reason": each.left_out}

@@ -77,13 +77,18 @@ def cells(sweep: Sweep) -> list[Cell]:
 
 
 def _cells(sweep: Sweep) -> Iterator[Cell]:
+    # Values change fastest: arms share robots' first lessons, and neighbours run at the same time.
     for seed in range(sweep.seeds):
-        for value in sweep.values:
-            common = _with(sweep.base, {sweep.vary: value, "training.seed": seed})
-            for arm, keys in sweep.arms.items():
+        commons = [
+            (value, _with(sweep.base, {sweep.vary: value, "training.seed": seed}))
+            for value in sweep.values
+        ]
+        for arm, keys in sweep.arms.items():
+            for value, common in commons:
                 where = f"The arm {arm!r} with {sweep.vary} {value!r}"
                 yield Cell(arm, value, seed, parse(FleetConfig, _with(common, keys), where))
-            for name in sweep.references:
+        for name in sweep.references:
+            for value, common in commons:
                 base = parse(FleetConfig, common | {"method": "naive_average"}, "The base")
                 yield Cell(name, value, seed, reference(base, name))
 
@@ -109,26 +114,41 @@ def row(sweep: Sweep, arm: str, value: Any, reports: Sequence[Mapping[str, Any]]
 
     Returns:
         "arm", "value", "seeds", "success" with "rate", "low" and "high" (95%, over trainings and
-        scenes, tasks counting the same; None where nothing was tried), "loss" with "median", "low"
-        and "high" over seeds, and the median of the "bytes" that crossed.
+        scenes, tasks counting the same; None where nothing was tried), the same as "fine_tuned" of
+        the fine-tuned policy, "loss" with "median", "low" and "high" over seeds, and the medians of
+        the "bytes" that crossed and of the share of units that alignment "moved" in the last round.
     """
-    strata = _strata([outcomes(report, arm) for report in reports])
-    success = None
-    if strata:
-        low, high = crossed_interval(strata)
-        rate = float(np.mean([stratum.mean() for stratum in strata]))
-        success = {"rate": round(rate, 6), "low": low, "high": high}
     losses = [_loss(report, arm) for report in reports]
     traffic = [report["traffic"] for report in reports]
     crossed = [each["bytes_to_robots"] + each["bytes_from_robots"] for each in traffic]
+    moved = [report["curve"][-1]["moved"] for report in reports]
+    moved = [share for share in moved if share is not None]
     return {
         "arm": arm,
         sweep.vary: value,
         "seeds": len(reports),
-        "success": success,
+        "success": _success([outcomes(report, arm) for report in reports]),
+        "fine_tuned": _success([_rows(_fine_tuned(report)) for report in reports]),
         "loss": losses and {"median": median(losses), "low": min(losses), "high": max(losses)},
         "bytes": median(crossed) if crossed else None,
+        "moved": median(moved) if moved else None,
     }
+
+
+def _success(came: Sequence[Mapping[str, list[list[int]]]]) -> dict[str, float] | None:
+    if not (strata := _strata(came)):
+        return None
+    low, high = crossed_interval(strata)
+    rate = float(np.mean([stratum.mean() for stratum in strata]))
+    return {"rate": round(rate, 6), "low": low, "high": high}
+
+
+def _fine_tuned(report: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return (report.get("fine_tuned") or {}).get("rollouts")
+
+
+def _rows(tried: Mapping[str, Any] | None) -> dict[str, list[list[int]]]:
+    return {task: [_row(came)] for task, came in (tried or {}).items()}
 
 
 def outcomes(report: Mapping[str, Any], arm: str) -> dict[str, list[list[int]]]:
@@ -140,7 +160,7 @@ def outcomes(report: Mapping[str, Any], arm: str) -> dict[str, list[list[int]]]:
             have data of the task, any other the merged policy.
     """
     if arm not in ("single", "task_specific"):
-        return {task: [_row(came)] for task, came in (report["rollouts"] or {}).items()}
+        return _rows(report["rollouts"])
     rows: dict[str, list[list[int]]] = {}
     for robot in report["robots"]:
         for task, came in (robot.get("rollouts") or {}).items():

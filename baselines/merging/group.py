@@ -10,7 +10,7 @@ A name with an owner has one of these for each unit of its owner, shapes (m, n) 
 i reorders the units inside what *arrives* at place i. With its owner it forms a wreath product.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +74,26 @@ class PermutationGroup:
         for name, owner in self.owners.items():
             undone[name] = undone[name][undone[owner]]
         return undone
+
+    def moved(self, permutations: Sequence[Permutation]) -> float | None:
+        """Returns the share of units that elements put elsewhere than the first of them does.
+
+        Over all others, all names and all units: 0 where all are the same element, so that models
+        are averaged as they stand. None if one is soft, and 0 for a single element.
+
+        Raises:
+            PermutationError: One does not belong to the group.
+        """
+        tensors = [self.tensors(permutation) for permutation in permutations]
+        if any(each.is_floating_point() for named in tensors for each in named.values()):
+            return None
+        undone = self.invert(permutations[0])
+        elsewhere = [
+            (index != np.arange(index.shape[-1])).ravel()
+            for other in permutations[1:]
+            for index in self.compose(undone, other).values()
+        ]
+        return float(np.concatenate(elsewhere).mean()) if elsewhere else 0.0
 
     def matrices(self, permutation: Permutation) -> dict[str, torch.Tensor]:
         """The same element as matrices (float64 where it was hard), shapes (n, n) or (m, n, n)."""

@@ -9,12 +9,14 @@ import yaml
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from fleet_cases import POLICY, local, plan_of, write_data
+from fleet_cases import POLICY, Tapped, local, plan_of, played, same, write_data
 from PIL import Image
 
 from fleet_tools.baselines import sweep as program
+from fleet_tools.baselines.fleet.remembered import RememberedHosts
 from fleet_tools.baselines.fleet.run import complete
 from fleet_tools.baselines.fleet.sweep import Sweep, cells, outcomes, row
+from fleet_tools.baselines.training.loop import train
 from fleet_tools.errors import ConfigError
 from fleet_tools.statistics import crossed_interval
 from fleet_tools.values import parse
@@ -99,6 +101,45 @@ def test_a_cell_is_the_fleet_that_its_config_is(data, tmp_path):
     assert naive["bytes"] == traffic["bytes_to_robots"] + traffic["bytes_from_robots"]
 
 
+def test_what_fleets_have_in_common_is_learned_once_and_to_the_same_bits(
+    data, tmp_path, monkeypatch
+):
+    learned = []
+
+    def train_and_tell(blueprint, trajectories, *rest, **keywords):
+        learned.append(trajectories.steps)
+        return train(blueprint, trajectories, *rest, **keywords)
+
+    monkeypatch.setattr("fleet_tools.baselines.fleet.robot.train", train_and_tell)
+    arms = {name: {"method": name} for name in ("naive_average", "git_rebasin")}
+    assert run(tmp_path, data, arms=arms, seeds=1, values=[10], references=["single"]) == 0
+    assert len(learned) == 2  # robots, for three fleets
+    told = json.loads((tmp_path / "out" / "alphas.json").read_text())
+    (matched,) = (each for each in told["rows"] if each["arm"] == "git_rebasin")
+    plan = plan_of(
+        data, robots=2, split={"by": "tool", "alpha": 10}, merge_every=None, method="git_rebasin",
+        training={"epochs": 2, "batch_size": 8, "seed": 0},
+    )  # fmt: skip
+    report = complete(plan, local(plan), tmp_path / "apart")
+    assert matched["loss"]["median"] == report["held_out"]["loss"]
+    assert matched["moved"] == report["curve"][0]["moved"] > 0
+
+
+def test_only_first_lessons_are_remembered(data, tmp_path):
+    plan = plan_of(data, method="fleet_merge", options={"epochs": 1, "steps": 2})
+    assignments = [home.assignment for home in plan.homes]
+
+    def rounds():
+        tapped = Tapped(local(plan))
+        return played(plan, RememberedHosts(tapped, assignments, tmp_path)), tapped.lines
+
+    (first, lines), (second, fewer) = rounds(), rounds()
+    assert len(lines) - len(fewer) == 3 == len(list(tmp_path.iterdir()))
+    for one, other in zip(first, second, strict=True):
+        assert same(one.weights, other.weights) and one.parts.keys() == other.parts.keys()
+        assert all(one.parts[k].traffic == other.parts[k].traffic for k in one.parts)
+
+
 def test_a_fleet_that_fails_is_named_and_the_others_are_drawn(data, tmp_path, capsys):
     wild = {"method": "naive_average", "training.learning_rate": 1e30}
     arms = sweep_of(data)["arms"] | {"wild": wild}
@@ -116,6 +157,7 @@ def a_report(solved, robots=()):
         "rollouts": tried,
         "held_out": {"loss": 0.5},
         "robots": list(robots),
+        "curve": [{"moved": 0.5}],
         "traffic": {"bytes_to_robots": 1, "bytes_from_robots": 2},
     }
 

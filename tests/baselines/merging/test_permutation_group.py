@@ -39,6 +39,15 @@ def test_the_inverse_undoes_from_either_side(a):
     assert same(GROUP.compose(inverse, a), GROUP.identity())
 
 
+@given(ELEMENTS, ELEMENTS, ELEMENTS)
+def test_how_many_units_moved_is_seen_from_the_first_and_counted_by_hand(a, b, shift):
+    assert GROUP.moved([a]) == GROUP.moved([a, a]) == 0
+    assert GROUP.moved([a, b]) == GROUP.moved([GROUP.compose(shift, a), GROUP.compose(shift, b)])
+    elsewhere = sum(int((b[name] != GROUP.identity()[name]).sum()) for name in b)
+    assert GROUP.moved([GROUP.identity(), b]) == elsewhere / (5 + 3 + 12)
+    assert GROUP.moved([GROUP.matrices(a), b]) is None
+
+
 @given(ELEMENTS)
 def test_matrices_are_permutations_and_reorder_as_indices_do(a):
     matrices = GROUP.matrices(a)
