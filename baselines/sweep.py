@@ -4,7 +4,7 @@
 
 Every fleet has a folder of its own in `--output`, named by what it does: the same command goes on
 where it was stopped, and other sweeps use the same fleets again. Robots that begin alike in several
-fleets learn their first lesson once.
+fleets learn their first lesson once. Two figures are drawn: what came of it, and that over bytes.
 """
 
 import argparse
@@ -121,7 +121,7 @@ def _tell(
     planned: "list[Cell]",
     reports: dict[str, dict[str, Any]],
 ) -> int:
-    from fleet_tools.baselines.fleet.figure import save_figure
+    from fleet_tools.baselines.fleet.figure import save_curves, save_figure
     from fleet_tools.baselines.fleet.sweep import row
     from fleet_tools.files import whole
 
@@ -140,6 +140,7 @@ def _tell(
     with whole(options.output / f"{stem}.json") as aside:
         aside.write_text(json.dumps(told, indent=1) + "\n")
     save_figure(sweep, rows, options.output / f"{stem}.png")
+    save_curves(sweep, rows, options.output / f"{stem}_bytes.png")
     if options.json:
         print(json.dumps({"output": str(options.output), **told}))
     elif not options.quiet:
@@ -156,7 +157,8 @@ def _as_text(sweep: "Sweep", rows: list[dict], failed: dict[str, str], figure: P
         loss = each["loss"]
         spread = f"{loss['median']:.3g} ({loss['low']:.3g} to {loss['high']:.3g})" if loss else "-"
         crossed = "-" if each["bytes"] is None else f"{each['bytes'] / 1e6:.1f}"
-        moved = "-" if each["moved"] is None else f"{each['moved']:.0%}"
+        moved = each["curve"][-1]["moved"] if each["curve"] else None
+        moved = "-" if moved is None else f"{moved:.0%}"
         lines.append(
             f"{each['arm']:24}{each[sweep.vary]!s:>16}  {_rate(each['success']):25}  "
             f"{_rate(each['fine_tuned']):25}  {spread:26}{crossed:>6}  {moved:>6}"

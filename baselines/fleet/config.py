@@ -149,11 +149,10 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         raise UnknownNameError("reference", name, REFERENCES)
     tasks = {Dataset(folder).header.task.name for folder in config.data}
     alone = {"method": "naive_average", "options": {}, "merge_every": None, "participation": 1.0}
+    own = {"try_robots": True, "fine_tuning": None}
     changes = {
         "joint": {"robots": 1, "split": Split()},
-        "single": {"try_robots": True},
-        "task_specific": {
-            "robots": len(tasks), "split": Split(by="task", alpha=None), "try_robots": True,
-        },
-    }  # fmt: skip
+        "single": own,
+        "task_specific": own | {"robots": len(tasks), "split": Split(by="task", alpha=None)},
+    }
     return config.model_copy(update=alone | changes[name])

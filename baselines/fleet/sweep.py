@@ -115,14 +115,14 @@ def row(sweep: Sweep, arm: str, value: Any, reports: Sequence[Mapping[str, Any]]
     Returns:
         "arm", "value", "seeds", "success" with "rate", "low" and "high" (95%, over trainings and
         scenes, tasks counting the same; None where nothing was tried), the same as "fine_tuned" of
-        the fine-tuned policy, "loss" with "median", "low" and "high" over seeds, and the medians of
-        the "bytes" that crossed and of the share of units that alignment "moved" in the last round.
+        the fine-tuned policy, "loss" with "median", "low" and "high" over seeds, medians of the
+        "bytes" that crossed and of those of the "data_at_home", and the "curve": for each round the
+        medians of the bytes so far, of the loss and of the share of units that alignment "moved",
+        and "success" as above where the round's policy was tried.
     """
     losses = [_loss(report, arm) for report in reports]
     traffic = [report["traffic"] for report in reports]
     crossed = [each["bytes_to_robots"] + each["bytes_from_robots"] for each in traffic]
-    moved = [report["curve"][-1]["moved"] for report in reports]
-    moved = [share for share in moved if share is not None]
     return {
         "arm": arm,
         sweep.vary: value,
@@ -130,9 +130,23 @@ def row(sweep: Sweep, arm: str, value: Any, reports: Sequence[Mapping[str, Any]]
         "success": _success([outcomes(report, arm) for report in reports]),
         "fine_tuned": _success([_rows(_fine_tuned(report)) for report in reports]),
         "loss": losses and {"median": median(losses), "low": min(losses), "high": max(losses)},
-        "bytes": median(crossed) if crossed else None,
-        "moved": median(moved) if moved else None,
+        "bytes": _median(crossed),
+        "data_at_home": _median([report["data_at_home"] for report in reports]),
+        "curve": [
+            _round(rounds) for rounds in zip(*(each["curve"] for each in reports), strict=True)
+        ],
     }
+
+
+def _round(of_seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    medians = {name: _median([each[name] for each in of_seeds]) for name in ("bytes", "loss")}
+    moved = [each["moved"] for each in of_seeds if each["moved"] is not None]
+    success = _success([_rows(each["rollouts"]) for each in of_seeds])
+    return {"round": of_seeds[0]["round"], **medians, "moved": _median(moved), "success": success}
+
+
+def _median(numbers: Sequence[float]) -> float | None:
+    return median(numbers) if numbers else None
 
 
 def _success(came: Sequence[Mapping[str, list[list[int]]]]) -> dict[str, float] | None:
