@@ -4,7 +4,8 @@
 
 Every fleet has a folder of its own in `--output`, named by what it does: the same command goes on
 where it was stopped, and other sweeps use the same fleets again. Robots that begin alike in several
-fleets learn their first lesson once. Two figures are drawn: what came of it, and that over bytes.
+fleets learn their first lesson once. A page is written beside them: tables, and
+figures of what came of it, and of that over bytes.
 """
 
 import argparse
@@ -122,6 +123,7 @@ def _tell(
     reports: dict[str, dict[str, Any]],
 ) -> int:
     from fleet_tools.baselines.fleet.figure import save_curves, save_figure
+    from fleet_tools.baselines.fleet.page import page
     from fleet_tools.baselines.fleet.sweep import row
     from fleet_tools.files import whole
 
@@ -141,6 +143,8 @@ def _tell(
         aside.write_text(json.dumps(told, indent=1) + "\n")
     save_figure(sweep, rows, options.output / f"{stem}.png")
     save_curves(sweep, rows, options.output / f"{stem}_bytes.png")
+    with whole(options.output / f"{stem}.md") as aside:
+        aside.write_text(page(sweep, rows, stem))
     if options.json:
         print(json.dumps({"output": str(options.output), **told}))
     elif not options.quiet:

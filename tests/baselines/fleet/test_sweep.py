@@ -83,6 +83,9 @@ def test_a_stopped_sweep_goes_on_and_finished_fleets_are_left_alone(data, tmp_pa
     assert all(path.stat().st_mtime_ns == at for path, at in reports.items())
     told = json.loads((tmp_path / "out" / "alphas.json").read_text())
     assert not told["failed"] and len(told["rows"]) == 2 * 4
+    said = (tmp_path / "out" / "alphas.md").read_text()
+    for each in told["rows"]:
+        assert f"{each['loss']['median']:.4f}" in said and each["arm"] in said
     for name in ("alphas.png", "alphas_bytes.png"):
         with Image.open(tmp_path / "out" / name) as picture:
             assert np.unique(np.asarray(picture)).size > 10

@@ -1,0 +1,28 @@
+"""Stored results of the experiments are of the sweeps beside them, whole, as they were run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from fleet_tools.baselines.fleet.page import page
+from fleet_tools.baselines.fleet.sweep import Sweep, cells
+from fleet_tools.values import load_yaml
+
+SWEEPS = sorted((Path(__file__).parents[3] / "experiments").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_results_are_of_their_sweep(path):
+    sweep = load_yaml(Sweep, path)
+    planned = cells(sweep.model_copy(update={"references": ()}))  # references read data
+    assert len(planned) == len(sweep.arms) * len(sweep.values) * sweep.seeds
+    told = json.loads(path.with_suffix(".json").read_text())
+    assert told["vary"] == sweep.vary and not told["failed"]
+    rows = {(row["arm"], json.dumps(row[sweep.vary])): row for row in told["rows"]}
+    arms = (*sweep.arms, *sweep.references)
+    assert rows.keys() == {(arm, json.dumps(value)) for arm in arms for value in sweep.values}
+    assert all(row["seeds"] == sweep.seeds for row in rows.values())
+    assert path.with_suffix(".md").read_text() == page(sweep, told["rows"], path.stem)
