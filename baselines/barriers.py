@@ -105,7 +105,7 @@ def _lines(options: argparse.Namespace) -> "Lines":
                 f"The option {text!r} is no METHOD.NAME=VALUE, such as fleet_merge.steps=60."
             )
         if method not in methods:
-            raise UnknownNameError("--method", method, methods)
+            raise UnknownNameError("chosen method", method, methods)
         methods[method][name] = value
     named = {name: getattr(options, name) for name in ("points", "rollouts", "rollout_points")}
     return parse(Lines, {"methods": methods, **named}, "The command line")

@@ -18,12 +18,12 @@ def report_of(fleets: Sequence[Trained], lines: Lines, came: Came) -> dict[str, 
     """Returns the content of `barriers.json`.
 
     Returns:
-        "sets" has the "title", the "data" and the "tasks" of fleets with the same data, and these
-        "fleets". "curves" has, for each pair of a fleet's "robots" and each "method", the "loss" and
-        the "success" (None where nothing was tried): "lambdas", "values", and the barrier's
-        "height", which is "at" a lambda; success is the mean over tasks, "by_task" each one's.
-        "summary" has, for each set and method, of the heights over "pairs" the "median", the "low"
-        and the "high". "failed" says which "robots" came to no result, and "why".
+        "sets": of fleets with the same data, the "title", "data" and "tasks", and who the "fleets"
+        are. "curves": for each pair of a fleet's "robots" and each "method", "loss" and "success"
+        (None where nothing was tried), with "lambdas" and "values" and the barrier's "height",
+        which is "at" a lambda; success is the mean over tasks, and "by_task" each one's.
+        "summary": for each set and method, of the heights over "pairs" the "median", the "low" and
+        the "high". "failed": which "robots" came to no result, and "why".
     """
     sets = _sets(fleets)
     titles = {folder: each["title"] for each in sets for folder in each["fleets"]}
