@@ -18,7 +18,7 @@ from fleet_tools import programs
 
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.fleet.barriers import Lines
+    from fleet_tools.baselines.fleet.lines import Lines
     from fleet_tools.baselines.fleet.trained import Trained
 
 METHODS = ("naive_average", "git_rebasin", "fleet_merge")
@@ -69,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
 def _barriers(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from fleet_tools.baselines.fleet.barriers import jobs_of, measuring
+    from fleet_tools.baselines.fleet.barriers import measuring
+    from fleet_tools.baselines.fleet.lines import jobs_of
     from fleet_tools.parallel import workers
 
     lines = _lines(options)
@@ -92,7 +93,7 @@ def _barriers(options: argparse.Namespace) -> int:
 
 
 def _lines(options: argparse.Namespace) -> "Lines":
-    from fleet_tools.baselines.fleet.barriers import Lines
+    from fleet_tools.baselines.fleet.lines import Lines
     from fleet_tools.errors import ConfigError, UnknownNameError
     from fleet_tools.values import parse
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from fleet_tools.baselines.fleet.barriers import Job, Lines
+from fleet_tools.baselines.fleet.lines import Job, Lines
 from fleet_tools.baselines.fleet.trained import Trained
 from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of
 from fleet_tools.dataset import Dataset
@@ -21,7 +21,8 @@ def report_of(fleets: Sequence[Trained], lines: Lines, came: Came) -> dict[str, 
         "sets": of fleets with the same data, the "title", "data" and "tasks", and who the "fleets"
         are. "curves": for each pair of a fleet's "robots" and each "method", "loss" and "success"
         (None where nothing was tried), with "lambdas" and "values" and the barrier's "height",
-        which is "at" a lambda; success is the mean over tasks, and "by_task" each one's.
+        which is "at" a lambda; success is the mean over tasks, and "by_task" each one's. "moved" is
+        the share of units that alignment moved.
         "summary": for each set and method, of the heights over "pairs" the "median", the "low" and
         the "high". "failed": which "robots" came to no result, and "why".
     """
@@ -41,7 +42,8 @@ def report_of(fleets: Sequence[Trained], lines: Lines, came: Came) -> dict[str, 
                 tried = [ends[0], *result["rollouts"], ends[1]]
                 success = _success(lambdas_of(lines.rollout_points), tried)
             title = titles[str(fleet.folder)]
-            curves.append({"set": title, **whose, "loss": asdict(loss), "success": success})
+            curve = {"set": title, **whose, "moved": result["moved"]}
+            curves.append({**curve, "loss": asdict(loss), "success": success})
     summary = []
     for each in sets:
         for method in lines.methods:

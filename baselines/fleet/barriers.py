@@ -11,9 +11,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pydantic
-
 from fleet_tools.baselines.cells import Cells
+from fleet_tools.baselines.fleet.lines import Job, Lines
 from fleet_tools.baselines.fleet.robot import FleetRobot
 from fleet_tools.baselines.fleet.rounds import fleet_of, with_statistics
 from fleet_tools.baselines.fleet.trained import Trained
@@ -27,45 +26,16 @@ from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.rollouts import try_out_in
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.values import Value
 
 _TOLERANCE = 1e-3
 """By how much of itself a policy's loss may be another once its units are reordered."""
 
 
-class Lines(Value):
-    """What is drawn between two policies.
+class Aligned(NamedTuple):
+    """Two robots' weights as a method permuted them, and what share of units that moved."""
 
-    Attributes:
-        methods: That align them, by name, each with its options as text.
-        points: On each curve of losses, with both ends; odd.
-        rollouts: Scenes of each task in which policies on a line are tried; 0 tries none.
-        rollout_points: On each curve of successes, likewise.
-    """
-
-    methods: dict[str, dict[str, str]]
-    points: int = 11
-    rollouts: pydantic.NonNegativeInt = 0
-    rollout_points: int = 5
-
-    @pydantic.model_validator(mode="after")
-    def _every_curve_has_a_middle(self) -> "Lines":
-        lambdas_of(self.points), lambdas_of(self.rollout_points)
-        return self
-
-
-class Job(NamedTuple):
-    """What is measured at one go.
-
-    Attributes:
-        fleet: Its place among those given.
-        robots: Two, or one whose own policy is tried.
-        method: That aligns the two.
-    """
-
-    fleet: int
-    robots: tuple[int, ...]
-    method: str | None = None
+    models: list[Tensors]
+    moved: float | None
 
 
 class Measuring:
@@ -93,7 +63,9 @@ class Measuring:
         )
 
     def line(self, pair: tuple[int, int], method: str) -> dict[str, Any]:
-        """Returns the losses on a line, "loss", and of its interior the "rollouts", if any.
+        """Returns what is on a line: its "loss", and of its interior the "rollouts", if any.
+
+        "moved" is the share of units that alignment moved (`PermutationGroup.moved`).
 
         Raises:
             NotInvariantError: The method's permutations change what a policy does.
@@ -104,16 +76,16 @@ class Measuring:
         aligned = cache(lambda: self.aligned(pair, method))
 
         def model(at: float) -> Tensors:
-            return with_statistics(self._plan, self._held, interpolate(*aligned(), at))
+            return with_statistics(self._plan, self._held, interpolate(*aligned().models, at))
 
-        def losses() -> list[float]:
+        def measured() -> dict[str, Any]:
             ends = [self._loss(self._fleet.policies[robot]) for robot in pair]
-            _require_same(method, ends, [self._loss(weights) for weights in aligned()])
+            _require_same(method, ends, [self._loss(weights) for weights in aligned().models])
             interior = [self._loss(model(at)) for at in lambdas_of(lines.points)[1:-1].tolist()]
-            return [ends[0], *interior, ends[1]]
+            return {"loss": [ends[0], *interior, ends[1]], "moved": aligned().moved}
 
         settings = {"options": options, "points": lines.points}
-        loss = self._cells.get(f"{name}-loss", settings, losses)
+        losses = self._cells.get(f"{name}-loss", settings, measured)
         rollouts = []
         for place in lambdas_of(lines.rollout_points)[1:-1].tolist() if lines.rollouts else []:
             settings = {"options": options, "rollouts": lines.rollouts}
@@ -121,9 +93,9 @@ class Measuring:
                 f"{name}-rollouts-{place:g}", settings, lambda at=place: self._rolled_out(model(at))
             )
             rollouts.append(came)
-        return {"loss": loss, "rollouts": rollouts}
+        return {**losses, "rollouts": rollouts}
 
-    def aligned(self, pair: tuple[int, int], method: str) -> list[dict]:
+    def aligned(self, pair: tuple[int, int], method: str) -> Aligned:
         """Returns the weights of two robots, permuted as a method finds in a merge of the two."""
         fleet, config = self._fleet, self._fleet.merging_by(method, self._lines.methods[method])
         of_two = fleet_of(
@@ -135,7 +107,8 @@ class Measuring:
             [self._robots[robot] for robot in pair],
         )
         merged = registry.merge(method, of_two, **config.method_options())
-        return of_two.permuted(merged.permutations)
+        moved = of_two.group.moved(merged.permutations)
+        return Aligned(of_two.permuted(merged.permutations), moved)
 
     def _loss(self, weights: Tensors) -> float:
         plan = self._plan
@@ -149,26 +122,13 @@ class Measuring:
 
 
 def _require_same(method: str, before: Sequence[float], after: Sequence[float]) -> None:
-    if any(abs(b - a) > _TOLERANCE * a for a, b in zip(before, after, strict=True)):
-        raise NotInvariantError(
-            f"Two policies have the losses {_listed(before)}, and {_listed(after)} once {method} "
-            "has permuted them. A line leads from one policy to the other only where permutations "
-            "are hard, and those of the network's table of axes."
-        )
-
-
-def _listed(losses: Sequence[float]) -> str:
-    return " and ".join(f"{loss:.6g}" for loss in losses)
-
-
-def jobs_of(fleets: Sequence[Trained], lines: Lines) -> list[Job]:
-    """Returns all that is to be measured."""
-    jobs = []
-    for place, fleet in enumerate(fleets):
-        if lines.rollouts:
-            jobs += [Job(place, (robot,)) for robot in sorted(fleet.policies)]
-        jobs += [Job(place, pair, name) for pair in fleet.pairs for name in lines.methods]
-    return jobs
+    for one, other in zip(before, after, strict=True):
+        if abs(other - one) > _TOLERANCE * one:
+            raise NotInvariantError(
+                f"A policy has the loss {one:.6g}, and {other:.6g} once {method} has permuted it. "
+                "A line leads from policy to policy only where permutations are hard, and those of "
+                "the network's table of axes."
+            )
 
 
 def measuring(

@@ -22,8 +22,9 @@ from PIL import Image
 from small_data_sets import Drawn, a_header, an_episode, hammer_header, write
 
 from fleet_tools.baselines.barriers import main
-from fleet_tools.baselines.fleet.barriers import Lines, Measuring
+from fleet_tools.baselines.fleet.barriers import Measuring
 from fleet_tools.baselines.fleet.config import FleetConfig, Split
+from fleet_tools.baselines.fleet.lines import Lines
 from fleet_tools.baselines.fleet.plan import deal
 from fleet_tools.baselines.fleet.record import load
 from fleet_tools.baselines.fleet.run import complete, run
@@ -161,7 +162,8 @@ def test_a_policy_and_itself_in_another_order_are_one_valley(tmp_path):
     loss = loss_of(fleet, one)
     assert loss < 0.5 * loss_of(fleet, fleet.plan.blueprint.create(0).state_dict())  # it learned
     symmetry = fleet.plan.blueprint.create().symmetry()
-    other = symmetry.apply(symmetry.group(one).random(np.random.default_rng(3)), one)
+    permutation = symmetry.group(one).random(np.random.default_rng(3))
+    other = symmetry.apply(permutation, one)
     twins = replace(fleet, policies={0: one, 1: other})
     measuring = Measuring(twins, Lines(methods=METHODS, points=5), tmp_path / "cells")
 
@@ -169,6 +171,9 @@ def test_a_policy_and_itself_in_another_order_are_one_valley(tmp_path):
         return Barrier.of_losses(range(5), measuring.line((0, 1), method)["loss"]).height
 
     assert abs(height("git_rebasin")) < 1e-4 * loss
+    assert measuring.line((0, 1), "naive_average")["moved"] == 0
+    found, hidden = measuring.line((0, 1), "git_rebasin")["moved"], symmetry.group(one)
+    assert found == hidden.moved([hidden.identity(), permutation])
     assert height("naive_average") > loss
 
 
