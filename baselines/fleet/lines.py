@@ -1,4 +1,4 @@
-"""What is to be drawn between the policies of fleets: as a value, and as jobs, one for each line."""
+"""What is drawn between the policies of fleets: as a value, and as jobs, one for each line."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
