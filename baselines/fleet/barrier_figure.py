@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
 from fleet_tools.files import whole
 
@@ -27,7 +27,9 @@ def save_figure(report: Mapping[str, Any], path: Path) -> None:
 def _figure(report: Mapping[str, Any]) -> Figure:
     sets, methods = report["sets"], list(report["methods"])
     measures = ["loss", "success"] if report["rollouts"] else ["loss"]
-    figure = Figure((1.0 + 3.2 * len(sets), 0.8 + 2.4 * len(measures)), layout="constrained")
+    figure = Figure(
+        (max(5.4, 1.0 + 3.2 * len(sets)), 0.8 + 2.4 * len(measures)), layout="constrained"
+    )
     grid = figure.subplots(len(measures), len(sets), sharex=True, squeeze=False)
     for row, measure in zip(grid, measures, strict=True):
         for axes, each in zip(row, sets, strict=True):
@@ -43,6 +45,9 @@ def _figure(report: Mapping[str, Any]) -> Figure:
             axes.set_xlim(0, 1)
             if measure == "loss":
                 axes.set_yscale("log")
+                axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+                axes.yaxis.set_minor_formatter(NullFormatter())
                 axes.set_title(each["title"])
             else:
                 axes.set_ylim(-0.02, 1.02)
@@ -62,4 +67,5 @@ def _figure(report: Mapping[str, Any]) -> Figure:
 def _draw(axes: Axes, color: str, label: str, curves: list[Mapping[str, Any]]) -> None:
     lambdas, values = curves[0]["lambdas"], np.array([curve["values"] for curve in curves])
     axes.fill_between(lambdas, values.min(0), values.max(0), color=color, alpha=0.15, linewidth=0)
-    axes.plot(lambdas, values.mean(0), "o-", color=color, label=label, markersize=3)
+    line = {"color": color, "label": label, "markersize": 3, "clip_on": False}
+    axes.plot(lambdas, values.mean(0), "o-", **line)
