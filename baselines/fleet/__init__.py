@@ -9,6 +9,9 @@
     run         all rounds, on from the last that is stored
     record      the output folder
     summary     what came of it, in numbers and in a few lines
+    trained     a finished fleet, read back
+    lines       what is drawn between its policies
+    barriers    loss and success on these lines
 
 Why nothing but weights has to travel: the scaling of inputs must be one for all whose weights are
 averaged, so the driver measures it on episodes of its own, held out of every robot's data, and

@@ -22,13 +22,14 @@ class Split(Value):
     """How episodes are dealt to robots.
 
     Attributes:
-        by: What they differ in: their task, their tool, their object, or the pair of these.
+        by: What they differ in: their task, their tool, their object, or the pair of these; in
+            nothing, where everyone has all episodes, and alpha is ignored.
         alpha: Of the Dirichlet distribution of each robot's mixture (`dataset.partition`): towards
             0, each has one kind; towards infinity, all have the same. None gives all episodes of a
             kind to one robot, and kinds to robots in turn.
     """
 
-    by: Literal["task", "tool", "object", "pair"] = "tool"
+    by: Literal["task", "tool", "object", "pair", "nothing"] = "tool"
     alpha: Positive | None = 0.3
 
 

@@ -143,6 +143,8 @@ def deal(kinds: Sequence[str], robots: int, how: Split, seed: int) -> list[list[
     Raises:
         ConfigError: There are more robots than items, or than kinds where a kind is not divided.
     """
+    if how.by == "nothing":
+        return [list(range(len(kinds))) for _ in range(robots)]
     if how.alpha is not None:
         return dirichlet_partition(kinds, robots, how.alpha, np.random.default_rng(seed))
     known = sorted(set(kinds))
@@ -163,6 +165,7 @@ def kind(episode: StoredEpisode, by: str) -> str:
     record = episode.record
     parts = {
         "task": (),
+        "nothing": (),
         "tool": (record.tool,),
         "object": (record.object,),
         "pair": (record.tool, record.object),

@@ -1,7 +1,7 @@
 """One round of a fleet: robots train apart, what they learned is merged, the result is judged."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,7 +14,7 @@ from fleet_tools.baselines.merging import registry
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.robots import Traffic
+from fleet_tools.baselines.merging.robots import Robot, Traffic
 from fleet_tools.baselines.merging.wire import decode_answer, decode_question
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
 from fleet_tools.baselines.training.loop import validate
@@ -110,8 +110,7 @@ def play(
         after(robot, answer)
 
     came = _merge(plan, held, hosts, number, parts)
-    batches = (held.batch(items).observations for items in held.order(_batch_size(plan), None))
-    merged = recompute(network, came.state, batches)
+    merged = with_statistics(plan, held, came.state)
     loss = validate(plan.blueprint, held, plan.config.training, merged)
     if not math.isfinite(loss) or not all(map(_finite, merged.values())):
         rate = plan.config.training.learning_rate
@@ -123,23 +122,42 @@ def play(
     return Round(number, merged, loss, moved, {robot: parts[robot] for robot in participants})
 
 
+def fleet_of(
+    plan: Plan,
+    held: Trajectories,
+    number: int,
+    weights: Sequence[Tensors],
+    steps: Sequence[int],
+    robots: Sequence[Robot],
+) -> Fleet:
+    """Returns what a method is given in a round.
+
+    Args:
+        plan, held, number: As `play` takes them.
+        weights: Of all that are to be merged.
+        steps: That each was learned from: its share.
+        robots: Whom to ask about each one's own data.
+    """
+    shared = questioned(plan.blueprint, held, _batch_size(plan))
+    symmetry = plan.blueprint.create().symmetry()
+    return Fleet(symmetry, weights, steps, robots, shared, seed=plan.merge_seed(number))
+
+
+def with_statistics(plan: Plan, held: Trajectories, weights: Tensors) -> Tensors:
+    """Returns averaged weights, with statistics of BatchNorm from the driver's episodes."""
+    batches = (held.batch(items).observations for items in held.order(_batch_size(plan), None))
+    return recompute(plan.blueprint.create(), weights, batches)
+
+
 def _merge(
     plan: Plan, held: Trajectories, hosts: Hosts, number: int, parts: dict[int, Part]
 ) -> Merged:
     """Merges what is there; who is lost on the way is left out, and the others merge anew."""
-    symmetry = plan.blueprint.create().symmetry()
-    shared = questioned(plan.blueprint, held, _batch_size(plan))
     while present := [robot for robot in sorted(parts) if parts[robot].left_out is None]:
         lines = [_Line(hosts, robot) for robot in present]
         replies = [parts[robot].reply for robot in present]
-        fleet = Fleet(
-            symmetry,
-            [reply.weights for reply in replies],
-            [reply.steps for reply in replies],
-            lines,
-            shared,
-            seed=plan.merge_seed(number),
-        )
+        weights, steps = [each.weights for each in replies], [each.steps for each in replies]
+        fleet = fleet_of(plan, held, number, weights, steps, lines)
         lost = None
         try:
             return registry.merge(plan.config.method, fleet, **plan.config.method_options())

@@ -1,8 +1,9 @@
 """How much is lost on the straight line between two models: the paper's two barriers (sec. 3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -31,6 +32,24 @@ class Barrier:
     lambdas: tuple[float, ...]
     values: tuple[float, ...]
 
+    @classmethod
+    def of_losses(cls, lambdas: Sequence[float], values: Sequence[float]) -> Self:
+        """The barrier of a curve of losses; see `loss_barrier`."""
+        values = np.asarray(values, dtype=float)
+        return cls._of(lambdas, values, values - (values[0] + values[-1]) / 2)
+
+    @classmethod
+    def of_performances(cls, lambdas: Sequence[float], values: Sequence[float]) -> Self:
+        """The barrier of a curve of performances; see `performance_barrier`."""
+        values = np.asarray(values, dtype=float)
+        return cls._of(lambdas, values, (values[0] + values[-1]) / 2 - values)
+
+    @classmethod
+    def _of(cls, lambdas: Sequence[float], values: np.ndarray, heights: np.ndarray) -> Self:
+        at = int(np.argmax(heights))  # of the first that is not a number, if one is
+        lambdas = tuple(float(each) for each in lambdas)
+        return cls(float(heights[at]), lambdas[at], lambdas, tuple(values.tolist()))
+
     @property
     def midpoint(self) -> float:
         """The measure halfway: of the plain average of the two."""
@@ -52,8 +71,7 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = 11) -> B
         FleetError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
-    lambdas, values = curve(loss, one, other, points)
-    return _barrier(lambdas, values, values - (values[0] + values[-1]) / 2)
+    return Barrier.of_losses(*curve(loss, one, other, points))
 
 
 def performance_barrier(
@@ -71,8 +89,7 @@ def performance_barrier(
         FleetError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
-    lambdas, values = curve(performance, one, other, points)
-    return _barrier(lambdas, values, (values[0] + values[-1]) / 2 - values)
+    return Barrier.of_performances(*curve(performance, one, other, points))
 
 
 def curve(
@@ -84,11 +101,20 @@ def curve(
         FleetError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
-    if points < 3 or points % 2 == 0:
-        raise FleetError(f"A curve has {points} points. Give an odd number, at least 3.")
-    lambdas = np.linspace(0.0, 1.0, points)
+    lambdas = lambdas_of(points)
     values = [float(measure(interpolate(one, other, float(at)))) for at in lambdas]
     return lambdas, np.array(values)
+
+
+def lambdas_of(points: int) -> np.ndarray:
+    """So many lambdas, evenly spaced with both ends and the middle, shape (points,).
+
+    Raises:
+        FleetError: `points` is even, or below 3.
+    """
+    if points < 3 or points % 2 == 0:
+        raise FleetError(f"A curve has {points} points. Give an odd number, at least 3.")
+    return np.linspace(0.0, 1.0, points)
 
 
 def plot(curves: dict[str, Barrier], path: str | Path, measure: str = "loss") -> None:
@@ -110,8 +136,3 @@ def plot(curves: dict[str, Barrier], path: str | Path, measure: str = "loss") ->
     axes.set(xlabel="λ", ylabel=measure, xlim=(0, 1))
     axes.legend(frameon=False)
     figure.savefig(path)
-
-
-def _barrier(lambdas: np.ndarray, values: np.ndarray, heights: np.ndarray) -> Barrier:
-    at = int(np.argmax(heights))  # of the first that is not a number, if one is
-    return Barrier(float(heights[at]), float(lambdas[at]), tuple(lambdas), tuple(values))

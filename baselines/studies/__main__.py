@@ -16,7 +16,7 @@ from fleet_tools import programs
 
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.studies.cells import Cell
+    from fleet_tools.baselines.studies.tables import Cell
 
 NETWORKS = ("mlp", "elman", "lstm", "gru", "cnn", "transformer")
 FLEETS = "fleets"

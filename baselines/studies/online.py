@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.baselines.cells import Cells
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.online import Reinforce, evaluate, learn_apart, learn_jointly
-from fleet_tools.baselines.studies.cells import Cell, Cells
+from fleet_tools.baselines.studies.tables import Cell
 
 AGENTS = 5
 

@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.baselines.cells import Cells
 from fleet_tools.baselines.merge import read_model, read_notes, write_model
 from fleet_tools.baselines.merging.alignment import Descent
 from fleet_tools.baselines.merging.barrier import loss_barrier
 from fleet_tools.baselines.merging.fleet import Fleet
 from fleet_tools.baselines.merging.registry import merge
 from fleet_tools.baselines.studies import digits as pictures
-from fleet_tools.baselines.studies.cells import Cell, Cells
 from fleet_tools.baselines.studies.networks import NETWORKS
+from fleet_tools.baselines.studies.tables import Cell
 from fleet_tools.baselines.studies.training import Training, finish, initial, judge, robot, train
 
 

@@ -1,9 +1,25 @@
-"""Tables of cells as text: the median over seeds, then the lowest and the highest."""
+"""Cells, and tables of them as text: the median over seeds, then the lowest and the highest."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
-from fleet_tools.baselines.studies.cells import Cell
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in a table, and what stands there.
+
+    Attributes:
+        row: Its name, such as an architecture's or an alpha.
+        column: Its name, such as a method's.
+        seed: Of everything.
+        value: Numbers by name, such as "barrier" and "accuracy".
+    """
+
+    row: str
+    column: str
+    seed: int
+    value: dict[str, float]
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:

@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 
 from conftest import run_python
 
+from fleet_tools.baselines.cells import Cells
 from fleet_tools.baselines.studies import __main__ as program
 from fleet_tools.baselines.studies import digits, online, oracles, training
-from fleet_tools.baselines.studies.cells import Cell, Cells
 from fleet_tools.baselines.studies.networks import NETWORKS
-from fleet_tools.baselines.studies.tables import by_column, by_quantity, spread
+from fleet_tools.baselines.studies.tables import Cell, by_column, by_quantity, spread
 
 torch.set_num_threads(1)
 

@@ -1,4 +1,4 @@
-"""Cells of a table, each a file once it is computed, so that a study goes on where it stopped."""
+"""Cells of a table, each a file once it is computed, so that work goes on where it stopped."""
 
 import json
 from collections.abc import Callable
@@ -10,23 +10,6 @@ from fleet_tools.files import whole
 
 Settings = dict[str, Any]
 """All that a cell's value follows from, as JSON has it."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A place in a table, and what stands there.
-
-    Attributes:
-        row: Its name, such as an architecture's or an alpha.
-        column: Its name, such as a method's.
-        seed: Of everything.
-        value: Numbers by name, such as "barrier" and "accuracy".
-    """
-
-    row: str
-    column: str
-    seed: int
-    value: dict[str, float]
 
 
 @dataclass(frozen=True)
