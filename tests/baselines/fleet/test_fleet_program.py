@@ -25,6 +25,7 @@ from fleet_tools.baselines.fleet.__main__ import main
 from fleet_tools.baselines.fleet.record import load, open_folder
 from fleet_tools.baselines.fleet.run import run
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.parallel import cluster
 
 ROUNDS = {"merge_every": 1, "training": {"epochs": 12, "batch_size": 8, "seed": 5}}
 PROGRAM = [sys.executable, "-m", "fleet_tools.baselines.fleet"]
@@ -264,6 +265,19 @@ def test_merged_tuned_and_own_policies_are_tried_where_the_data_were_collected(t
     assert [each["round"] for each in report["curve"]] == [1]
     tuned = load_checkpoint(output / "fine_tuned.safetensors")
     assert not same(tuned.weights, load(output).weights)
+
+
+@pytest.mark.slow
+def test_on_a_running_cluster(whole, data, tmp_path):
+    with cluster.connected(2, None) as ray:
+        address = ray.get_runtime_context().gcs_address
+        given = arguments(
+            data, tmp_path / "out", "--ray-address", address, "--json", workers="2", **ROUNDS
+        )
+        came = subprocess.run([*PROGRAM, *given], cwd=ROOT, capture_output=True, text=True)
+    assert came.returncode == 0, came.stderr
+    assert json.loads(came.stdout)["rounds"] == 12
+    assert same_result(whole, tmp_path / "out")
 
 
 def test_a_reference_is_one_option_away(data, tmp_path):
