@@ -40,10 +40,16 @@ def _parser() -> argparse.ArgumentParser:
         "--data", metavar="DIR", type=Path, nargs="+", required=True,
         help="data sets, such as `python -m fleet_tools.collect` makes",
     )  # fmt: skip
-    parser.add_argument(
-        "--policy", metavar="NAME|FILE", required=True,
+    kind = parser.add_mutually_exclusive_group(required=True)
+    kind.add_argument(
+        "--policy", metavar="NAME|FILE",
         help="mlp, elman, lstm, gru or transformer; with pointnet_ or resnet_ before it on clouds "
         "or pictures; or a PolicyConfig as JSON, FILE.json",
+    )  # fmt: skip
+    kind.add_argument(
+        "--like", metavar="CHECKPOINT", type=Path,
+        help="a policy of the same kind, that reads and scales as this one does, so that the two "
+        "can be merged; its weights are not used",
     )  # fmt: skip
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
@@ -114,10 +120,17 @@ def _train(options: argparse.Namespace) -> int:
     from fleet_tools.baselines.training.trajectories import Trajectories
     from fleet_tools.dataset.samples import Samples
 
-    policy = experiments.read_policy(options.policy, options.settings, options.observations)
+    like = options.like and _blueprint_to_follow(options)
+    policy = (
+        like.config
+        if like
+        else experiments.read_policy(options.policy, options.settings, options.observations)
+    )
     samples = Samples(options.data, observations=policy.reads or None)
     parts = experiments.split(samples, options.validation_share, options.seed)
     blueprint = experiments.blueprint_of(policy, parts[0])
+    if like:
+        blueprint = experiments.require_alike(blueprint, like)
     experiment = _experiment(options, samples, blueprint)
     try_out = try_out_in(options.data, options.rollouts, blueprint, options.rollout_workers)
     _prepare(experiment)
@@ -146,6 +159,18 @@ def _train(options: argparse.Namespace) -> int:
     remedy = "" if isinstance(failed, DivergedError) else " The same command goes on from here."
     print(f"Stopped: {'interrupted.' if stopped else failed}{remedy}", file=sys.stderr)
     return programs.INTERRUPTED if stopped else programs.NOT_WELL
+
+
+def _blueprint_to_follow(options: argparse.Namespace) -> "Blueprint":
+    from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+    from fleet_tools.errors import ConfigError
+
+    if options.settings or options.observations:
+        raise ConfigError(
+            "--like says how the policy is built and what it reads. Leave out --set and "
+            "--observations, or give --policy instead."
+        )
+    return load_checkpoint(options.like).blueprint
 
 
 def _experiment(

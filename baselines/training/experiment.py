@@ -157,3 +157,20 @@ def blueprint_of(policy: PolicyConfig, samples: Samples) -> Blueprint:
     Blueprint.of(policy, samples.observation, samples.action)  # before all data are read
     scaling = Scaling.of(normalization_of(samples).observation)
     return Blueprint.of(policy, samples.observation, samples.action, scaling, samples.environment)
+
+
+def require_alike(blueprint: Blueprint, other: Blueprint) -> Blueprint:
+    """Returns the other blueprint, which scales by other samples, if it is of the same policy.
+
+    Policies of one blueprint can be merged: what numbers are scaled by is a part of what they mean.
+
+    Raises:
+        ConfigError: It is of another policy; the message says in what.
+    """
+    flat = [each.model_dump(mode="json", exclude={"scaling"}) for each in (blueprint, other)]
+    if unlike := differences(*flat):
+        raise ConfigError(
+            f"With this data, a policy is not as that of the checkpoint is: {'; '.join(unlike)}. "
+            "Give data of the same layout, or --policy instead of --like."
+        )
+    return other

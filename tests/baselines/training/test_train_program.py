@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from small_data_sets import Drawn, hammer_header, write
 from training_cases import LAYOUT, same, small_data
 
-from fleet_tools.baselines import train
+from fleet_tools.baselines import merge, train
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.record import load
 
@@ -187,6 +187,29 @@ def test_a_policy_of_ones_own_is_a_file(data, tmp_path):
     assert blueprint.config.body.width == 8  # --set comes on top
 
 
+def test_policies_of_different_data_that_scale_alike_can_be_merged(data, tmp_path, capsys):
+    other = small_data(tmp_path / "other", [4, 6, 5, 7], seed=3).episodes[0].folder
+    first, alone, second = (tmp_path / name for name in ("first", "alone", "second"))
+    quick = ["--batch-size", "8", "--epochs", "1", "--threads", "1", "--quiet"]
+    assert train.main(options(data, first, "--epochs", "1", "--quiet")) == 0
+    assert train.main(options(other, alone, "--epochs", "1", "--quiet")) == 0
+    like = ["--like", str(first / "last.safetensors"), *quick]
+    assert train.main(["--data", str(other), *like, "--output", str(second)]) == 0
+    paths = [str(folder / "last.safetensors") for folder in (first, alone, second)]
+    merged = str(tmp_path / "merged.safetensors")
+    average = ["--method", "naive_average", "--output", merged]
+    assert merge.main([paths[0], paths[1], *average]) == 2
+    assert "scal" in capsys.readouterr().err
+    assert merge.main([paths[0], paths[2], *average]) == 0
+    one, other_one = (load_checkpoint(paths[k]) for k in (0, 2))
+    assert one.blueprint == other_one.blueprint
+    weights = load_checkpoint(merged).weights
+    for name, tensor in weights.items():
+        assert torch.allclose(tensor, (one.weights[name] + other_one.weights[name]) / 2)
+    assert train.main(["--data", str(data), *like, "--set", "body.width=4", "--output", "x"]) == 2
+    assert "--set" in capsys.readouterr().err
+
+
 def test_policies_are_tried_where_their_demonstrations_were(tmp_path):
     data, output = tmp_path / "data", tmp_path / "out"
     write(data, Drawn([5, 4, 6], [True] * 3, 0), hammer_header())
@@ -201,7 +224,7 @@ def test_policies_are_tried_where_their_demonstrations_were(tmp_path):
 def test_help_needs_no_pytorch():
     code = """
 import contextlib, io, json, sys
-from fleet_tools.baselines import train
+from fleet_tools.baselines import merge, train
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
     train.main(["--help"])
 print(json.dumps([name for name in ("torch", "pydrake") if name in sys.modules]))
