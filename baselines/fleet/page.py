@@ -19,12 +19,17 @@ def page(sweep: Sweep, rows: Sequence[Row], stem: str) -> str:
     seeds = f"{sweep.seeds} seed{'s' * (sweep.seeds != 1)}"
     lines = [f"# {stem}", "", f"`{sweep.vary}` varies; {seeds} each ([sweep]({stem}.yaml))."]
     for title, said in _TABLES.items():
-        cells = {(row["arm"], str(row[sweep.vary])): said(row) for row in rows}
+        merged_only = said in (_moved, _crossed)  # references do not merge
+        cells = {
+            (row["arm"], str(row[sweep.vary])): said(row)
+            for row in rows
+            if row["arm"] in sweep.arms or not merged_only
+        }
         if not any(cells.values()):
             continue
         lines += ["", f"## {title}", "", _table_row(["", *map(str, sweep.values)])]
         lines.append(_table_row(["---"] * (1 + len(sweep.values))))
-        for arm in (*sweep.arms, *sweep.references):
+        for arm in (*sweep.arms, *(() if merged_only else sweep.references)):
             found = [cells.get((arm, str(value))) or "-" for value in sweep.values]
             lines.append(_table_row([arm, *found]))
     lines += ["", f"![What came of it]({stem}.png)"]

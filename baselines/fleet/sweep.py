@@ -115,12 +115,13 @@ def row(sweep: Sweep, arm: str, value: Any, reports: Sequence[Mapping[str, Any]]
     Returns:
         "arm", "value", "seeds", "success" with "rate", "low" and "high" (95%, over trainings and
         scenes, tasks counting the same; None where nothing was tried), the same as "fine_tuned" of
-        the fine-tuned policy, "loss" with "median", "low" and "high" over seeds, medians of the
-        "bytes" that crossed and of those of the "data_at_home", and the "curve": for each round the
-        medians of the bytes so far, of the loss and of the share of units that alignment "moved",
-        and "success" as above where the round's policy was tried.
+        the fine-tuned policy, "loss" with "median", "low" and "high" over seeds (None for
+        "task_specific"), medians of the "bytes" that crossed and of those of the "data_at_home",
+        and the "curve": for each round the medians of the bytes so far, of the loss and of the
+        share of units that alignment "moved", and "success" as above where it was tried.
     """
-    losses = [_loss(report, arm) for report in reports]
+    # Nobody asks a policy for one task how it does at the others.
+    losses = [_loss(report, arm) for report in reports if arm != "task_specific"]
     traffic = [report["traffic"] for report in reports]
     crossed = [each["bytes_to_robots"] + each["bytes_from_robots"] for each in traffic]
     return {
@@ -129,7 +130,7 @@ def row(sweep: Sweep, arm: str, value: Any, reports: Sequence[Mapping[str, Any]]
         "seeds": len(reports),
         "success": _success([outcomes(report, arm) for report in reports]),
         "fine_tuned": _success([_rows(_fine_tuned(report)) for report in reports]),
-        "loss": losses and {"median": median(losses), "low": min(losses), "high": max(losses)},
+        "loss": _spread(losses),
         "bytes": _median(crossed),
         "data_at_home": _median([report["data_at_home"] for report in reports]),
         "curve": [
@@ -143,6 +144,12 @@ def _round(of_seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     moved = [each["moved"] for each in of_seeds if each["moved"] is not None]
     success = _success([_rows(each["rollouts"]) for each in of_seeds])
     return {"round": of_seeds[0]["round"], **medians, "moved": _median(moved), "success": success}
+
+
+def _spread(numbers: Sequence[float]) -> dict[str, float] | None:
+    if not numbers:
+        return None
+    return {"median": median(numbers), "low": min(numbers), "high": max(numbers)}
 
 
 def _median(numbers: Sequence[float]) -> float | None:
@@ -195,6 +202,6 @@ def _strata(of_seeds: Sequence[Mapping[str, list[list[int]]]]) -> list[np.ndarra
 
 
 def _loss(report: Mapping[str, Any], arm: str) -> float:
-    if arm not in ("single", "task_specific"):
+    if arm != "single":
         return report["held_out"]["loss"]
     return float(np.mean([robot["held_out_loss"] for robot in report["robots"]]))
