@@ -155,7 +155,7 @@ def _tell(
 def _as_text(sweep: "Sweep", rows: list[dict], failed: dict[str, str], figure: Path) -> str:
     lines = [
         f"{'':24}{sweep.vary:>16}  success (95% interval)     fine-tuned                 "
-        "held-out loss                 MB   moved"
+        "held-out loss                    MB   moved"
     ]
     for each in rows:
         loss = each["loss"]
@@ -165,7 +165,7 @@ def _as_text(sweep: "Sweep", rows: list[dict], failed: dict[str, str], figure: P
         moved = "-" if moved is None else f"{moved:.0%}"
         lines.append(
             f"{each['arm']:24}{each[sweep.vary]!s:>16}  {_rate(each['success']):25}  "
-            f"{_rate(each['fine_tuned']):25}  {spread:26}{crossed:>6}  {moved:>6}"
+            f"{_rate(each['fine_tuned']):25}  {spread:28}{crossed:>7}  {moved:>6}"
         )
     lines += [f"The fleet {name} came to no result: {why}" for name, why in failed.items()]
     return "\n".join([*lines, f"Drawn in {figure}."])

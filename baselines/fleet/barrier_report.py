@@ -64,11 +64,11 @@ def report_of(fleets: Sequence[Trained], lines: Lines, came: Came) -> dict[str, 
 
 def as_text(report: Mapping[str, Any]) -> str:
     """Returns the summary as a table, and what failed."""
-    lines = [f"{'':24}{'':24}{'pairs':>6}   {'loss barrier':28}success barrier"]
+    lines = [f"{'':24}{'':24}{'pairs':>6}   {'loss barrier':32}success barrier"]
     for each in report["summary"]:
         loss, success = _said(each["loss"], ".3g"), _said(each["success"], ".1%")
         lines.append(
-            f"{each['set']:24}{each['method']:24}{each['pairs']:>6}   {loss:28}{success}".rstrip()
+            f"{each['set']:24}{each['method']:24}{each['pairs']:>6}   {loss:32}{success}".rstrip()
         )
     lines.append("Medians over pairs, with the lowest and the highest.")
     for each in report["failed"]:

@@ -7,11 +7,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+from fleet_tools.baselines.fleet.config import FleetConfig
 from fleet_tools.baselines.fleet.page import page
 from fleet_tools.baselines.fleet.sweep import Sweep, cells
 from fleet_tools.values import load_yaml
 
-SWEEPS = sorted((Path(__file__).parents[3] / "experiments").glob("*.yaml"))
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+SWEEPS = sorted(EXPERIMENTS.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
@@ -26,3 +28,19 @@ def test_results_are_of_their_sweep(path):
     assert rows.keys() == {(arm, json.dumps(value)) for arm in arms for value in sweep.values}
     assert all(row["seeds"] == sweep.seeds for row in rows.values())
     assert path.with_suffix(".md").read_text() == page(sweep, told["rows"], path.stem)
+
+
+def test_barriers_are_between_the_policies_of_the_fleets_beside_them():
+    folder = EXPERIMENTS / "barriers"
+    fleets = {path.stem: load_yaml(FleetConfig, path) for path in folder.glob("*.yaml")}
+    told = json.loads((folder / "barriers.json").read_text())
+    assert not told["failed"]
+    assert {each["title"]: each["data"] for each in told["sets"]} == {
+        name: list(fleet.data) for name, fleet in fleets.items()
+    }
+    for each in told["curves"]:
+        assert Path(each["fleet"]).name == each["set"]
+        assert max(each["robots"]) < fleets[each["set"]].robots
+        values = each["loss"]["values"]
+        above = max(value - (values[0] + values[-1]) / 2 for value in values)
+        assert each["loss"]["height"] == pytest.approx(above)
