@@ -31,7 +31,7 @@ def save_figure(sweep: Sweep, rows: Rows, path: Path) -> None:
 
 
 def save_curves(sweep: Sweep, rows: Rows, path: Path) -> None:
-    """Draws success (held-out losses where rounds were not tried) over the bytes that crossed.
+    """Draws success, or where not all rounds were tried held-out losses, over bytes that crossed.
 
     A panel for each value; a dotted line where as many bytes crossed as data stayed at home.
 
@@ -80,15 +80,14 @@ def _draw(axes: Axes, sweep: Sweep, rows: Rows, measure: str) -> None:
 
 def _curves(sweep: Sweep, rows: Rows) -> Figure:
     merged = [row for row in rows if row["arm"] in sweep.arms and row["curve"]]
-    tried = any(point["success"] for row in merged for point in row["curve"][:-1])
+    tried = all(point["success"] for row in merged for point in row["curve"])
     figure = Figure((2.2 + 3.0 * len(sweep.values), 3.6), layout="constrained")
     panels = figure.subplots(1, len(sweep.values), sharey=True, squeeze=False)[0]
     for value, axes in zip(sweep.values, panels, strict=True):
         here = [row for row in merged if row[sweep.vary] == value]
         for row in here:
-            points = [point for point in row["curve"] if point["success"] or not tried]
-            x = [point["bytes"] / 1e6 for point in points]
-            y = [point["success"]["rate"] if tried else point["loss"] for point in points]
+            x = [point["bytes"] / 1e6 for point in row["curve"]]
+            y = [point["success"]["rate"] if tried else point["loss"] for point in row["curve"]]
             colour = _colour(list(sweep.arms).index(row["arm"]))
             axes.plot(x, y, "o-", color=colour, markersize=3, label=row["arm"])
         for row in here[:1]:

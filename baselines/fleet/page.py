@@ -33,8 +33,7 @@ def page(sweep: Sweep, rows: Sequence[Row], stem: str) -> str:
             found = [cells.get((arm, str(value))) or "-" for value in sweep.values]
             lines.append(_table_row([arm, *found]))
     lines += ["", f"![What came of it]({stem}.png)"]
-    if any(len(row["curve"]) > 1 for row in rows):
-        lines += ["", f"![The same over bytes]({stem}_bytes.png)"]
+    lines += ["", f"![Over the bytes that crossed, round by round]({stem}_bytes.png)"]
     return "\n".join(lines) + "\n"
 
 
