@@ -18,8 +18,8 @@ from fleet_tools import programs
 
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.fleet.lines import Lines
-    from fleet_tools.baselines.fleet.trained import Trained
+    from fleet_tools.baselines.fleet.barriers.lines import Lines
+    from fleet_tools.baselines.fleet.barriers.trained import Trained
 
 METHODS = ("naive_average", "git_rebasin", "fleet_merge")
 REPORT, FIGURE, CELLS = "barriers.json", "barriers.png", "cells"
@@ -69,8 +69,8 @@ def _parser() -> argparse.ArgumentParser:
 def _barriers(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from fleet_tools.baselines.fleet.barriers import measuring
-    from fleet_tools.baselines.fleet.lines import jobs_of
+    from fleet_tools.baselines.fleet.barriers.lines import jobs_of
+    from fleet_tools.baselines.fleet.barriers.measuring import measuring
     from fleet_tools.parallel import workers
 
     lines = _lines(options)
@@ -93,7 +93,7 @@ def _barriers(options: argparse.Namespace) -> int:
 
 
 def _lines(options: argparse.Namespace) -> "Lines":
-    from fleet_tools.baselines.fleet.lines import Lines
+    from fleet_tools.baselines.fleet.barriers.lines import Lines
     from fleet_tools.errors import ConfigError, UnknownNameError
     from fleet_tools.values import parse
 
@@ -114,7 +114,7 @@ def _lines(options: argparse.Namespace) -> "Lines":
 
 def _fleets(options: argparse.Namespace, lines: "Lines") -> "list[Trained]":
     """Reads the fleets, and sees to it that all can be measured."""
-    from fleet_tools.baselines.fleet.trained import Trained
+    from fleet_tools.baselines.fleet.barriers.trained import Trained
     from fleet_tools.baselines.training.rollouts import try_out_in
 
     fleets = [Trained.read(folder) for folder in dict.fromkeys(options.fleets)]
@@ -128,8 +128,8 @@ def _fleets(options: argparse.Namespace, lines: "Lines") -> "list[Trained]":
 def _tell(
     options: argparse.Namespace, fleets: "list[Trained]", lines: "Lines", came: dict[Any, Any]
 ) -> int:
-    from fleet_tools.baselines.fleet.barrier_figure import save_figure
-    from fleet_tools.baselines.fleet.barrier_report import as_text, report_of
+    from fleet_tools.baselines.fleet.barriers.figure import save_figure
+    from fleet_tools.baselines.fleet.barriers.report import as_text, report_of
     from fleet_tools.files import whole
 
     report = report_of(fleets, lines, came)

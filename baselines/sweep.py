@@ -22,7 +22,7 @@ from fleet_tools import programs
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
     from fleet_tools.baselines.fleet.config import FleetConfig
-    from fleet_tools.baselines.fleet.sweep import Cell, Sweep
+    from fleet_tools.baselines.fleet.sweeps.sweep import Cell, Sweep
 
 FIRST_REPLIES = "first_replies"
 """The folder of what robots learned before their first merge, which many fleets have in common."""
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "sweep", metavar="SWEEP", type=Path,
-        help="YAML; its keys are explained in baselines/fleet/sweep.py",
+        help="YAML; its keys are explained in baselines/fleet/sweeps/sweep.py",
     )  # fmt: skip
     parser.add_argument("--output", metavar="DIR", type=Path, required=True)
     programs.add_worker_options(parser, 86400.0, "a fleet may take before it is begun once more")
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
 def _sweep(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from fleet_tools.baselines.fleet.sweep import Sweep, cells
+    from fleet_tools.baselines.fleet.sweeps.sweep import Sweep, cells
     from fleet_tools.parallel import workers
     from fleet_tools.values import load_yaml
 
@@ -122,9 +122,9 @@ def _tell(
     planned: "list[Cell]",
     reports: dict[str, dict[str, Any]],
 ) -> int:
-    from fleet_tools.baselines.fleet.figure import save_curves, save_figure
-    from fleet_tools.baselines.fleet.page import page
-    from fleet_tools.baselines.fleet.sweep import row
+    from fleet_tools.baselines.fleet.sweeps.figure import save_curves, save_figure
+    from fleet_tools.baselines.fleet.sweeps.page import page
+    from fleet_tools.baselines.fleet.sweeps.sweep import row
     from fleet_tools.files import whole
 
     whose: dict[tuple[str, int], list[Cell]] = {}

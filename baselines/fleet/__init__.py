@@ -5,13 +5,13 @@
     messages    all that crosses between the driver and a robot
     robot       who has data: trains, and answers questions of alignment
     hosts       where robots run: in this process, or each in a Ray actor
+    remembered  what robots learn before their first merge, kept for fleets that begin alike
     rounds      one round: train apart, merge, judge
     run         all rounds, on from the last that is stored
     record      the output folder
     summary     what came of it, in numbers and in a few lines
-    trained     a finished fleet, read back
-    lines       what is drawn between its policies
-    barriers    loss and success on these lines
+    sweeps/     many of them, as one thing varies
+    barriers/   what lies between the policies of one
 
 Why nothing but weights has to travel: the scaling of inputs must be one for all whose weights are
 averaged, so the driver measures it on episodes of its own, held out of every robot's data, and

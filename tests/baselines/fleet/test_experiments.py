@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("torch")
 
 from fleet_tools.baselines.fleet.config import FleetConfig
-from fleet_tools.baselines.fleet.page import page
-from fleet_tools.baselines.fleet.sweep import Sweep, cells
+from fleet_tools.baselines.fleet.sweeps.page import page
+from fleet_tools.baselines.fleet.sweeps.sweep import Sweep, cells
 from fleet_tools.values import load_yaml
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"

@@ -15,7 +15,7 @@ from PIL import Image
 from fleet_tools.baselines import sweep as program
 from fleet_tools.baselines.fleet.remembered import RememberedHosts
 from fleet_tools.baselines.fleet.run import complete
-from fleet_tools.baselines.fleet.sweep import Sweep, cells, outcomes, row
+from fleet_tools.baselines.fleet.sweeps.sweep import Sweep, cells, outcomes, row
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.errors import ConfigError
 from fleet_tools.statistics import crossed_interval

@@ -17,7 +17,7 @@ def save_figure(report: Mapping[str, Any], path: Path) -> None:
     """Draws for each method the mean over pairs, in a band from the lowest to the highest.
 
     Args:
-        report: As `barrier_report.report_of` has it.
+        report: As `report.report_of` has it.
         path: Of the picture.
     """
     with style.context("default"), whole(path) as aside:

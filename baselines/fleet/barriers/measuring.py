@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet_tools.baselines.cells import Cells
-from fleet_tools.baselines.fleet.lines import Job, Lines
+from fleet_tools.baselines.fleet.barriers.lines import Job, Lines
+from fleet_tools.baselines.fleet.barriers.trained import Trained
 from fleet_tools.baselines.fleet.robot import FleetRobot
 from fleet_tools.baselines.fleet.rounds import fleet_of, with_statistics
-from fleet_tools.baselines.fleet.trained import Trained
 from fleet_tools.baselines.merging import registry
 from fleet_tools.baselines.merging.average import interpolate
 from fleet_tools.baselines.merging.barrier import lambdas_of

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
-from fleet_tools.baselines.fleet.sweep import Sweep
+from fleet_tools.baselines.fleet.sweeps.sweep import Sweep
 from fleet_tools.files import whole
 
 Rows = Sequence[Mapping[str, Any]]

@@ -5,13 +5,13 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from fleet_tools.baselines.fleet.lines import Job, Lines
-from fleet_tools.baselines.fleet.trained import Trained
+from fleet_tools.baselines.fleet.barriers.lines import Job, Lines
+from fleet_tools.baselines.fleet.barriers.trained import Trained
 from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of
 from fleet_tools.dataset import Dataset
 
 Came = Mapping[Job, Mapping[str, Any]]
-"""Of jobs, as `barriers.measuring` has it."""
+"""Of jobs, as `measuring.measuring` has it."""
 
 
 def report_of(fleets: Sequence[Trained], lines: Lines, came: Came) -> dict[str, Any]:

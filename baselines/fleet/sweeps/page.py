@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fleet_tools.baselines.fleet.sweep import Sweep
+from fleet_tools.baselines.fleet.sweeps.sweep import Sweep
 
 Row = Mapping[str, Any]
 

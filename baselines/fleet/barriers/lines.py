@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pydantic
 
-from fleet_tools.baselines.fleet.trained import Trained
+from fleet_tools.baselines.fleet.barriers.trained import Trained
 from fleet_tools.baselines.merging.barrier import lambdas_of
 from fleet_tools.values import Value
 

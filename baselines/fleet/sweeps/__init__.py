@@ -1,0 +1,6 @@
+"""Fleets side by side: `python -m fleet_tools.baselines.sweep`.
+
+sweep       which fleets there are, and what those of one arm and value say together
+figure      the pictures
+page        tables, as Markdown
+"""
