@@ -7,7 +7,6 @@ the other, as they are and aligned. The same command goes on where it was stoppe
 """
 
 import argparse
-import contextlib
 import json
 import sys
 from functools import partial
@@ -67,26 +66,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _barriers(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from fleet_tools.baselines.fleet.barriers.lines import jobs_of
     from fleet_tools.baselines.fleet.barriers.measuring import measuring
-    from fleet_tools.parallel import workers
+    from fleet_tools.baselines.side_by_side import results_of
 
     lines = _lines(options)
     fleets = _fleets(options, lines)
     jobs = jobs_of(fleets, lines)
-    left, came = iter(jobs), {}
     folders = [fleet.folder for fleet in fleets]
     work = partial(measuring, folders, lines, options.output / CELLS)
-    results = workers.run(lambda: next(left, None), work, **programs.worker_keywords(options))
-    bar = tqdm(total=len(jobs), unit="line", disable=options.quiet or None)
     try:
-        with contextlib.closing(results), bar:
-            for job, result in results:
-                lost = isinstance(result, workers.Lost)
-                came[job] = {"failed": result.reason} if lost else result
-                bar.update()
+        came = dict(results_of(options, jobs, work, "line"))
         return _tell(options, fleets, lines, {job: came[job] for job in jobs})
     except (OSError, KeyboardInterrupt) as reason:
         return programs.stopped(reason)

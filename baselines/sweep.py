@@ -4,12 +4,11 @@
 
 Every fleet has a folder of its own in `--output`, named by what it does: the same command goes on
 where it was stopped, and other sweeps use the same fleets again. Robots that begin alike in several
-fleets learn their first lesson once. A page is written beside them: tables, and
-figures of what came of it, and of that over bytes.
+fleets learn their first lesson once. Beside them it writes a page: tables, and figures of what came
+of it, also over the bytes that crossed.
 """
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -53,29 +52,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from fleet_tools.baselines.fleet.sweeps.sweep import Sweep, cells
-    from fleet_tools.parallel import workers
+    from fleet_tools.baselines.side_by_side import results_of
     from fleet_tools.values import load_yaml
 
     sweep = load_yaml(Sweep, options.sweep)
     planned = cells(sweep)
     jobs = {cell.folder: cell.config for cell in planned}
-    left = iter(jobs.items())
-    reports: dict[str, dict[str, Any]] = {}
     work = partial(make_fleets, options.output)
-    results = workers.run(lambda: next(left, None), work, **programs.worker_keywords(options))
-    bar = tqdm(total=len(jobs), unit="fleet", disable=options.quiet or None)
     try:
-        with contextlib.closing(results), bar:
-            for (folder, _), came in results:
-                lost = isinstance(came, workers.Lost)
-                reports[folder] = {"failed": came.reason} if lost else came
-                bar.update()
+        came = results_of(options, jobs.items(), work, "fleet")
     except (OSError, KeyboardInterrupt) as reason:
         return programs.stopped(reason)
-    return _tell(options, sweep, planned, reports)
+    return _tell(options, sweep, planned, {folder: report for (folder, _), report in came})
 
 
 def make_fleets(output: Path) -> Callable[[Job], dict[str, Any]]:

@@ -1,10 +1,12 @@
 """Statistics of success rates: intervals of one, and comparisons of two on the same episodes.
 
-They depend on counts alone, so the order of episodes, and of strata, changes nothing.
+They depend on counts alone, so the order of episodes, and of strata, changes nothing. And what is
+said of a few numbers, too few for an interval.
 """
 
 from collections.abc import Sequence
 from math import comb, fsum
+from statistics import median
 
 import numpy as np
 
@@ -121,6 +123,13 @@ def mcnemar(only_first: int, only_second: int) -> float:
     differing, fewer = only_first + only_second, min(only_first, only_second)
     tail = sum(comb(differing, k) for k in range(fewer + 1))
     return min(1.0, 2 * tail / 2**differing)
+
+
+def spread(numbers: Sequence[float]) -> dict[str, float] | None:
+    """Returns the "median" of a few numbers, their "low" and "high"; None where there are none."""
+    if not numbers:
+        return None
+    return {"median": median(numbers), "low": min(numbers), "high": max(numbers)}
 
 
 def _interval(strata: Sequence[tuple[int, int, int]], least: float) -> tuple[float, float]:

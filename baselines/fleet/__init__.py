@@ -12,6 +12,7 @@
     summary     what came of it, in numbers and in a few lines
     sweeps/     many of them, as one thing varies
     barriers/   what lies between the policies of one
+    scales      how losses and successes look in pictures
 
 Why nothing but weights has to travel: the scaling of inputs must be one for all whose weights are
 averaged, so the driver measures it on episodes of its own, held out of every robot's data, and

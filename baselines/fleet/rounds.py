@@ -118,7 +118,7 @@ def play(
             f"In round {number}, robots came to weights whose merge has the loss {loss:g} on the "
             f"driver's episodes. Give a smaller learning rate than {rate:g}."
         )
-    moved = network.symmetry().group(merged).moved(came.permutations)
+    moved = plan.blueprint.symmetry().group(merged).moved(came.permutations)
     return Round(number, merged, loss, moved, {robot: parts[robot] for robot in participants})
 
 
@@ -139,8 +139,8 @@ def fleet_of(
         robots: Whom to ask about each one's own data.
     """
     shared = questioned(plan.blueprint, held, _batch_size(plan))
-    symmetry = plan.blueprint.create().symmetry()
-    return Fleet(symmetry, weights, steps, robots, shared, seed=plan.merge_seed(number))
+    seed = plan.merge_seed(number)
+    return Fleet(plan.blueprint.symmetry(), weights, steps, robots, shared, seed=seed)
 
 
 def with_statistics(plan: Plan, held: Trajectories, weights: Tensors) -> Tensors:

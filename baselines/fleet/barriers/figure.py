@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
+from fleet_tools.baselines.fleet.scales import LABELS, scale
 from fleet_tools.files import whole
 
 
@@ -41,18 +41,11 @@ def _figure(report: Mapping[str, Any]) -> Figure:
                 ]
                 if of_pairs:
                     _draw(axes, f"C{number}", method, of_pairs)
-            axes.grid(alpha=0.3)
             axes.set_xlim(0, 1)
-            if measure == "loss":
-                axes.set_yscale("log")
-                axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-                axes.yaxis.set_minor_formatter(NullFormatter())
-                axes.set_title(each["title"])
-            else:
-                axes.set_ylim(-0.02, 1.02)
-                axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        row[0].set_ylabel({"loss": "held-out loss", "success": "scenes solved"}[measure])
+            scale(axes, measure)
+        row[0].set_ylabel(LABELS[measure])
+    for axes, each in zip(grid[0], sets, strict=True):
+        axes.set_title(each["title"])
     for axes in grid[-1]:
         axes.set_xlabel("λ")
     drawn = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}

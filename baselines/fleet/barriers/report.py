@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from statistics import median
 from typing import Any
 
 from fleet_tools.baselines.fleet.barriers.lines import Job, Lines
 from fleet_tools.baselines.fleet.barriers.trained import Trained
 from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of
 from fleet_tools.dataset import Dataset
+from fleet_tools.statistics import spread
 
 Came = Mapping[Job, Mapping[str, Any]]
 """Of jobs, as `measuring.measuring` has it."""
@@ -54,8 +54,8 @@ def report_of(fleets: Sequence[Trained], lines: Lines, came: Came) -> dict[str, 
                     "set": each["title"],
                     "method": method,
                     "pairs": len(chosen),
-                    "loss": _spread([c["loss"]["height"] for c in chosen]),
-                    "success": _spread(tried),
+                    "loss": spread([c["loss"]["height"] for c in chosen]),
+                    "success": spread(tried),
                 }
             )
     settings = lines.model_dump(mode="json")
@@ -104,14 +104,8 @@ def _success(lambdas: Sequence[float], tried: Sequence[Mapping[str, Any]]) -> di
     return {**asdict(Barrier.of_performances(lambdas, means)), "by_task": by_task}
 
 
-def _spread(heights: Sequence[float]) -> dict[str, float] | None:
-    return (
-        heights and {"median": median(heights), "low": min(heights), "high": max(heights)}
-    ) or None
-
-
-def _said(spread: Mapping[str, float] | None, form: str) -> str:
-    if spread is None:
+def _said(heights: Mapping[str, float] | None, form: str) -> str:
+    if heights is None:
         return "-"
-    middle, low, high = (format(spread[name], form) for name in ("median", "low", "high"))
+    middle, low, high = (format(heights[name], form) for name in ("median", "low", "high"))
     return f"{middle} ({low} to {high})"

@@ -7,8 +7,9 @@ from typing import Any
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import StrMethodFormatter
 
+from fleet_tools.baselines.fleet.scales import LABELS, scale
 from fleet_tools.baselines.fleet.sweeps.sweep import Sweep
 from fleet_tools.files import whole
 
@@ -51,7 +52,8 @@ def _figure(sweep: Sweep, rows: Rows) -> Figure:
         _draw(axes, sweep, rows, measure)
         axes.set_xticks(range(len(sweep.values)), [_said(value) for value in sweep.values])
         axes.set_xlabel(sweep.vary)
-        _scale(axes, measure)
+        axes.set_ylabel(LABELS[measure])
+        scale(axes, measure)
     _legend(figure, [*sweep.arms, *sweep.references])
     return figure
 
@@ -81,6 +83,7 @@ def _draw(axes: Axes, sweep: Sweep, rows: Rows, measure: str) -> None:
 def _curves(sweep: Sweep, rows: Rows) -> Figure:
     merged = [row for row in rows if row["arm"] in sweep.arms and row["curve"]]
     tried = all(point["success"] for row in merged for point in row["curve"])
+    measure = "success" if tried else "loss"
     figure = Figure((2.2 + 3.0 * len(sweep.values), 3.6), layout="constrained")
     panels = figure.subplots(1, len(sweep.values), sharey=True, squeeze=False)[0]
     for value, axes in zip(sweep.values, panels, strict=True):
@@ -96,24 +99,11 @@ def _curves(sweep: Sweep, rows: Rows) -> Figure:
         axes.set_xlabel("MB that crossed")
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        _scale(axes, "success" if tried else "loss")
+        axes.set_ylabel(LABELS[measure])
+        scale(axes, measure)
         axes.label_outer()
     _legend(figure, list(sweep.arms))
     return figure
-
-
-def _scale(axes: Axes, measure: str) -> None:
-    if measure == "success":
-        axes.set_ylabel("scenes solved")
-        axes.set_ylim(-0.02, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    else:
-        axes.set_ylabel("held-out loss")
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(alpha=0.3)
 
 
 def _legend(figure: Figure, names: Sequence[str]) -> None:

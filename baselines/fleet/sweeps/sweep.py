@@ -11,7 +11,7 @@ import numpy as np
 import pydantic
 
 from fleet_tools.baselines.fleet.config import FleetConfig, reference
-from fleet_tools.statistics import crossed_interval
+from fleet_tools.statistics import crossed_interval, spread
 from fleet_tools.values import Count, Value, parse
 
 Keys = dict[str, pydantic.JsonValue]
@@ -130,7 +130,7 @@ def row(sweep: Sweep, arm: str, value: Any, reports: Sequence[Mapping[str, Any]]
         "seeds": len(reports),
         "success": _success([outcomes(report, arm) for report in reports]),
         "fine_tuned": _success([_rows(_fine_tuned(report)) for report in reports]),
-        "loss": _spread(losses),
+        "loss": spread(losses),
         "bytes": _median(crossed),
         "data_at_home": _median([report["data_at_home"] for report in reports]),
         "curve": [
@@ -144,12 +144,6 @@ def _round(of_seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     moved = [each["moved"] for each in of_seeds if each["moved"] is not None]
     success = _success([_rows(each["rollouts"]) for each in of_seeds])
     return {"round": of_seeds[0]["round"], **medians, "moved": _median(moved), "success": success}
-
-
-def _spread(numbers: Sequence[float]) -> dict[str, float] | None:
-    if not numbers:
-        return None
-    return {"median": median(numbers), "low": min(numbers), "high": max(numbers)}
 
 
 def _median(numbers: Sequence[float]) -> float | None:
