@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools import programs
+from fleet_tools.utils import cli as programs
 
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.fleet.barriers.lines import Lines
-    from fleet_tools.baselines.fleet.barriers.trained import Trained
+    from fleet_tools.baselines.experiments.barriers.lines import Lines
+    from fleet_tools.baselines.experiments.barriers.trained import Trained
 
 METHODS = ("naive_average", "git_rebasin", "fleet_merge")
 REPORT, FIGURE, CELLS = "barriers.json", "barriers.png", "cells"
@@ -66,9 +66,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _barriers(options: argparse.Namespace) -> int:
-    from fleet_tools.baselines.fleet.barriers.lines import jobs_of
-    from fleet_tools.baselines.fleet.barriers.measuring import measuring
-    from fleet_tools.baselines.side_by_side import results_of
+    from fleet_tools.baselines.experiments.barriers.lines import jobs_of
+    from fleet_tools.baselines.experiments.barriers.measuring import measuring
+    from fleet_tools.baselines.experiments.job_runner import results_of
 
     lines = _lines(options)
     fleets = _fleets(options, lines)
@@ -83,9 +83,9 @@ def _barriers(options: argparse.Namespace) -> int:
 
 
 def _lines(options: argparse.Namespace) -> "Lines":
-    from fleet_tools.baselines.fleet.barriers.lines import Lines
+    from fleet_tools.baselines.experiments.barriers.lines import Lines
+    from fleet_tools.config.values import parse
     from fleet_tools.errors import ConfigError, UnknownNameError
-    from fleet_tools.values import parse
 
     methods: dict[str, dict[str, str]] = {name: {} for name in options.method}
     for text in options.option:
@@ -104,7 +104,7 @@ def _lines(options: argparse.Namespace) -> "Lines":
 
 def _fleets(options: argparse.Namespace, lines: "Lines") -> "list[Trained]":
     """Reads the fleets, and sees to it that all can be measured."""
-    from fleet_tools.baselines.fleet.barriers.trained import Trained
+    from fleet_tools.baselines.experiments.barriers.trained import Trained
     from fleet_tools.baselines.training.rollouts import try_out_in
 
     fleets = [Trained.read(folder) for folder in dict.fromkeys(options.fleets)]
@@ -118,9 +118,9 @@ def _fleets(options: argparse.Namespace, lines: "Lines") -> "list[Trained]":
 def _tell(
     options: argparse.Namespace, fleets: "list[Trained]", lines: "Lines", came: dict[Any, Any]
 ) -> int:
-    from fleet_tools.baselines.fleet.barriers.figure import save_figure
-    from fleet_tools.baselines.fleet.barriers.report import as_text, report_of
-    from fleet_tools.files import whole
+    from fleet_tools.baselines.experiments.barriers.figure import save_figure
+    from fleet_tools.baselines.experiments.barriers.report import as_text, report_of
+    from fleet_tools.storage.atomic_files import whole
 
     report = report_of(fleets, lines, came)
     options.output.mkdir(parents=True, exist_ok=True)

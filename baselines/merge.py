@@ -18,13 +18,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools import programs
+from fleet_tools.utils import cli as programs
 
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
     import torch
 
-    from fleet_tools.baselines.merging.symmetry import State
+    from fleet_tools.baselines.merging.symmetry.table import State
     from fleet_tools.baselines.policies.blueprint import Blueprint
 
 
@@ -73,8 +73,8 @@ def _parser() -> argparse.ArgumentParser:
 def _merge(options: argparse.Namespace) -> int:
     import torch
 
-    from fleet_tools.baselines.merging import registry
     from fleet_tools.baselines.merging.errors import FleetError
+    from fleet_tools.baselines.merging.methods import registry
     from fleet_tools.baselines.merging.report import as_text, report
     from fleet_tools.baselines.merging.spec import Spec, load_spec
     from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
@@ -214,8 +214,8 @@ def write_model(path: Path, state: "State", notes: Any = None) -> None:
     """
     from safetensors.torch import save_file
 
-    from fleet_tools.baselines.merging.wire import packed
-    from fleet_tools.files import whole
+    from fleet_tools.baselines.merging.queries.wire import packed
+    from fleet_tools.storage.atomic_files import whole
 
     own = {name: packed(tensor) for name, tensor in state.items()}
     with whole(path) as aside:
@@ -230,8 +230,8 @@ def read_options(method: Callable, texts: Sequence[str]) -> dict[str, Any]:
         FleetError: A text has another form, or a value another kind than the default's.
         UnknownNameError: The method has no such option.
     """
-    from fleet_tools.baselines.merging.alignment import Descent
     from fleet_tools.baselines.merging.errors import FleetError
+    from fleet_tools.baselines.merging.matching.soft_descent import Descent
     from fleet_tools.errors import UnknownNameError
 
     own = {

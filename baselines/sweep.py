@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools import programs
+from fleet_tools.utils import cli as programs
 
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.fleet.config import FleetConfig
-    from fleet_tools.baselines.fleet.sweeps.sweep import Cell, Sweep
+    from fleet_tools.baselines.experiments.sweeps.sweep import Cell, Sweep
+    from fleet_tools.baselines.federated.config import FleetConfig
 
 FIRST_REPLIES = "first_replies"
 """The folder of what robots learned before their first merge, which many fleets have in common."""
@@ -52,9 +52,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from fleet_tools.baselines.fleet.sweeps.sweep import Sweep, cells
-    from fleet_tools.baselines.side_by_side import results_of
-    from fleet_tools.values import load_yaml
+    from fleet_tools.baselines.experiments.job_runner import results_of
+    from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, cells
+    from fleet_tools.config.values import load_yaml
 
     sweep = load_yaml(Sweep, options.sweep)
     planned = cells(sweep)
@@ -78,11 +78,11 @@ def make_fleets(output: Path) -> Callable[[Job], dict[str, Any]]:
     """
     import torch
 
-    from fleet_tools.baselines.fleet.hosts import LocalHosts
-    from fleet_tools.baselines.fleet.plan import Plan
-    from fleet_tools.baselines.fleet.record import open_folder
-    from fleet_tools.baselines.fleet.remembered import RememberedHosts
-    from fleet_tools.baselines.fleet.run import REPORT, complete
+    from fleet_tools.baselines.federated.plan import Plan
+    from fleet_tools.baselines.federated.record import open_folder
+    from fleet_tools.baselines.federated.reply_cache import RememberedHosts
+    from fleet_tools.baselines.federated.run import REPORT, complete
+    from fleet_tools.baselines.federated.transport import LocalHosts
     from fleet_tools.baselines.training.errors import DivergedError, TrainingError
     from fleet_tools.baselines.training.rollouts import try_out_in
 
@@ -111,10 +111,10 @@ def _tell(
     planned: "list[Cell]",
     reports: dict[str, dict[str, Any]],
 ) -> int:
-    from fleet_tools.baselines.fleet.sweeps.figure import save_curves, save_figure
-    from fleet_tools.baselines.fleet.sweeps.page import page
-    from fleet_tools.baselines.fleet.sweeps.sweep import row
-    from fleet_tools.files import whole
+    from fleet_tools.baselines.experiments.sweeps.figure import save_curves, save_figure
+    from fleet_tools.baselines.experiments.sweeps.page import page
+    from fleet_tools.baselines.experiments.sweeps.sweep import row
+    from fleet_tools.storage.atomic_files import whole
 
     whose: dict[tuple[str, int], list[Cell]] = {}
     for cell in planned:

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools import programs
-from fleet_tools.machine import available_cores
 from fleet_tools.parallel.interrupts import patient_interrupt
+from fleet_tools.utils import cli as programs
+from fleet_tools.utils.machine import available_cores
 
 # PyTorch is imported once the arguments are known to be good.
 if TYPE_CHECKING:

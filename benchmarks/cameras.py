@@ -14,7 +14,7 @@ import time
 import numpy as np
 from speed import expert_steps
 
-from fleet_tools.machine import machine_name
+from fleet_tools.utils.machine import machine_name
 
 MODES = [
     ("state", (320, 240)),
@@ -27,7 +27,7 @@ MODES = [
 
 def main() -> None:
     """Runs the program."""
-    from fleet_tools.tasks import task_names
+    from fleet_tools.config.tasks import task_names
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tool", default="all", help="a task of the package, or all (the default)")

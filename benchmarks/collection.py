@@ -16,7 +16,7 @@ from statistics import median
 
 import psutil
 
-from fleet_tools.machine import machine_name
+from fleet_tools.utils.machine import machine_name
 
 POLL_S = 1.0
 

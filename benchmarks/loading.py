@@ -26,7 +26,7 @@ from fleet_tools.dataset.export.minari import dataset_id
 from fleet_tools.dataset.header import Array
 from fleet_tools.dataset.learning import FleetDataset, collate
 from fleet_tools.dataset.normalization import normalization_of
-from fleet_tools.machine import machine_name
+from fleet_tools.utils.machine import machine_name
 
 EPISODE_STEPS = 33
 """About what the expert takes."""

@@ -26,15 +26,14 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import nn
 
-from fleet_tools.baselines.merging import layers
-from fleet_tools.baselines.merging.alignment import Descent, descend
-from fleet_tools.baselines.merging.ascent import unfolded
 from fleet_tools.baselines.merging.average import flat
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.matching import match_weights
-from fleet_tools.baselines.merging.registry import merge
-from fleet_tools.baselines.merging.symmetry import Symmetry
-from fleet_tools.machine import machine_name
+from fleet_tools.baselines.merging.matching.coordinate_ascent import unfolded
+from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
+from fleet_tools.baselines.merging.matching.weights import match_weights
+from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.symmetry.table import Symmetry, layers
+from fleet_tools.utils.machine import machine_name
 
 HIDDEN = ["h1", "h2", "h3", "h4"]
 

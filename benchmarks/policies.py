@@ -18,8 +18,8 @@ from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import POLICIES
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.dataset.header import describe_action, describe_observation
-from fleet_tools.machine import machine_name
 from fleet_tools.registration import make_environment
+from fleet_tools.utils.machine import machine_name
 
 STEPS = 60
 

@@ -8,9 +8,9 @@ import numpy as np
 from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
 from fleet_tools.dataset.header import Array, Header, describe
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import Episode
 from fleet_tools.registration import make_environment
-from fleet_tools.scene import sample_scene
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.sim.scene import sample_scene
 
 Observe = Callable[[Header, int, int, np.random.Generator], Mapping[str, np.ndarray]]
 """Makes the observations of an episode, by the header, its number and its steps."""

@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fleet_tools.machine import machine_name
+from fleet_tools.utils.machine import machine_name
 
 
 def main() -> None:
     """Runs the program."""
-    from fleet_tools.tasks import task_names
+    from fleet_tools.config.tasks import task_names
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     which = parser.add_mutually_exclusive_group()
@@ -61,7 +61,7 @@ def expert_steps(env, seeds):
 
 def _episodes(task: str, episodes: int) -> dict[str, float]:
     """The real-time factor that a user sees."""
-    from fleet_tools.simulation import CONTROL_RATE
+    from fleet_tools.sim.simulation import CONTROL_RATE
 
     env = _make(task)
     free, touching, planning = [], [], {}
@@ -90,8 +90,8 @@ def _profile(task: str, episodes: int = 4) -> dict[str, float]:
     from pydrake.geometry import HydroelasticContactRepresentation
 
     from fleet_tools.robot import controller
-    from fleet_tools.simulation import CONTROL_RATE
-    from fleet_tools.world import TIME_STEP
+    from fleet_tools.sim.simulation import CONTROL_RATE
+    from fleet_tools.sim.world import TIME_STEP
 
     original, spent = controller.OperationalSpaceController._calc_actuation, []
 

@@ -33,7 +33,7 @@ _environments = {}
 
 def main() -> None:
     """Runs the program."""
-    from fleet_tools.tasks import task_names
+    from fleet_tools.config.tasks import task_names
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     which = parser.add_mutually_exclusive_group()
@@ -74,9 +74,9 @@ def main() -> None:
 
 
 def _episode(job: tuple) -> dict:
-    from fleet_tools.episode import rollout
     from fleet_tools.experts.policy import ExpertPolicy
-    from fleet_tools.policies import find
+    from fleet_tools.policies.sources import find
+    from fleet_tools.rollouts.episode import rollout
 
     task, split, name, seed, push = job
     env = _environment(task, split)
@@ -107,7 +107,7 @@ def _environment(task: str, split: str):
 
 
 def _scene(env, seed: int, push: bool):
-    from fleet_tools.scene import Push, sample_scene
+    from fleet_tools.sim.scene import Push, sample_scene
 
     scene = sample_scene(env.unwrapped.task, seed, split=env.unwrapped.split)
     if not push:
@@ -120,7 +120,7 @@ def _scene(env, seed: int, push: bool):
 
 
 def _summary(episodes: list[dict]) -> dict:
-    from fleet_tools.statistics import wilson_interval
+    from fleet_tools.utils.statistics import wilson_interval
 
     successes = sum(episode["outcome"] == "success" for episode in episodes)
     infos = [episode["info"] for episode in episodes if episode["info"]]

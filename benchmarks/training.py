@@ -23,7 +23,7 @@ from fleet_tools.baselines.training.loop import train
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.machine import machine_name
+from fleet_tools.utils.machine import machine_name
 
 EPISODE_STEPS = 12
 """About what the expert's hammer takes."""

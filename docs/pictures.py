@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 import fleet_tools  # noqa: F401
-from fleet_tools.env import CONTROL_RATE
+from fleet_tools.envs.tool_use_env import CONTROL_RATE
 from fleet_tools.experts.policy import ExpertPolicy
 
 SHOTS = [  # task, seed, tool, object, table

@@ -14,7 +14,7 @@ import fleet_tools  # noqa: F401
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
-from fleet_tools.visualization.viewing import look_at
+from fleet_tools.perception.third_person_view import look_at
 
 SHOTS = [("Hammer", 3, 11), ("Wrench", 4, 16), ("Spatula", 2, 30), ("Knife", 5, 18)]
 """Task, seed of the scene, and after how many steps."""

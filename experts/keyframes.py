@@ -9,11 +9,11 @@ import numpy as np
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.expert_config import Advance, KeyframeMotion, Rotate, Stay, Translate
+from fleet_tools.config.expert import Advance, KeyframeMotion, Rotate, Stay, Translate
+from fleet_tools.config.tasks import ActionBounds
+from fleet_tools.config.values import Axis
 from fleet_tools.experts.problem import PlanningProblem, direction
-from fleet_tools.motions import displacement
-from fleet_tools.tasks import ActionBounds
-from fleet_tools.values import Axis
+from fleet_tools.robot.pose_delta import displacement
 
 ACTUATION = "actuation"
 """Name of the leg that ends in the actuation pose."""

@@ -11,9 +11,9 @@ from pydrake.multibody.tree import Frame, JacobianWrtVariable, SpatialInertia
 from pydrake.solvers import MathematicalProgram
 from pydrake.systems.framework import Context
 
-from fleet_tools.motions import rotation_vector
 from fleet_tools.robot.panda import END_EFFECTOR, add_panda
-from fleet_tools.simulation import CONTROL_RATE
+from fleet_tools.robot.pose_delta import rotation_vector
+from fleet_tools.sim.simulation import CONTROL_RATE
 
 DAMPING = 0.01
 """Of Newton's steps; only directions in which the arm is near-singular feel it."""

@@ -8,12 +8,12 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.errors import InfeasibleError
-from fleet_tools.experts.attempt import Finding, assess
+from fleet_tools.experts.assessment import Finding, assess
 from fleet_tools.experts.keyframes import retreat
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.problem import Plan, PlanningProblem
-from fleet_tools.motions import displacement
-from fleet_tools.state import WorldState
+from fleet_tools.robot.pose_delta import displacement
+from fleet_tools.sim.world_state import WorldState
 
 
 class ExpertPolicy:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.math import RigidTransform
 
+from fleet_tools.config.expert import Expert
+from fleet_tools.config.tasks import ActionBounds
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.expert_config import Expert
-from fleet_tools.tasks import ActionBounds
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from pydrake.multibody.inverse_kinematics import (
 )
 from pydrake.solvers import MathematicalProgram
 
-from fleet_tools.expert_config import AxisToAxis, PointToPoint
+from fleet_tools.config.expert import AxisToAxis, PointToPoint
 from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.problem import PlanningProblem, direction
-from fleet_tools.motions import displacement
+from fleet_tools.robot.pose_delta import displacement
 
 
 class Condition(Protocol):

@@ -13,18 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet_tools import programs
-from fleet_tools.collecting.attempts import make_attempts
-from fleet_tools.collecting.collection import attempt_limit, fill
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.interrupts import patient_interrupt
 from fleet_tools.registration import make_environment
+from fleet_tools.utils import cli as programs
 
 # Data sets, tasks and Drake are imported once the arguments are known to be good.
 if TYPE_CHECKING:
     from fleet_tools.dataset import Record
     from fleet_tools.dataset.header import Header
-    from fleet_tools.policies import PolicySource
+    from fleet_tools.policies.sources import PolicySource
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,9 +68,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _collect(options: argparse.Namespace) -> int:
     from fleet_tools.dataset import Dataset, DatasetWriter
+    from fleet_tools.dataset.attempts import make_attempts
+    from fleet_tools.dataset.collection import fill
     from fleet_tools.dataset.summary import as_text, summarize
     from fleet_tools.parallel import workers
-    from fleet_tools.policies import find
+    from fleet_tools.policies.sources import find
 
     begun = time.perf_counter()
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
@@ -145,6 +145,8 @@ def _code(
     if failed is not None or (interrupted and not summary["complete"]):
         return programs.stopped(failed)
     if not summary["complete"]:
+        from fleet_tools.dataset.collection import attempt_limit
+
         limit = attempt_limit(options.episodes)
         print(
             f"Gave up after {summary['attempts']} attempts: {options.episodes} episodes may take "

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fleet_tools import programs
-from fleet_tools.libraries import GL_LINE, GLIB_LINE, OPTIONAL, Library, install_line
-from fleet_tools.machine import GIB, available_cores, available_memory, free_disk
+from fleet_tools.utils import cli as programs
+from fleet_tools.utils.libraries import GL_LINE, GLIB_LINE, OPTIONAL, Library, install_line
+from fleet_tools.utils.machine import GIB, available_cores, available_memory, free_disk
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 
@@ -92,7 +92,7 @@ def check_rendering() -> Check:
     """Renders pictures; says with which driver, and how long one takes."""
     came = _try(
         "import time, gymnasium, fleet_tools\n"
-        "from fleet_tools.opengl import renderer\n"
+        "from fleet_tools.perception.opengl import renderer\n"
         "env = gymnasium.make('FleetTools/Hammer-v0', render_mode='rgb_array')\n"
         "env.reset(seed=0)\n"
         "height, width, _ = env.render().shape\n"

@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet_tools import programs
-from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
+from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.parallel.interrupts import patient_interrupt
+from fleet_tools.utils import cli as programs
 
 # Results, tasks and Drake are imported once the arguments are known to be good.
 if TYPE_CHECKING:
     from fleet_tools.evaluation.protocol import Trial
     from fleet_tools.evaluation.result import EpisodeResult, Result
     from fleet_tools.evaluation.writer import EvaluationWriter
-    from fleet_tools.policies import PolicySource
+    from fleet_tools.policies.sources import PolicySource
 
 _ERRORS_SHOWN = 10
 
@@ -79,7 +79,7 @@ def _evaluate(arguments: Sequence[str], options: argparse.Namespace) -> int:
     from fleet_tools.evaluation.result import Evaluation, in_order, load_evaluation
     from fleet_tools.evaluation.trial import make_trials
     from fleet_tools.evaluation.writer import EvaluationWriter
-    from fleet_tools.policies import find
+    from fleet_tools.policies.sources import find
 
     begun = time.perf_counter()
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print

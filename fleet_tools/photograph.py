@@ -22,13 +22,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools import programs
+from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.errors import ConfigError, DatasetError, RenderServerError, UnknownNameError
-from fleet_tools.outcomes import SIMULATION_ERROR
+from fleet_tools.utils import cli as programs
 
 if TYPE_CHECKING:
     from fleet_tools.blender.photographer import Photographer
-    from fleet_tools.env import EnvState, ToolUseEnv
+    from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 
 INDEX = "photographs.jsonl"
 
@@ -127,11 +127,11 @@ def _moments(
     options: argparse.Namespace,
 ) -> tuple["ToolUseEnv", str, Iterator[tuple[str, "EnvState"]]]:
     """Returns an environment, its robot's visuals, and what to photograph in it, by name."""
+    from fleet_tools.config.values import parse
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.header import remake_environment
     from fleet_tools.registration import make_environment
-    from fleet_tools.scene import Scene
-    from fleet_tools.values import parse
+    from fleet_tools.sim.scene import Scene
 
     if options.source.is_dir():
         dataset = Dataset(options.source)

@@ -9,13 +9,13 @@ import yaml
 from gymnasium.envs.registration import WrapperSpec
 
 from fleet_tools.errors import MissingLibraryError, UnknownNameError
-from fleet_tools.libraries import GLIB_LINE
-from fleet_tools.resources import task_configs_root
+from fleet_tools.utils.libraries import GLIB_LINE
+from fleet_tools.utils.resources import task_configs_root
 
 CUSTOM_ID = "FleetTools/Custom-v0"
 """A user's own task: `gymnasium.make("FleetTools/Custom-v0", task="path/to/task.yaml")`."""
 
-_NAMED_TIME_LIMIT = WrapperSpec("NamedTimeLimit", "fleet_tools.time_limit:NamedTimeLimit", {})
+_NAMED_TIME_LIMIT = WrapperSpec("NamedTimeLimit", "fleet_tools.envs.time_limit:NamedTimeLimit", {})
 
 
 def register_environments() -> None:
@@ -43,14 +43,14 @@ def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:
 
 
 def make_environment(**kwargs: Any) -> gymnasium.Env:
-    """Makes a `fleet_tools.env.ToolUseEnv`; it has the keywords.
+    """Makes a `fleet_tools.envs.tool_use_env.ToolUseEnv`; it has the keywords.
 
     Raises:
         MissingLibraryError: Drake cannot be imported; the message says what to install.
         UnknownNameError: There is no such keyword, or what one names does not exist.
     """
     require_drake()
-    from fleet_tools.env import ToolUseEnv
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
 
     known = inspect.signature(ToolUseEnv).parameters
     for keyword in kwargs:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from fleet_tools import programs
-from fleet_tools.episode import Difference, StoredActions, first_difference, rollout
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.rollouts.episode import Difference, StoredActions, first_difference, rollout
+from fleet_tools.utils import cli as programs
 
 if TYPE_CHECKING:
     from fleet_tools.dataset import Dataset, Record

@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING
 import gymnasium
 import numpy as np
 
-from fleet_tools import programs
-from fleet_tools.episode import Episode
+from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR
 from fleet_tools.errors import (
     ConfigError,
     DatasetError,
     FleetToolsError,
     MissingLibraryError,
 )
-from fleet_tools.files import whole
-from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR
 from fleet_tools.parallel.interrupts import patient_interrupt
 from fleet_tools.registration import make_environment
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.storage.atomic_files import whole
+from fleet_tools.utils import cli as programs
 
 # Drake is imported once the arguments are known to be good.
 if TYPE_CHECKING:
-    from fleet_tools.visualization.watching import Show
+    from fleet_tools.visualization.recording import Show
 
 PAUSE_S, POLL_S = 1.0, 0.1
 """Between two episodes; between two looks for Ctrl-C."""
@@ -113,9 +113,9 @@ def _check_save(options: argparse.Namespace) -> None:
 
 def _open(options: argparse.Namespace) -> tuple[gymnasium.Env, Iterator["Show"]]:
     """Makes the environment, and says what is to be shown in it."""
-    from fleet_tools.guarded_policy import make_guarded
-    from fleet_tools.policies import find
-    from fleet_tools.visualization.watching import Show
+    from fleet_tools.policies.guarded import make_guarded
+    from fleet_tools.policies.sources import find
+    from fleet_tools.visualization.recording import Show
 
     video = options.save is not None and options.save.suffix == ".mp4"
     render_mode = "rgb_array" if video else "human"
@@ -137,7 +137,7 @@ def _open(options: argparse.Namespace) -> tuple[gymnasium.Env, Iterator["Show"]]
 
 def _with_cloud(make: Callable[..., gymnasium.Env]) -> gymnasium.Env:
     """Makes an environment that sees point clouds, where there are cameras and OpenGL."""
-    from fleet_tools.opengl import require_driver
+    from fleet_tools.perception.opengl import require_driver
 
     try:
         require_driver()
@@ -153,8 +153,8 @@ def _open_dataset(
 ) -> tuple[gymnasium.Env, Iterator["Show"]]:
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.header import remake_environment
-    from fleet_tools.episode import StoredActions
-    from fleet_tools.visualization.watching import Show
+    from fleet_tools.rollouts.episode import StoredActions
+    from fleet_tools.visualization.recording import Show
 
     dataset = Dataset(options.dataset)
     records = [record for record in dataset.stored() if record.attempt >= options.attempt]
@@ -176,7 +176,7 @@ def _show_live(
     options: argparse.Namespace, env: gymnasium.Env, shows: Iterator["Show"]
 ) -> list[Episode]:
     """Plays one episode after the other, and the last one again and again, until Ctrl-C."""
-    from fleet_tools.visualization.watching import record
+    from fleet_tools.visualization.recording import record
 
     url = env.unwrapped.meshcat.web_url()
     print(f"Watch at {url} (Ctrl-C ends)", file=sys.stderr, flush=True)
@@ -202,7 +202,7 @@ def _show_live(
 def _save_recording(
     options: argparse.Namespace, env: gymnasium.Env, shows: Iterator["Show"]
 ) -> list[Episode]:
-    from fleet_tools.visualization.watching import record
+    from fleet_tools.visualization.recording import record
 
     show = next(shows)
     episode = record(env, show)
@@ -215,8 +215,8 @@ def _save_recording(
 def _save_video(
     options: argparse.Namespace, env: gymnasium.Env, shows: Iterator["Show"]
 ) -> list[Episode]:
+    from fleet_tools.visualization.recording import film
     from fleet_tools.visualization.video import write_video
-    from fleet_tools.visualization.watching import film
 
     episodes = []
 

@@ -16,8 +16,8 @@ from pydrake.math import RigidTransform, RotationMatrix
 
 import fleet_tools
 from fleet_tools.errors import MissingLibraryError
-from fleet_tools.motions import displacement
 from fleet_tools.registration import CUSTOM_ID
+from fleet_tools.robot.pose_delta import displacement
 
 # The same examples everywhere, so that a green suite stays green.
 hypothesis.settings.register_profile("fleet_tools", deadline=None, derandomize=True)
@@ -93,7 +93,7 @@ def same(first: dict, second: dict) -> bool:
 
 
 def has_gl() -> bool:
-    from fleet_tools.opengl import require_driver
+    from fleet_tools.perception.opengl import require_driver
 
     try:
         require_driver()

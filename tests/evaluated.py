@@ -7,6 +7,13 @@ import time
 import numpy as np
 from hypothesis import strategies as st
 
+from fleet_tools.envs.outcomes import (
+    POLICY_ERROR,
+    SIMULATION_ERROR,
+    SUCCESS,
+    TIME_LIMIT,
+    WORKER_ERROR,
+)
 from fleet_tools.evaluation.protocol import Protocol, Scenes, protocol_digest, task_digests
 from fleet_tools.evaluation.result import (
     EpisodeResult,
@@ -16,14 +23,7 @@ from fleet_tools.evaluation.result import (
     Result,
     encode_actions,
 )
-from fleet_tools.outcomes import (
-    POLICY_ERROR,
-    SIMULATION_ERROR,
-    SUCCESS,
-    TIME_LIMIT,
-    WORKER_ERROR,
-)
-from fleet_tools.seeds import EVALUATION
+from fleet_tools.sim.seeds import EVALUATION
 
 FIRST = EVALUATION.start
 

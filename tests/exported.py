@@ -8,10 +8,10 @@ from conftest import needs_gl
 from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
 from fleet_tools.dataset.header import describe
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import rollout
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.registration import make_environment
+from fleet_tools.rollouts.episode import rollout
 
 MODES = {
     "state": {},

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
+from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
 from fleet_tools.dataset.header import Array, describe
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import Episode
 from fleet_tools.registration import make_environment
-from fleet_tools.scene import sample_scene
-from fleet_tools.tasks import load_task
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.sim.scene import sample_scene
 
 OBSERVATION = {
     "joint_position": ((7,), "float32"),

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.geometry import Rgba
 
-from fleet_tools.appearance import tinted
+from fleet_tools.config.textures import texture_file, texture_names
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.textures import texture_file, texture_names
+from fleet_tools.perception.appearance import tinted
 
 PLAIN = {
     "tool_tint": (1.0, 1.0, 1.0),

@@ -2,11 +2,11 @@ import shutil
 
 import pytest
 
-from fleet_tools.catalog import find_model, load_model, model_names
+from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.resources import assets_root
-from fleet_tools.tasks import load_task
-from fleet_tools.world import build_world
+from fleet_tools.sim.catalog import find_model, load_model, model_names
+from fleet_tools.sim.world import build_world
+from fleet_tools.utils.resources import assets_root
 
 FOLDERS = {
     kind: sorted(path.parent for path in assets_root().glob(f"{kind}s/*/*/keypoints.yaml"))

@@ -18,7 +18,7 @@ from pydrake.multibody.tree import (
 from pydrake.systems.analysis import Simulator
 from pydrake.systems.framework import DiagramBuilder
 
-from fleet_tools.contacts import JointContact, add_impulse_meter, find_touches, total_wrench
+from fleet_tools.sim.contacts import JointContact, add_impulse_meter, find_touches, total_wrench
 
 GROUND = world_model_instance()
 LINKS = ("base", "turner", "slider")

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
 from fleet_tools.dataset.header import describe, remake_environment
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import Episode, first_difference
 from fleet_tools.errors import DatasetError
 from fleet_tools.registration import make_environment
-from fleet_tools.scene import sample_scene
-from fleet_tools.statistics import wilson_interval
-from fleet_tools.tasks import TaskConfig, load_task
+from fleet_tools.rollouts.episode import Episode, first_difference
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.utils.statistics import wilson_interval
 
 HAMMER = load_task("hammer")
 PICTURES = ["wrist_rgb", "wrist_depth", "wrist_segmentation"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleet_tools.distributions import Choice, Distribution, Uniform, nominal, sample
+from fleet_tools.config.distributions import Choice, Distribution, Uniform, nominal, sample
+from fleet_tools.config.values import Value, parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.values import Value, parse
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
 uniforms = st.tuples(floats, floats).map(lambda bounds: Uniform(uniform=tuple(sorted(bounds))))

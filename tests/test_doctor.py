@@ -6,9 +6,10 @@ import os
 import pytest
 from conftest import needs_gl
 
-from fleet_tools import doctor, libraries
-from fleet_tools.libraries import GL_LINE, OPTIONAL, install_line
-from fleet_tools.machine import available_cores, available_memory, free_disk
+from fleet_tools import doctor
+from fleet_tools.utils import libraries
+from fleet_tools.utils.libraries import GL_LINE, OPTIONAL, install_line
+from fleet_tools.utils.machine import available_cores, available_memory, free_disk
 
 
 @pytest.fixture(name="hide")
@@ -79,7 +80,7 @@ def test_share_of_the_machine_is_a_part_of_it(tmp_path):
 
 
 def test_share_of_a_container_is_its_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("fleet_tools.machine._CGROUP", tmp_path)
+    monkeypatch.setattr("fleet_tools.utils.machine._CGROUP", tmp_path)
     (tmp_path / "cpu.max").write_text("50000 100000\n")
     (tmp_path / "memory.max").write_text("300\n")
     (tmp_path / "memory.current").write_text("100\n")

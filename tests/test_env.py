@@ -10,7 +10,7 @@ import yaml
 from conftest import drive, needs_gl, press, press_until_sliding, same
 from gymnasium.utils.env_checker import check_env
 
-from fleet_tools.env import ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import (
     ConfigError,
     EpisodeOverError,
@@ -18,8 +18,8 @@ from fleet_tools.errors import (
     SimulationError,
     UnknownNameError,
 )
-from fleet_tools.resources import assets_root, task_configs_root
-from fleet_tools.scene import sample_scene
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.utils.resources import assets_root, task_configs_root
 
 STILL = np.zeros(6, np.float32)
 ID = "FleetTools/Hammer-v0"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.episode import Difference, StoredActions, first_difference, rollout
 from fleet_tools.errors import DatasetError, InfeasibleError
 from fleet_tools.registration import make_environment
+from fleet_tools.rollouts.episode import Difference, StoredActions, first_difference, rollout
 
 
 @cache

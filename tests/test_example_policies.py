@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.episode import rollout
-from fleet_tools.statistics import wilson_interval
+from fleet_tools.rollouts.episode import rollout
+from fleet_tools.utils.statistics import wilson_interval
 
 
 def load(path: str) -> ModuleType:

@@ -13,14 +13,14 @@ from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.baselines.trivial import ZeroPolicy
-from fleet_tools.env import EnvState
-from fleet_tools.episode import rollout
+from fleet_tools.config.poses import Pose
+from fleet_tools.envs.success import judge
+from fleet_tools.envs.tool_use_env import EnvState
 from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.poses import Pose
+from fleet_tools.policies.trivial import ZeroPolicy
 from fleet_tools.registration import CUSTOM_ID
-from fleet_tools.success import judge
+from fleet_tools.rollouts.episode import rollout
 
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/task.yaml"))
 MODELS = sorted(path.parent for path in (ROOT / "examples").rglob("model.sdf"))

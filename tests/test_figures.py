@@ -3,9 +3,9 @@
 import pytest
 from conftest import IDS, run_python
 
-from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
-from fleet_tools.episode import rollout
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.rollouts.episode import rollout
 
 
 @pytest.mark.slow

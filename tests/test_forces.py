@@ -7,7 +7,7 @@ from conftest import press, press_until_sliding
 from pydrake.multibody.math import SpatialForce
 
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.world import TIME_STEP
+from fleet_tools.sim.world import TIME_STEP
 
 STILL = np.zeros(6)
 PAIRS = {

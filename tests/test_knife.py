@@ -7,14 +7,20 @@ import pytest
 from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.math import SpatialVelocity
 
-from fleet_tools.catalog import model_names
-from fleet_tools.env import EnvState, ToolUseEnv
-from fleet_tools.episode import rollout
+from fleet_tools.config.predicates import (
+    AxisUpright,
+    Contact,
+    KeypointsNear,
+    KeypointsParted,
+    Still,
+)
+from fleet_tools.envs.success import judge
+from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.predicates import AxisUpright, Contact, KeypointsNear, KeypointsParted, Still
-from fleet_tools.resources import task_configs_root
-from fleet_tools.state import WorldState
-from fleet_tools.success import judge
+from fleet_tools.rollouts.episode import rollout
+from fleet_tools.sim.catalog import model_names
+from fleet_tools.sim.world_state import WorldState
+from fleet_tools.utils.resources import task_configs_root
 
 KNIFE = "FleetTools/Knife-v0"
 REST = np.zeros(6, np.float32)

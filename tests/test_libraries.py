@@ -5,9 +5,9 @@ import tomllib
 import pytest
 from conftest import ROOT
 
-from fleet_tools import libraries
 from fleet_tools.errors import MissingLibraryError
-from fleet_tools.libraries import OPTIONAL, install_line, require
+from fleet_tools.utils import libraries
+from fleet_tools.utils.libraries import OPTIONAL, install_line, require
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
@@ -43,5 +43,7 @@ def test_line_for_a_checkout_works_from_where_one_stands(monkeypatch, tmp_path):
 
 
 def test_line_for_a_wheel_needs_no_checkout(monkeypatch, tmp_path):
-    monkeypatch.setattr(libraries, "__file__", str(tmp_path / "fleet_tools" / "libraries.py"))
+    monkeypatch.setattr(
+        libraries, "__file__", str(tmp_path / "fleet_tools" / "utils" / "libraries.py")
+    )
     assert install_line("video") == 'python3 -m pip install "fleet-tools[video]"'

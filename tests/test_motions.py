@@ -3,7 +3,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RollPitchYaw
 
-from fleet_tools.motions import displace, displacement, rotation_vector
+from fleet_tools.robot.pose_delta import displace, displacement, rotation_vector
 
 lengths = st.floats(-2.0, 2.0)
 vectors = st.tuples(lengths, lengths, lengths).map(np.array)

@@ -10,12 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from small_data_sets import Drawn, a_header, an_episode, drawn, write
 
+from fleet_tools.config.values import parse
 from fleet_tools.dataset import DatasetWriter, Record, episode_file
 from fleet_tools.dataset.normalization import Normalization, normalization_of
 from fleet_tools.dataset.reader import last_digest
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
-from fleet_tools.values import parse
 
 
 def everything(dataset):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from conftest import press_until_sliding
 
+from fleet_tools.config.tasks import ObservedKeypoints, load_task, task_names
 from fleet_tools.dataset.header import describe_observation
+from fleet_tools.envs.observations import Moment, layout, observation_space, observe
 from fleet_tools.errors import ConfigError
-from fleet_tools.observation import Moment, layout, observation_space, observe
+from fleet_tools.perception.observation_config import CHANNELS, choose_vision
 from fleet_tools.registration import make_environment
-from fleet_tools.tasks import ObservedKeypoints, load_task, task_names
-from fleet_tools.vision import CHANNELS, choose_vision
 
 
 @pytest.fixture(scope="module", name="contact")

@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT, needs_gl, run_python
 
 from fleet_tools.errors import MissingLibraryError
-from fleet_tools.libraries import GL_LINE
-from fleet_tools.opengl import renderer, require_driver, require_gl
+from fleet_tools.perception.opengl import renderer, require_driver, require_gl
+from fleet_tools.utils.libraries import GL_LINE
 
 NO_DRIVER = {
     "no vendor": {"__EGL_VENDOR_LIBRARY_DIRS": "/nonexistent"},
@@ -60,7 +60,7 @@ def test_every_way_to_be_without_a_driver_is_noticed(variables, monkeypatch):
     assert "finds none" in run_python(
         "import json\n"
         "from fleet_tools.errors import MissingLibraryError\n"
-        "from fleet_tools.opengl import require_driver\n"
+        "from fleet_tools.perception.opengl import require_driver\n"
         "try:\n"
         "    require_driver()\n"
         "    print(json.dumps(None))\n"

@@ -8,11 +8,11 @@ import pytest
 import trimesh
 
 import fleet_tools  # noqa: F401 - registers the environments
-from fleet_tools.catalog import find_model, load_model
+from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import ConfigError
-from fleet_tools.resources import assets_root
-from fleet_tools.tasks import load_task
-from fleet_tools.world import build_world
+from fleet_tools.sim.catalog import find_model, load_model
+from fleet_tools.sim.world import build_world
+from fleet_tools.utils.resources import assets_root
 
 LABELS = """family: hammer
 kind: tool

@@ -9,11 +9,11 @@ import yaml
 from conftest import ROOT
 
 import fleet_tools  # noqa: F401
+from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset.header import describe
-from fleet_tools.episode import rollout
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.registration import make_environment
-from fleet_tools.tasks import task_path
+from fleet_tools.rollouts.episode import rollout
 
 
 @pytest.fixture(scope="module")

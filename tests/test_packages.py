@@ -1,17 +1,51 @@
-"""What a checkout imports, an installed wheel has."""
+"""What a checkout imports, an installed wheel has, under one name only."""
 
-import tomllib
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
 
+import pytest
 from conftest import ROOT
 
-SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+import fleet_tools
+
+ROOMS = ("assets", "baselines", "experts", "task_configs")
+"""Rooms at the top level of a checkout, which the package sees through links."""
 
 
-def test_every_folder_of_modules_is_a_package_of_the_wheel():
-    found = set()
-    for package, folder in SETUPTOOLS["package-dir"].items():
-        for module in (ROOT / folder).rglob("*.py"):
-            inside = module.parent.relative_to(ROOT / folder).parts
-            found.add(".".join([package, *inside]))
-    assert found <= set(SETUPTOOLS["packages"])
-    assert len(SETUPTOOLS["packages"]) == len(set(SETUPTOOLS["packages"]))
+def folders_of_modules():
+    """Yields every folder of the package that holds modules; links are followed."""
+    for folder, _, files in os.walk(ROOT / "fleet_tools", followlinks=True):
+        if any(file.endswith(".py") for file in files):
+            yield folder, files
+
+
+def test_every_folder_of_modules_is_a_package():
+    # setuptools finds no others.
+    assert [folder for folder, files in folders_of_modules() if "__init__.py" not in files] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_outer_rooms_are_seen_through_relative_links(room):
+    link = ROOT / "fleet_tools" / room
+    assert link.is_symlink()
+    assert os.readlink(link) == f"../{room}"
+
+
+def test_no_module_is_importable_under_two_names():
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {{}}"
+    outer = [f"{room}.{name}" for room in ROOMS for name in ("", "policy", "merge", "model")]
+    for name in {name.rstrip(".") for name in outer}:
+        child = subprocess.run([sys.executable, "-c", code.format(name)], capture_output=True)
+        assert child.returncode == 1, name
+        assert b"ImportError: Import fleet_tools." in child.stderr, child.stderr
+
+
+def test_every_module_has_one_file():
+    files = {}
+    for module in pkgutil.walk_packages(fleet_tools.__path__, "fleet_tools."):
+        origin = os.path.realpath(importlib.util.find_spec(module.name).origin)
+        files.setdefault(origin, []).append(module.name)
+    assert {file: names for file, names in files.items() if len(names) > 1} == {}

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from evaluated import SMALL, Misbehaving, a_result, greedy
 
-from fleet_tools.collecting.attempts import collect_episode
+from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.dataset.header import installed_packages
 from fleet_tools.errors import PolicyError, UnknownNameError
 from fleet_tools.evaluation.identity import identify
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.trial import make_trials
-from fleet_tools.policies import find
+from fleet_tools.policies.sources import find
 
 MODULE = """
 import numpy as np

@@ -17,17 +17,17 @@ from small_checkpoints import SMALL_BODY, untrained
 from fleet_tools import collect, view
 from fleet_tools.baselines.policies.config import MLP, PointNet, PolicyConfig, ResNet18
 from fleet_tools.baselines.policies.policy import load_policy
-from fleet_tools.collecting.attempts import collect_episode
+from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.dataset.header import installed_packages
-from fleet_tools.episode import rollout
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.identity import identify
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.trial import make_trials
-from fleet_tools.policies import find
+from fleet_tools.policies.sources import find
 from fleet_tools.registration import make_environment
-from fleet_tools.tasks import task_path
+from fleet_tools.rollouts.episode import rollout
 
 
 @pytest.fixture(name="mlp", scope="module")

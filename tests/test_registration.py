@@ -4,9 +4,9 @@ import pytest
 from conftest import IDS, run_python
 from gymnasium.envs.registration import EnvSpec
 
+from fleet_tools.config.tasks import load_task, task_names, task_path
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.registration import CUSTOM_ID, environment_id, register_environments
-from fleet_tools.tasks import load_task, task_names, task_path
 
 
 def test_every_task_has_an_environment():

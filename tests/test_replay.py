@@ -13,7 +13,7 @@ from conftest import needs_gl
 import fleet_tools
 from fleet_tools import collect, replay
 from fleet_tools.dataset import Dataset, episode_file
-from fleet_tools.resources import task_configs_root
+from fleet_tools.utils.resources import task_configs_root
 
 ROOT = Path(fleet_tools.__file__).resolve().parents[1]
 HERE = ("--workers", "0")

@@ -6,12 +6,12 @@ from conftest import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.distributions import Choice, NameChoice, Uniform, nominal
+from fleet_tools.config.distributions import Choice, NameChoice, Uniform, nominal
+from fleet_tools.config.randomization import Randomization
+from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
-from fleet_tools.randomization import Randomization
-from fleet_tools.scene import Scene, check_randomization, sample_scene
-from fleet_tools.tasks import load_task, task_names
-from fleet_tools.values import parse
+from fleet_tools.sim.scene import Scene, check_randomization, sample_scene
 
 GROUPS = sorted(Randomization.model_fields)
 TASKS = {name: load_task(name) for name in task_names()}
@@ -126,8 +126,8 @@ def test_the_models_of_a_family_are_drawn_evenly():
 def test_another_process_draws_the_same_bytes():
     code = """
 import json
-from fleet_tools.scene import sample_scene
-from fleet_tools.tasks import load_task, task_names
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.config.tasks import load_task, task_names
 scenes = [sample_scene(load_task(name), seed) for name in task_names() for seed in range(5)]
 print(json.dumps([scene.to_json() for scene in scenes]))
 """

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pydrake.common.value import AbstractValue
 from pydrake.systems.analysis import Simulator
 
-from fleet_tools.catalog import find_model
+from fleet_tools.config.tasks import load_task
 from fleet_tools.robot.reference import Reference
-from fleet_tools.scene import sample_scene
-from fleet_tools.simulation import CONTROL_RATE, Simulation
-from fleet_tools.tasks import load_task
-from fleet_tools.world import TIME_STEP, build_world
+from fleet_tools.sim.catalog import find_model
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.world import TIME_STEP, build_world
 
 HAMMER = load_task("hammer")
 STILL = np.zeros(6)

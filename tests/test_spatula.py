@@ -7,8 +7,8 @@ import pytest
 from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.math import SpatialVelocity
 
+from fleet_tools.envs.success import judge
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.success import judge
 
 STAY = np.zeros(6, np.float32)
 SECOND = 6

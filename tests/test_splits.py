@@ -6,11 +6,11 @@ import gymnasium
 import pytest
 
 import fleet_tools  # noqa: F401
-from fleet_tools.catalog import model_names
+from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.scene import sample_scene
-from fleet_tools.splits import SPLITS, model_pairs
-from fleet_tools.tasks import load_task, task_names
+from fleet_tools.sim.catalog import model_names
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.sim.splits import SPLITS, model_pairs
 
 TASKS = [load_task(name) for name in task_names()]
 by_name = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

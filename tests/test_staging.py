@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from conftest import same
 
-from fleet_tools.scene import Push
+from fleet_tools.sim.scene import Push
 
 PUSH = Push(step=3, translation_m=(0.015, -0.01, 0.0))
 ACTIONS = np.random.default_rng(0).uniform(-1, 1, (6, 6)).astype(np.float32)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from fleet_tools.statistics import (
+from fleet_tools.utils.statistics import (
     mcnemar,
     paired_difference,
     paired_interval,

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 
-from fleet_tools.errors import UnknownNameError
-from fleet_tools.predicates import (
+from fleet_tools.config.predicates import (
     AxisUpright,
     Contact,
     JointDisplacement,
@@ -16,8 +15,9 @@ from fleet_tools.predicates import (
     KeypointsParted,
     Still,
 )
-from fleet_tools.state import WorldState
-from fleet_tools.success import judge, judge_all
+from fleet_tools.envs.success import judge, judge_all
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.sim.world_state import WorldState
 
 positions = st.floats(-10, 10)
 thresholds = st.floats(1e-3, 5)

@@ -5,11 +5,11 @@ import pytest
 import yaml
 from conftest import run_python
 
-from fleet_tools.catalog import find_model, model_names
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
+from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.resources import task_configs_root
-from fleet_tools.tasks import TaskConfig, load_task, task_names, task_path
-from fleet_tools.values import parse
+from fleet_tools.sim.catalog import find_model, model_names
+from fleet_tools.utils.resources import task_configs_root
 
 
 @pytest.fixture(name="data")
@@ -128,8 +128,8 @@ def test_a_missing_part_is_named(data, key):
 def test_tasks_load_without_drake():
     code = """
 import json, sys
-from fleet_tools.tasks import load_task, task_names
-from fleet_tools.scene import sample_scene
+from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.sim.scene import sample_scene
 for name in task_names():
     sample_scene(load_task(name), 0)
 print(json.dumps("pydrake" in sys.modules))

@@ -13,10 +13,10 @@ from conftest import ROOT, needs_gl
 from meshcat_recordings import objects, tracks
 
 from fleet_tools import collect, view
-from fleet_tools.collecting.attempts import collect_episode
-from fleet_tools.files import whole
-from fleet_tools.libraries import install_line
+from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.perception.point_cloud import OBJECT_MASK
+from fleet_tools.storage.atomic_files import whole
+from fleet_tools.utils.libraries import install_line
 from fleet_tools.visualization.annotations import annotate
 from fleet_tools.visualization.drawing import MeshcatDrawing, draw_on_picture
 from fleet_tools.visualization.video import write_video

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from conftest import needs_gl
 
+from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.perception.observation_config import CHANNELS, OBS_MODES, choose_vision
 from fleet_tools.perception.point_cloud import OBJECT_MASK
-from fleet_tools.resources import assets_root, task_configs_root
-from fleet_tools.tasks import load_task
-from fleet_tools.vision import CHANNELS, OBS_MODES, choose_vision
+from fleet_tools.utils.resources import assets_root, task_configs_root
 
 ASKED = {
     "obs_mode": "rgbd",
@@ -52,7 +52,7 @@ def test_what_there_is_not_is_refused_with_what_there_is(task, asked, message):
 
 @pytest.mark.parametrize("mode", OBS_MODES)
 def test_every_mode_has_the_robots_own_senses(task, mode):
-    from fleet_tools.observation import layout
+    from fleet_tools.envs.observations import layout
 
     vision = choose_vision(task, **ASKED | {"obs_mode": mode})
     body = {name for name in layout(task.keypoints, vision) if name.startswith(("joint", "end"))}

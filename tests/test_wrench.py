@@ -9,10 +9,10 @@ import pytest
 import yaml
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.episode import rollout
+from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.motions import displacement
-from fleet_tools.tasks import load_task, task_path
+from fleet_tools.robot.pose_delta import displacement
+from fleet_tools.rollouts.episode import rollout
 
 ID = "FleetTools/Wrench-v0"
 THRESHOLD = np.radians(45)

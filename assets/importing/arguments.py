@@ -7,7 +7,7 @@ import math
 import re
 from pathlib import Path
 
-from fleet_tools import programs
+from fleet_tools.utils import cli as programs
 
 from .. import materials
 from ..materials import Material

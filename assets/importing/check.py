@@ -21,7 +21,7 @@ def contact_problem(contents: Mapping[str, bytes]) -> str | None:
     from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
     from pydrake.systems.framework import DiagramBuilder
 
-    from fleet_tools.world import HYDROELASTIC_MARGIN, TIME_STEP
+    from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
 
     builder, config = DiagramBuilder(), SceneGraphConfig()
     config.default_proximity_properties.margin = HYDROELASTIC_MARGIN

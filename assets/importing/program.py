@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from fleet_tools import programs
+from fleet_tools.utils import cli as programs
 
 from ..materials import Material
 from .arguments import MATERIALS, model_name, parser
@@ -106,7 +106,7 @@ def _asked_for(kind: str, family: str) -> list[str]:
     """Keypoints that the package's tasks ask of a family."""
     import yaml
 
-    from fleet_tools.resources import task_configs_root
+    from fleet_tools.utils.resources import task_configs_root
 
     names: set[str] = set()
     for file in task_configs_root().glob("*.yaml"):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.catalog import MESHES
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.sim.catalog import MESHES
 
 FORMATS = tuple(suffix.removeprefix(".") for suffix in MESHES)
 GLTF = ("glb", "gltf")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet_tools.libraries import require
+from fleet_tools.utils.libraries import require
 
 from ..solids import Solid
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.libraries import require
+from fleet_tools.utils.libraries import require
 
 from ..solids import MassProperties, Solid, join, mass_properties
 from .repair import Shell

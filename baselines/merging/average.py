@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.errors import FleetError, ModelMismatchError
-from fleet_tools.baselines.merging.symmetry import State, require_alike
+from fleet_tools.baselines.merging.symmetry.table import State, require_alike
 
 
 def normalized(weights: Sequence[float] | None, count: int) -> np.ndarray:

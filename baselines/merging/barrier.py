@@ -9,7 +9,7 @@ import numpy as np
 
 from fleet_tools.baselines.merging.average import interpolate
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.symmetry import State
+from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.errors import MissingLibraryError
 
 Measure = Callable[[dict], float]

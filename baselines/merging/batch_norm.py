@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.symmetry import State
+from fleet_tools.baselines.merging.symmetry.table import State
 
 
 @torch.no_grad()

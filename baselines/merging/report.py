@@ -9,8 +9,8 @@ import torch
 from fleet_tools.baselines.merging.average import average, flat
 from fleet_tools.baselines.merging.barrier import loss_barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
-from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.symmetry import State
+from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.symmetry.table import State
 
 Finish = Callable[[State], State]
 

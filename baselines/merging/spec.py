@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.own import load_own
-from fleet_tools.baselines.merging.robots import Robot, ask
-from fleet_tools.baselines.merging.symmetry import State, Symmetry
+from fleet_tools.baselines.merging.methods.foreign import load_own
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.queries.data_holder import Robot, ask
+from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 from fleet_tools.errors import FleetToolsError
 
 

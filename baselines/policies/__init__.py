@@ -26,7 +26,7 @@ Raises:
 from importlib.util import find_spec
 
 from fleet_tools.errors import MissingLibraryError
-from fleet_tools.libraries import install_line
+from fleet_tools.utils.libraries import install_line
 
 for _library in ("torch", "safetensors"):
     if find_spec(_library) is None:

@@ -18,12 +18,12 @@ from fleet_tools.baselines.policies.layout import (
     require_offered,
 )
 from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.config.values import Value, differences, parse
 from fleet_tools.dataset.header import Array, describe_action, describe_observation
-from fleet_tools.values import Value, differences, parse
-from fleet_tools.vision import observing_keywords
+from fleet_tools.perception.observation_config import observing_keywords
 
 if TYPE_CHECKING:
-    from fleet_tools.baselines.merging.symmetry import Symmetry
+    from fleet_tools.baselines.merging.symmetry.table import Symmetry
     from fleet_tools.baselines.policies.network import PolicyNetwork
 
 VERSION = 2

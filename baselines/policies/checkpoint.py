@@ -13,9 +13,9 @@ import pydantic
 
 from fleet_tools.baselines.policies.blueprint import VERSION, Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.files import whole
-from fleet_tools.values import parse
+from fleet_tools.storage.atomic_files import whole
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ class Checkpoint:
     def __post_init__(self) -> None:
         import torch
 
-        from fleet_tools.baselines.merging.wire import packed
+        from fleet_tools.baselines.merging.queries.wire import packed
         from fleet_tools.baselines.policies.network import PolicyNetwork
         from fleet_tools.baselines.policies.weights import require_weights
 

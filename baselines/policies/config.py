@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
+from fleet_tools.config.values import Count, Positive, Value
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.values import Count, Positive, Value
 
 if TYPE_CHECKING:
     from torch import nn

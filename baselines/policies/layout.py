@@ -7,9 +7,9 @@ import numpy as np
 
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.errors import LayoutError
+from fleet_tools.config.values import differences
 from fleet_tools.dataset.header import Array
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.values import differences
 
 Layout = Mapping[str, Array]
 """Entries of an observation by name, as a data set's header describes them."""

@@ -15,7 +15,7 @@ units of residual streams are free, too, where there is one.
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.layers import Table, mlp
+from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
 from fleet_tools.baselines.policies.config import MLP
 
 Hidden = tuple[torch.Tensor, ...]

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.layers import linear
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.symmetry.layers import linear
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.mlp import Hidden
 

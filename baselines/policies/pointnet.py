@@ -7,7 +7,7 @@ streams)` as a body has it, but for inputs, which are fixed.
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.layers import Table, mlp
+from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
 from fleet_tools.baselines.policies.config import PointNet
 
 

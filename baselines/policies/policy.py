@@ -1,4 +1,4 @@
-"""A network that acts: the policy protocol of `fleet_tools.episode`."""
+"""A network that acts: the policy protocol of `fleet_tools.rollouts.episode`."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging import layers
-from fleet_tools.baselines.merging.layers import Table
+from fleet_tools.baselines.merging.symmetry import layers
+from fleet_tools.baselines.merging.symmetry.layers import Table
 from fleet_tools.baselines.policies.config import Recurrent
 from fleet_tools.baselines.policies.mlp import Hidden
 

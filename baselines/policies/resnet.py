@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.layers import Table, batch_norm, conv
+from fleet_tools.baselines.merging.symmetry.layers import Table, batch_norm, conv
 from fleet_tools.baselines.policies.config import ResNet18
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights

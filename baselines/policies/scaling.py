@@ -12,7 +12,7 @@ import numpy as np
 import pydantic
 
 from fleet_tools.baselines.policies.layout import Layout, kind
-from fleet_tools.values import NonNegative, Number, Value
+from fleet_tools.config.values import NonNegative, Number, Value
 
 if TYPE_CHECKING:
     from fleet_tools.dataset.normalization import Statistics

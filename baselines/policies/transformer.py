@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from fleet_tools.baselines.merging import attention, layers
-from fleet_tools.baselines.merging.layers import Table
+from fleet_tools.baselines.merging.symmetry import attention, layers
+from fleet_tools.baselines.merging.symmetry.layers import Table
 from fleet_tools.baselines.policies.config import Transformer
 from fleet_tools.baselines.policies.mlp import Hidden
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pydantic
 
-from fleet_tools.values import Count, Positive, Value
+from fleet_tools.config.values import Count, Positive, Value
 
 
 class TrainingConfig(Value):

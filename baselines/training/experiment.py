@@ -13,11 +13,11 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.config.values import Count, Value, differences, parse
 from fleet_tools.dataset.header import installed_packages
 from fleet_tools.dataset.normalization import normalization_of
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.values import Count, Value, differences, parse
 
 VERSION = 1
 """Of what `config.json` says and means."""

@@ -18,9 +18,9 @@ from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoin
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.experiment import Experiment
 from fleet_tools.baselines.training.state import Tensors, TrainingState
+from fleet_tools.config.values import parse
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.files import leftovers, whole
-from fleet_tools.values import parse
+from fleet_tools.storage.atomic_files import leftovers, whole
 
 CONFIG, STATE, METRICS = "config.json", "state.safetensors", "metrics.jsonl"
 LAST, BEST = "last.safetensors", "best.safetensors"

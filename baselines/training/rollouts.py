@@ -13,11 +13,11 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import Header, remake_environment
-from fleet_tools.episode import rollout
+from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.errors import SimulationError
-from fleet_tools.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.parallel import workers
-from fleet_tools.seeds import VALIDATION
+from fleet_tools.rollouts.episode import rollout
+from fleet_tools.sim.seeds import VALIDATION
 
 Job = tuple[str, int]
 """The task's name, and the scene's seed."""

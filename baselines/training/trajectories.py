@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fleet_tools import machine
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.episode import UNMEANT
 from fleet_tools.errors import DatasetError
+from fleet_tools.rollouts.episode import UNMEANT
+from fleet_tools.utils import machine
 
 _SHARE_OF_MEMORY = 0.4
 """What demonstrations that are held in memory may take of what is free."""

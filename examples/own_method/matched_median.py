@@ -6,8 +6,8 @@ python -m fleet_tools.baselines.merge a.safetensors b.safetensors c.safetensors 
 
 import torch
 
-from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.registry import merge
+from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.problem import Fleet, Merged
 
 
 def matched_median(fleet: Fleet, *, rounds: int = 20) -> Merged:

@@ -18,10 +18,10 @@ from scipy.stats import ttest_rel
 from stable_baselines3 import SAC
 
 import fleet_tools  # noqa: F401  registers the environments
-from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
-from fleet_tools.episode import Policy, rollout
-from fleet_tools.seeds import VALIDATION
-from fleet_tools.statistics import wilson_interval
+from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.rollouts.episode import Policy, rollout
+from fleet_tools.sim.seeds import VALIDATION
+from fleet_tools.utils.statistics import wilson_interval
 
 ENVIRONMENT = "FleetTools/Hammer-v0"
 AGENT = Path(__file__).with_name("agent.zip")

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from fleet_tools.programs import BAD_USAGE
+from fleet_tools.utils.cli import BAD_USAGE
 
 SERVER = Path(__file__).with_name("server.py")
 VARIABLE = "FLEET_TOOLS_BPY_PYTHON"

@@ -12,21 +12,21 @@ from pydrake.geometry import MakeRenderEngineGltfClient, RenderEngineGltfClientP
 from pydrake.math import RigidTransform
 from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
 
-from fleet_tools.appearance import paint
-from fleet_tools.catalog import find_model
-from fleet_tools.env import EnvState
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.envs.tool_use_env import EnvState
 from fleet_tools.errors import RenderServerError, UnknownNameError
+from fleet_tools.perception.appearance import paint
 from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.renderer import render_rgb
+from fleet_tools.perception.render_scene import Scenery
+from fleet_tools.perception.rendering import render_rgb
 from fleet_tools.perception.rig import CameraRig
-from fleet_tools.perception.scenery import Scenery
 from fleet_tools.perception.sensor import Sensor
+from fleet_tools.perception.third_person_view import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
 from fleet_tools.robot.panda import Visuals
-from fleet_tools.scene import Scene
-from fleet_tools.simulation import Simulation
-from fleet_tools.tasks import TaskConfig
-from fleet_tools.visualization.viewing import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
-from fleet_tools.world import build_world
+from fleet_tools.sim.catalog import find_model
+from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.world import build_world
 
 BLENDER = "blender"
 """The renderer's name in Drake."""

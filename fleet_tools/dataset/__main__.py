@@ -6,8 +6,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from fleet_tools import programs
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.utils import cli as programs
 
 
 def main(arguments: list[str] | None = None) -> int:

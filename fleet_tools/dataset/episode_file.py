@@ -24,11 +24,11 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from fleet_tools.episode import Episode
+from fleet_tools.config.values import parse
 from fleet_tools.errors import DatasetError
-from fleet_tools.scene import Scene
-from fleet_tools.values import parse
-from fleet_tools.vision import is_picture
+from fleet_tools.perception.observation_config import is_picture
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.sim.scene import Scene
 
 _LAYOUT = {
     "actions": "actions",

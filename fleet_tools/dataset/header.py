@@ -14,10 +14,10 @@ import pydantic
 import yaml
 
 import fleet_tools
+from fleet_tools.config.tasks import TaskConfig, task_names, task_path
+from fleet_tools.config.values import Positive, Value, differences, parse
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.registration import CUSTOM_ID, environment_id, make_environment
-from fleet_tools.tasks import TaskConfig, task_names, task_path
-from fleet_tools.values import Positive, Value, differences, parse
 
 SCHEMA_VERSION = 1
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.libraries import require
+from fleet_tools.utils.libraries import require
 
 torch = require("torch", "give samples as tensors", "`fleet_tools.dataset.samples` gives arrays.")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.config.values import Value
 from fleet_tools.dataset.mapped import OBSERVATIONS
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
+from fleet_tools.perception.observation_config import is_picture
 from fleet_tools.perception.point_cloud import ABSENT
-from fleet_tools.values import Value
-from fleet_tools.vision import is_picture
 
 CLOUD = "point_cloud"
 """The observation whose rows are points and their mask."""

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pydantic
 
+from fleet_tools.config.values import Value
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import SCHEMA_VERSION, Header
-from fleet_tools.documents import read_document, read_lines
-from fleet_tools.episode import Episode
 from fleet_tools.errors import DatasetError
-from fleet_tools.values import Value
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.storage.documents import read_document, read_lines
 
 HEADER = "dataset.json"
 MANIFEST = "manifest.jsonl"
@@ -25,7 +25,7 @@ class Record(Value):
     Attributes:
         attempt: Counts from 0.
         seed: `env.reset(seed=seed)` draws the attempt's scene.
-        outcome: See `fleet_tools.episode.Episode`.
+        outcome: See `fleet_tools.rollouts.episode.Episode`.
         success: Whether the outcome is a success.
         steps: Control steps.
         file: Where the episode is, relative to the data set; None if it was not stored.
@@ -34,7 +34,7 @@ class Record(Value):
         seconds: Wall time.
         error: What went wrong, where something did.
         verified: Whether it was run again before it counted, and came out bit for bit.
-        info: See `fleet_tools.episode.Episode`.
+        info: See `fleet_tools.rollouts.episode.Episode`.
     """
 
     attempt: int

@@ -12,7 +12,7 @@ from fleet_tools.dataset.mapped import OBSERVATIONS, MappedEpisodes, Rows, Store
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.windows import Windows
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
-from fleet_tools.vision import observing_keywords
+from fleet_tools.perception.observation_config import observing_keywords
 
 EPISODE = "episode"
 

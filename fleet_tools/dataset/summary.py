@@ -8,7 +8,7 @@ from typing import Any
 
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import Record
-from fleet_tools.statistics import wilson_interval
+from fleet_tools.utils.statistics import wilson_interval
 
 _LISTED = 8
 """How many tools and objects the text names."""

@@ -16,8 +16,8 @@ from fleet_tools.dataset.reader import (
     read_manifest,
 )
 from fleet_tools.errors import DatasetError
-from fleet_tools.files import is_blank, leftovers, whole
-from fleet_tools.journal import Journal
+from fleet_tools.storage.append_log import Journal
+from fleet_tools.storage.atomic_files import is_blank, leftovers, whole
 
 
 class DatasetWriter:

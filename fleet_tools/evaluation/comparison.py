@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pydantic
 
+from fleet_tools.config.values import Number, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.scores import is_trial
-from fleet_tools.statistics import mcnemar, paired_difference, paired_interval
-from fleet_tools.values import Number, Value
+from fleet_tools.utils.statistics import mcnemar, paired_difference, paired_interval
 
 Pair = tuple[EpisodeResult, EpisodeResult]
 

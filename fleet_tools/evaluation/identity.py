@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleet_tools.evaluation.result import PolicyIdentity
-from fleet_tools.policies import PolicySource
+from fleet_tools.policies.sources import PolicySource
 
 
 def identify(

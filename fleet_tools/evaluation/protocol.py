@@ -12,14 +12,14 @@ from typing import Annotated, Literal
 
 import pydantic
 
+from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.config.values import Count, Value, load_yaml
 from fleet_tools.dataset.header import read_task_file
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.resources import task_configs_root
-from fleet_tools.scene import check_randomization
-from fleet_tools.seeds import EVALUATION
-from fleet_tools.splits import model_pairs
-from fleet_tools.tasks import load_task, task_names
-from fleet_tools.values import Count, Value, load_yaml
+from fleet_tools.sim.scene import check_randomization
+from fleet_tools.sim.seeds import EVALUATION
+from fleet_tools.sim.splits import model_pairs
+from fleet_tools.utils.resources import task_configs_root
 
 
 def _of_evaluation(seed: int) -> int:
@@ -52,7 +52,7 @@ class Trial(Value):
 
     Attributes:
         task: Name of a task of the package.
-        split: From which tool and object are drawn; see `fleet_tools.splits`.
+        split: From which tool and object are drawn; see `fleet_tools.sim.splits`.
         index: Which of the split's scenes, from 0.
         seed: Of the scene.
     """
@@ -75,8 +75,8 @@ class Protocol(Value):
         name, version: Together they name it; a published version never changes.
         description: What it is for.
         tasks: Names of tasks of the package.
-        randomization: See `fleet_tools.scene.sample_scene`.
-        splits: By name; see `fleet_tools.splits`.
+        randomization: See `fleet_tools.sim.scene.sample_scene`.
+        splits: By name; see `fleet_tools.sim.splits`.
     """
 
     name: str

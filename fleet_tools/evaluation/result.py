@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 import pydantic
 
-from fleet_tools import machine
-from fleet_tools.documents import read_document, read_lines
+from fleet_tools.config.values import NonNegative, Number, Value, differences
+from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
-from fleet_tools.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.values import NonNegative, Number, Value, differences
+from fleet_tools.storage.documents import read_document, read_lines
+from fleet_tools.utils import machine
 
 RESULT = "result.json"
 EPISODES = "episodes.jsonl"
@@ -29,7 +29,7 @@ class EpisodeResult(Trial):
     """A line of `episodes.jsonl`: what came of one trial.
 
     Attributes:
-        outcome: One of `fleet_tools.outcomes`.
+        outcome: One of `fleet_tools.envs.outcomes`.
         success: Whether it ended as a success.
         success_once: Whether the success predicates held after any step.
         steps: Control steps, T.
@@ -39,7 +39,7 @@ class EpisodeResult(Trial):
         actions: (T, 6) as executed; see `encode_actions`.
         seconds: Wall time of the episode, making the policy included where it was made for it.
         error: What went wrong, where something did.
-        info: What the policy remembers (`fleet_tools.episode.Policy`), and "policy_seconds", the
+        info: What the policy remembers (`fleet_tools.rollouts.episode.Policy`), and "policy_seconds", the
             wall time that it took for itself.
     """
 

@@ -2,10 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, Rate, Score, Scores
-from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
-from fleet_tools.statistics import Counts, stratified_interval, stratified_rate, wilson_interval
+from fleet_tools.utils.statistics import (
+    Counts,
+    stratified_interval,
+    stratified_rate,
+    wilson_interval,
+)
 
 Episodes = Sequence[EpisodeResult]
 

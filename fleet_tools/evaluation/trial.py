@@ -10,7 +10,14 @@ import gymnasium
 
 from fleet_tools.dataset.header import other_versions
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import (
+from fleet_tools.envs.outcomes import WORKER_ERROR
+from fleet_tools.errors import ResultError
+from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
+from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
+from fleet_tools.policies.guarded import GuardedPolicy
+from fleet_tools.policies.sources import PolicySource
+from fleet_tools.registration import make_environment
+from fleet_tools.rollouts.episode import (
     Episode,
     NoEpisode,
     Policy,
@@ -18,14 +25,7 @@ from fleet_tools.episode import (
     rollout,
     try_episode,
 )
-from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
-from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
-from fleet_tools.guarded_policy import GuardedPolicy
-from fleet_tools.outcomes import WORKER_ERROR
-from fleet_tools.policies import PolicySource
-from fleet_tools.registration import make_environment
-from fleet_tools.scene import Scene, sample_scene
+from fleet_tools.sim.scene import Scene, sample_scene
 
 
 def make_trials(result: Result, policy: PolicySource) -> Callable[[Trial], EpisodeResult]:

@@ -13,8 +13,8 @@ from fleet_tools.evaluation.result import (
     read_result,
 )
 from fleet_tools.evaluation.scores import score
-from fleet_tools.files import is_blank, leftovers, whole
-from fleet_tools.journal import Journal
+from fleet_tools.storage.append_log import Journal
+from fleet_tools.storage.atomic_files import is_blank, leftovers, whole
 
 
 class EvaluationWriter:

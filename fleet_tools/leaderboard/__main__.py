@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet_tools import programs
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.utils import cli as programs
 
 if TYPE_CHECKING:
     from fleet_tools.leaderboard.board import Board
@@ -123,9 +123,9 @@ def _verify(
 
 
 def _write(board: "Board", page: Path) -> None:
-    from fleet_tools.files import whole
     from fleet_tools.leaderboard.markdown import as_markdown
     from fleet_tools.leaderboard.page import as_html
+    from fleet_tools.storage.atomic_files import whole
 
     for path, text in ((page, as_html(board)), (page.with_suffix(".md"), as_markdown(board))):
         with whole(path) as aside:

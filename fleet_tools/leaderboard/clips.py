@@ -8,16 +8,16 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from fleet_tools.env import CONTROL_RATE
-from fleet_tools.episode import StoredActions
+from fleet_tools.envs.tool_use_env import CONTROL_RATE
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions
 from fleet_tools.evaluation.trial import scene_of
 from fleet_tools.leaderboard.standings import Standing
-from fleet_tools.opengl import require_driver
+from fleet_tools.perception.opengl import require_driver
 from fleet_tools.registration import make_environment
-from fleet_tools.visualization.strips import HEIGHT, LEFT, TOP, WIDTH
+from fleet_tools.rollouts.episode import StoredActions
+from fleet_tools.visualization.filmstrip import HEIGHT, LEFT, TOP, WIDTH
+from fleet_tools.visualization.recording import Show, watch
 from fleet_tools.visualization.video import require_video, write_video
-from fleet_tools.visualization.watching import Show, watch
 
 CLIP_WIDTH, CLIP_HEIGHT = 192, 192
 """Of a task's part of a clip, in pixels."""

@@ -15,7 +15,7 @@ from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, Score, Scores
 from fleet_tools.evaluation.scores import is_trial, score
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.statistics import crossed_interval
+from fleet_tools.utils.statistics import crossed_interval
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset.header import read_task_file
+from fleet_tools.envs.outcomes import (
+    POLICY_ERROR,
+    SIMULATION_ERROR,
+    SUCCESS,
+    TIME_LIMIT,
+    WORKER_ERROR,
+)
 from fleet_tools.errors import FleetToolsError, ResultError
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import (
@@ -29,10 +37,8 @@ from fleet_tools.evaluation.result import (
     read_result,
 )
 from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.strict_json import read_objects
-from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
-from fleet_tools.scene import sample_scene
-from fleet_tools.tasks import load_task
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.storage.strict_json import read_objects
 
 FOREIGN, DAMAGED, SCHEMA, PROTOCOL = "foreign", "damaged", "schema", "protocol"
 EPISODE, SCENE, NUMBERS, TWICE = "episodes", "scenes", "numbers", "twice"

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.dataset.header import other_versions
+from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult
 from fleet_tools.evaluation.trial import one_at_a_time, rerun
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.parallel import workers
 
 

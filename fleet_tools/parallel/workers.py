@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from fleet_tools import machine
 from fleet_tools.errors import FleetToolsError, WorkersError
 from fleet_tools.parallel import actors
 from fleet_tools.parallel.cluster import connected
+from fleet_tools.utils import machine
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

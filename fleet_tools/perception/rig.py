@@ -7,10 +7,10 @@ import numpy as np
 from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 
-from fleet_tools.perception.camera import Camera
-from fleet_tools.perception.scenery import Scenery
+from fleet_tools.config.cameras import Camera
+from fleet_tools.config.poses import Pose
+from fleet_tools.perception.render_scene import Scenery
 from fleet_tools.perception.sensor import Sensor
-from fleet_tools.poses import Pose
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from pydrake.math import RigidTransform
 
 from fleet_tools.perception.pinhole import Pinhole, Window
 from fleet_tools.perception.point_cloud import even_indices
-from fleet_tools.perception.renderer import render_depth, render_labels, render_rgb
+from fleet_tools.perception.rendering import render_depth, render_labels, render_rgb
 from fleet_tools.perception.segmentation import OBJECT, TOOL, segmentation
 
 MOST_POINTS = 1024

@@ -7,11 +7,11 @@ from pydrake.common.value import AbstractValue
 from pydrake.math import RigidTransform
 from pydrake.systems.framework import BasicVector, Context, LeafSystem
 
+from fleet_tools.config.tasks import ControllerGains
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.osc import critically_damped, operational_space_torque, orientation_error
 from fleet_tools.robot.panda import NUM_JOINTS
 from fleet_tools.robot.reference import Reference
-from fleet_tools.tasks import ControllerGains
 
 
 class OperationalSpaceController(LeafSystem):

@@ -29,7 +29,7 @@ class Reference:
     def at(self, time: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns position (3,), rotation matrix (3, 3) and spatial velocity (6,) of E in W.
 
-        They are those of `fleet_tools.motions.displace(X_WE, motion, fraction)`, in a form that
+        They are those of `fleet_tools.robot.pose_delta.displace(X_WE, motion, fraction)`, in a form that
         is fast to evaluate in every step of the dynamics. The velocity is the motion's up to its
         very end, where contact is measured: were it zero there, the arm would be felt to brake.
         """

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import gymnasium
 import numpy as np
 
-from fleet_tools.episode import Policy
 from fleet_tools.perception import point_cloud
+from fleet_tools.rollouts.episode import Policy
 
 TOOL_COLOR, OBJECT_COLOR = (0.90, 0.20, 0.15), (0.10, 0.35, 0.85)
 PLANNED_COLOR, TRAVELLED_COLOR = (0.15, 0.60, 0.30), (0.95, 0.60, 0.10)

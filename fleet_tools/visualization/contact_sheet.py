@@ -15,10 +15,10 @@ from tqdm import tqdm
 from fleet_tools.dataset import Dataset, Record
 from fleet_tools.dataset.summary import short_name, summarize
 from fleet_tools.errors import FleetToolsError, MissingLibraryError
-from fleet_tools.files import whole
-from fleet_tools.statistics import wilson_interval
+from fleet_tools.storage.atomic_files import whole
+from fleet_tools.utils.statistics import wilson_interval
 from fleet_tools.visualization.annotations import OBJECT_COLOR, TOOL_COLOR
-from fleet_tools.visualization.strips import LENGTH, Picture, Strip, colour_cameras, take_strips
+from fleet_tools.visualization.filmstrip import LENGTH, Picture, Strip, colour_cameras, take_strips
 
 SUFFIXES = (".png", ".jpg", ".pdf", ".svg")
 

@@ -7,7 +7,8 @@ from pydrake.geometry import Meshcat, Rgba, Sphere
 from pydrake.math import RigidTransform
 from pydrake.perception import BaseField, Fields, PointCloud
 
-from fleet_tools.libraries import require
+from fleet_tools.perception.third_person_view import project
+from fleet_tools.utils.libraries import require
 from fleet_tools.visualization.annotations import (
     OBJECT_COLOR,
     PLANNED_COLOR,
@@ -15,7 +16,6 @@ from fleet_tools.visualization.annotations import (
     TRAVELLED_COLOR,
     Annotations,
 )
-from fleet_tools.visualization.viewing import project
 
 ROOT = "annotations"
 KEYPOINT_RADIUS_M, KNOT_RADIUS_M, POINT_SIZE_M = 0.008, 0.004, 0.003

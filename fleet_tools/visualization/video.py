@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.files import whole
-from fleet_tools.libraries import require
+from fleet_tools.storage.atomic_files import whole
+from fleet_tools.utils.libraries import require
 
 
 def require_video() -> None:

@@ -8,14 +8,14 @@ pytest.importorskip("safetensors")
 
 from conftest import ROOT
 
-from fleet_tools.baselines.fleet.config import FleetConfig
-from fleet_tools.baselines.merging import layers
+from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.registry import find, merge
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.methods.registry import find, merge
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.symmetry import layers
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.values import parse
 
 METHOD = "examples.own_method.matched_median:matched_median"
 SYMMETRY = Symmetry.of(layers.linear("0", "_in", "h"), layers.linear("2", "h", "_out"))

@@ -7,10 +7,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from fleet_tools.baselines.merging.average import average
-from fleet_tools.baselines.merging.barrier import performance_barrier, plot
-from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.online import (
+from fleet_tools.baselines.experiments.studies.reinforce import (
     SYMMETRY,
     Reinforce,
     advantages,
@@ -18,6 +15,9 @@ from fleet_tools.baselines.online import (
     learn_apart,
     learn_jointly,
 )
+from fleet_tools.baselines.merging.average import average
+from fleet_tools.baselines.merging.barrier import performance_barrier, plot
+from fleet_tools.baselines.merging.errors import FleetError
 
 torch.set_num_threads(1)
 SMALL = Reinforce(hidden=8)

@@ -12,20 +12,20 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from fleet_tools.baselines.merging.alignment import Descent
+from fleet_tools.baselines.federated.ray_data_holder import RayRobot
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.layers import mlp
-from fleet_tools.baselines.merging.registry import merge
-from fleet_tools.baselines.merging.robots import LocalRobot, ask
-from fleet_tools.baselines.merging.symmetry import Symmetry
-from fleet_tools.baselines.merging.wire import (
+from fleet_tools.baselines.merging.matching.soft_descent import Descent
+from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.queries.data_holder import LocalRobot, ask
+from fleet_tools.baselines.merging.queries.wire import (
     Question,
     decode_answer,
     decode_question,
     encode_question,
 )
-from fleet_tools.baselines.ray_robots import RayRobot
+from fleet_tools.baselines.merging.symmetry.layers import mlp
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.parallel import cluster
 
 torch.set_num_threads(1)

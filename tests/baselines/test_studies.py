@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 
 from conftest import run_python
 
-from fleet_tools.baselines.cells import Cells
-from fleet_tools.baselines.studies import __main__ as program
-from fleet_tools.baselines.studies import digits, online, oracles, training
-from fleet_tools.baselines.studies.networks import NETWORKS
-from fleet_tools.baselines.studies.tables import Cell, by_column, by_quantity, spread
+from fleet_tools.baselines import studies as program
+from fleet_tools.baselines.experiments.result_cache import Cells
+from fleet_tools.baselines.experiments.studies import digits, online, oracles, training
+from fleet_tools.baselines.experiments.studies.networks import NETWORKS
+from fleet_tools.baselines.experiments.studies.tables import Cell, by_column, by_quantity, spread
 
 torch.set_num_threads(1)
 
@@ -51,7 +51,7 @@ def test_the_program_knows_the_networks_without_importing_them():
     assert set(program.NETWORKS) == set(NETWORKS)
     imported = run_python(
         "import sys, json, contextlib, io\n"
-        "from fleet_tools.baselines.studies import __main__ as program\n"
+        "from fleet_tools.baselines import studies as program\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
         "    program.main(['oracles', '--help'])\n"
         "print(json.dumps([m for m in ('torch', 'sklearn', 'gymnasium.envs.classic_control')"

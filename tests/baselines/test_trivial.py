@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conftest import IDS
 
-from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
-from fleet_tools.episode import rollout
+from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.rollouts.episode import rollout
 
 
 @pytest.mark.parametrize("environment_id", IDS)

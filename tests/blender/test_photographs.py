@@ -34,7 +34,7 @@ from fleet_tools import collect, photograph
 from fleet_tools.blender.photographer import THIRD, Photographer, require_server
 from fleet_tools.errors import RenderServerError, UnknownNameError
 from fleet_tools.perception.segmentation import OBJECT
-from fleet_tools.visualization.viewing import look_at
+from fleet_tools.perception.third_person_view import look_at
 
 PYTHON = os.environ.get("FLEET_TOOLS_BPY_PYTHON")
 needs_bpy = pytest.mark.skipif(PYTHON is None, reason="$FLEET_TOOLS_BPY_PYTHON names no Python")

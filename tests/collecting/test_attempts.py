@@ -7,20 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.collecting import attempts
-from fleet_tools.collecting.attempts import (
+from fleet_tools.dataset import attempts, episode_file
+from fleet_tools.dataset.attempts import (
     attempt_episode,
     collect_episode,
     make_attempts,
     scene_seed,
 )
-from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import describe
-from fleet_tools.episode import first_difference
 from fleet_tools.errors import ConfigError, DatasetError, SimulationError, UnknownNameError
-from fleet_tools.policies import find
+from fleet_tools.policies.sources import find
 from fleet_tools.registration import make_environment
-from fleet_tools.seeds import TRAINING
+from fleet_tools.rollouts.episode import first_difference
+from fleet_tools.sim.seeds import TRAINING
 
 EXPERT = find("expert")
 SEEDS = st.integers(0, 2**32)

@@ -5,9 +5,9 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.collecting.attempts import scene_seed
-from fleet_tools.collecting.collection import attempt_limit, fill
 from fleet_tools.dataset import Dataset, DatasetWriter, Record
+from fleet_tools.dataset.attempts import scene_seed
+from fleet_tools.dataset.collection import attempt_limit, fill
 from fleet_tools.dataset.header import describe
 from fleet_tools.parallel.workers import Lost
 from fleet_tools.registration import make_environment

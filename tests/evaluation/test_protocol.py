@@ -6,7 +6,9 @@ from evaluated import FIRST, SMALL
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.collecting.attempts import scene_seed
+from fleet_tools.config.tasks import task_names
+from fleet_tools.config.values import parse
+from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.protocol import (
     Protocol,
@@ -15,10 +17,8 @@ from fleet_tools.evaluation.protocol import (
     protocol_names,
     task_digests,
 )
-from fleet_tools.seeds import EVALUATION, TRAINING
-from fleet_tools.splits import SPLITS
-from fleet_tools.tasks import task_names
-from fleet_tools.values import parse
+from fleet_tools.sim.seeds import EVALUATION, TRAINING
+from fleet_tools.sim.splits import SPLITS
 
 SCENES = st.builds(
     lambda first, scenes: {"first_seed": first, "scenes": scenes},

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from fleet_tools.config.values import parse
+from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.errors import ConfigError, ResultError
 from fleet_tools.evaluation.result import (
     EPISODES,
@@ -21,8 +23,6 @@ from fleet_tools.evaluation.result import (
 )
 from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.writer import EvaluationWriter
-from fleet_tools.outcomes import SUCCESS, TIME_LIMIT
-from fleet_tools.values import parse
 
 
 @pytest.fixture(name="folder")

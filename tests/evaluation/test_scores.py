@@ -5,13 +5,19 @@ from evaluated import OUTCOMES, SMALL, TRIALS, a_result, an_episode, an_evaluati
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet_tools.envs.outcomes import (
+    POLICY_ERROR,
+    SIMULATION_ERROR,
+    SUCCESS,
+    TIME_LIMIT,
+    WORKER_ERROR,
+)
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.comparison import compare
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.summary import as_text
-from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
-from fleet_tools.statistics import wilson_interval
+from fleet_tools.utils.statistics import wilson_interval
 
 few = settings(max_examples=20)  # an interval takes 10000 draws
 MANY = st.lists(OUTCOMES, min_size=1, max_size=len(TRIALS))

@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 from evaluated import SMALL, TRIALS, Misbehaving, a_result, unmade
 
-from fleet_tools.baselines.trivial import RandomPolicy, ZeroPolicy
 from fleet_tools.dataset.header import installed_packages
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import rollout
 from fleet_tools.errors import PolicyError, ResultError, SimulationError
 from fleet_tools.evaluation import trial as trials
 from fleet_tools.evaluation.identity import identify
 from fleet_tools.evaluation.result import decode_actions, encode_actions
 from fleet_tools.evaluation.trial import make_trials, require_same_here, rerun, run_trial
-from fleet_tools.guarded_policy import GuardedPolicy
-from fleet_tools.policies import find
+from fleet_tools.policies.guarded import GuardedPolicy
+from fleet_tools.policies.sources import find
+from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.rollouts.episode import rollout
 
 HAMMER = TRIALS[0]
 UNSEEN = SMALL.trials("hammer", "unseen_tools")[0]

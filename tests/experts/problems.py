@@ -9,10 +9,10 @@ from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
 
-from fleet_tools.catalog import Kind, find_model
+from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.experts.problem import PlanningProblem
-from fleet_tools.scene import sample_scene
-from fleet_tools.tasks import TaskConfig, load_task
+from fleet_tools.sim.catalog import Kind, find_model
+from fleet_tools.sim.scene import sample_scene
 
 unit = st.floats(-1, 1)
 vectors = st.tuples(unit, unit, unit).map(np.array)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import planning_problem
 
-from fleet_tools.experts.attempt import MOVED_M, Finding, assess
+from fleet_tools.config.predicates import JointDisplacement
+from fleet_tools.config.tasks import load_task
+from fleet_tools.experts.assessment import MOVED_M, Finding, assess
 from fleet_tools.experts.planner import plan
-from fleet_tools.predicates import JointDisplacement
-from fleet_tools.tasks import load_task
 
 PROBLEM = planning_problem(0)
 PLAN = plan(PROBLEM)

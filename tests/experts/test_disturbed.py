@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from conftest import IDS
 
-from fleet_tools.episode import UNMEANT, rollout
-from fleet_tools.experts.disturbed import MOST_DEVIATION, SHARE, DisturbedExpert
+from fleet_tools.experts.noise_injection import MOST_DEVIATION, SHARE, DisturbedExpert
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.rollouts.episode import UNMEANT, rollout
 
 HAMMER = "FleetTools/Hammer-v0"
 

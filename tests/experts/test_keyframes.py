@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from problems import planning_problem, poses
 from pydrake.math import RigidTransform
 
+from fleet_tools.config.expert import Advance, Keyframe, Rotate, Stay, Translate
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.expert_config import Advance, Keyframe, Rotate, Stay, Translate
 from fleet_tools.experts import keyframes
 from fleet_tools.experts.keyframes import move
 

@@ -7,8 +7,8 @@ from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 from scipy.optimize import minimize
 
+from fleet_tools.config.expert import AxisToAxis, PointToPoint
 from fleet_tools.errors import InfeasibleError, UnknownNameError
-from fleet_tools.expert_config import AxisToAxis, PointToPoint
 from fleet_tools.experts import kpam
 from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.solver import violations

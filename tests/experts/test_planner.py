@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from problems import planning_problem
 
+from fleet_tools.config.expert import Keyframe, Rotate, Stay, Translate
 from fleet_tools.errors import InfeasibleError, UnknownNameError
-from fleet_tools.expert_config import Keyframe, Rotate, Stay, Translate
 from fleet_tools.experts.keyframes import move
 from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.terms import AtPose, condition
-from fleet_tools.motions import displacement
+from fleet_tools.robot.pose_delta import displacement
 
 SEEDS = range(6)
 TURN = (  # slow, so that several steps lie between the poses that are kept to

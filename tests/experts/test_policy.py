@@ -5,10 +5,10 @@ import pytest
 from conftest import IDS
 
 import fleet_tools  # noqa: F401
-from fleet_tools.episode import rollout
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.scene import Push
+from fleet_tools.rollouts.episode import rollout
+from fleet_tools.sim.scene import Push
 
 SLOWLY = pytest.param("pose_space", marks=pytest.mark.slow)
 

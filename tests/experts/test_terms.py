@@ -9,8 +9,8 @@ from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.solvers import MathematicalProgram
 
+from fleet_tools.config.expert import AxisToAxis, PointToPoint
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.expert_config import AxisToAxis, PointToPoint
 from fleet_tools.experts.kinematics import free_body
 from fleet_tools.experts.terms import AtPose, AxisAtAngle, PointNearPoint, condition
 

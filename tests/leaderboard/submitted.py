@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.config.tasks import load_task
+from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.protocol import Protocol, Scenes, protocol_digest, task_digests
 from fleet_tools.evaluation.result import (
     EPISODES,
@@ -18,10 +20,8 @@ from fleet_tools.evaluation.result import (
 )
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.outcomes import SUCCESS, TIME_LIMIT
-from fleet_tools.scene import sample_scene
-from fleet_tools.seeds import EVALUATION
-from fleet_tools.tasks import load_task
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.sim.seeds import EVALUATION
 
 SMALL = Protocol(
     name="small",

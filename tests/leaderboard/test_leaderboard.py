@@ -22,7 +22,7 @@ from fleet_tools.leaderboard.clips import REST, take_clips
 from fleet_tools.leaderboard.standings import standings
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.leaderboard.verification import draw
-from fleet_tools.libraries import install_line
+from fleet_tools.utils.libraries import install_line
 
 PROTOCOL = """
 name: tiny

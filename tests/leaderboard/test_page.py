@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submitted import SMALL, drawn, made_up, named, submission
 
+from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.leaderboard.board import Board
 from fleet_tools.leaderboard.clips import Clip
 from fleet_tools.leaderboard.markdown import as_markdown
@@ -18,7 +19,6 @@ from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.standings import standings
 from fleet_tools.leaderboard.submissions import Finding
 from fleet_tools.leaderboard.verification import Verification
-from fleet_tools.outcomes import SUCCESS, TIME_LIMIT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="this system has no Chromium")

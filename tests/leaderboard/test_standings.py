@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submitted import SMALL, drawn, made_up, submission
 
+from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.leaderboard.standings import ranks, standings
-from fleet_tools.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
-from fleet_tools.statistics import crossed_interval, stratified_interval, wilson_interval
+from fleet_tools.utils.statistics import crossed_interval, stratified_interval, wilson_interval
 
 BOUND = st.integers(0, 20).map(lambda k: k / 20)
 INTERVALS = st.lists(st.tuples(BOUND, BOUND).map(sorted).map(tuple), max_size=12)

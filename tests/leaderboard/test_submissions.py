@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from submitted import SMALL, drawn, made_up, write
 
+from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result import EPISODES, RESULT, Evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.submissions import check, read_submissions
-from fleet_tools.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
 
 GENUINE = drawn(0.5, seed=1)
 

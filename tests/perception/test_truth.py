@@ -9,9 +9,9 @@ from pydrake.math import RigidTransform, RollPitchYaw, RotationMatrix
 from scipy.spatial import cKDTree
 from solid_scene import cast, solid
 
+from fleet_tools.config.poses import Pose
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.segmentation import OBJECT, TOOL
-from fleet_tools.poses import Pose
 
 SIZE = (160, 120)
 

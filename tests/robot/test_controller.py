@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conftest import press
 
-from fleet_tools.motions import displace, displacement
-from fleet_tools.scene import sample_scene
+from fleet_tools.robot.pose_delta import displace, displacement
+from fleet_tools.sim.scene import sample_scene
 
 STILL = np.zeros(6, np.float32)
 

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from pydrake.math import RotationMatrix
 from pydrake.multibody.tree import SpatialInertia, UnitInertia
 
-from fleet_tools.motions import rotation_vector
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.osc import (
     Dynamics,
@@ -15,6 +14,7 @@ from fleet_tools.robot.osc import (
     task_inertia,
 )
 from fleet_tools.robot.panda import END_EFFECTOR
+from fleet_tools.robot.pose_delta import rotation_vector
 
 ARM = ArmModel()
 LOWER, UPPER = ARM.plant.GetPositionLowerLimits(), ARM.plant.GetPositionUpperLimits()

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.motions import displace, displacement
 from fleet_tools.robot.osc import orientation_error
+from fleet_tools.robot.pose_delta import displace, displacement
 from fleet_tools.robot.reference import Reference
 
 motions = st.tuples(*[st.floats(-0.5, 0.5)] * 6).map(np.array)

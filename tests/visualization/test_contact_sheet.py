@@ -14,13 +14,13 @@ from fleet_tools import collect
 from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
 from fleet_tools.dataset.__main__ import main
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.episode import StoredActions, rollout
-from fleet_tools.libraries import GL_LINE
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
+from fleet_tools.perception.third_person_view import project
+from fleet_tools.rollouts.episode import StoredActions, rollout
+from fleet_tools.utils.libraries import GL_LINE
 from fleet_tools.visualization import contact_sheet
 from fleet_tools.visualization.contact_sheet import BAD, draw_contact_sheet
-from fleet_tools.visualization.strips import HEIGHT, LEFT, TOP, WIDTH, take_strips
-from fleet_tools.visualization.viewing import project
+from fleet_tools.visualization.filmstrip import HEIGHT, LEFT, TOP, WIDTH, take_strips
 
 
 def collected(folder, *options):
@@ -252,7 +252,7 @@ def test_records_that_name_no_models_are_counted_as_unknown(folder, tmp_path, ca
 
 def test_without_gl_there_are_plots_and_a_word(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
-    monkeypatch.setattr("fleet_tools.visualization.strips.require_driver", require_driver_anew)
+    monkeypatch.setattr("fleet_tools.visualization.filmstrip.require_driver", require_driver_anew)
     path = tmp_path / "page.png"
     assert main(["info", str(folder), "--plot", str(path), "--quiet"]) == 0
     assert GL_LINE in capsys.readouterr().err
@@ -261,7 +261,7 @@ def test_without_gl_there_are_plots_and_a_word(folder, tmp_path, monkeypatch, ca
 
 def require_driver_anew():
     """The driver may have been found before in this process."""
-    from fleet_tools.opengl import require_gl
+    from fleet_tools.perception.opengl import require_gl
 
     require_gl()
 

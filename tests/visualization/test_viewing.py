@@ -3,7 +3,7 @@ from conftest import needs_gl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.visualization.viewing import EYE, HEIGHT, TARGET, WIDTH, look_at, project
+from fleet_tools.perception.third_person_view import EYE, HEIGHT, TARGET, WIDTH, look_at, project
 
 coordinates = st.floats(-2, 2)
 points = st.tuples(coordinates, coordinates, coordinates)

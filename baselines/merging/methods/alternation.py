@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.group import Permutation
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.symmetry.group import Permutation
 
 Align = Callable[[int, Sequence[Permutation]], Permutation]
 """align(i, permutations): a new permutation of model i, given everyone's."""

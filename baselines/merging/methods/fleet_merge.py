@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.alignment import Descent, descend
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.group import Permutation
+from fleet_tools.baselines.merging.matching.sinkhorn import harden
+from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
 from fleet_tools.baselines.merging.methods.git_rebasin import match_fleet, require_activations
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import require_start
-from fleet_tools.baselines.merging.robots import Traffic, ask
-from fleet_tools.baselines.merging.sinkhorn import harden
-from fleet_tools.baselines.merging.symmetry import State
+from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.queries.data_holder import Traffic, ask
+from fleet_tools.baselines.merging.symmetry.group import Permutation
+from fleet_tools.baselines.merging.symmetry.table import State
 
 POINTS = ("interpolation", "simplex", "average")
 

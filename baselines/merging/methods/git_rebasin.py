@@ -5,10 +5,10 @@ import torch
 
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.group import Permutation
-from fleet_tools.baselines.merging.matching import match_activations, match_weights
+from fleet_tools.baselines.merging.matching.weights import match_activations, match_weights
 from fleet_tools.baselines.merging.methods.alternation import alternate, rest_shares
+from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.symmetry.group import Permutation
 
 
 def git_rebasin(fleet: Fleet, *, by: str = "weights", rounds: int = 20) -> Merged:

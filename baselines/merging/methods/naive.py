@@ -1,6 +1,6 @@
 """Averages of models as they are."""
 
-from fleet_tools.baselines.merging.fleet import Fleet, Merged
+from fleet_tools.baselines.merging.problem import Fleet, Merged
 
 
 def naive_average(fleet: Fleet) -> Merged:

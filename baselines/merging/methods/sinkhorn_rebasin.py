@@ -3,14 +3,14 @@
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.alignment import Descent, descend
 from fleet_tools.baselines.merging.average import average, floating, interpolate
 from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.fleet import Fleet, Merged
-from fleet_tools.baselines.merging.matching import match_weights
+from fleet_tools.baselines.merging.matching.sinkhorn import harden
+from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
+from fleet_tools.baselines.merging.matching.weights import match_weights
 from fleet_tools.baselines.merging.methods.alternation import alternate, rest_shares
-from fleet_tools.baselines.merging.robots import Traffic, ask
-from fleet_tools.baselines.merging.sinkhorn import harden
+from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.queries.data_holder import Traffic, ask
 
 LOSSES = ("l1", "l2", "midpoint", "random_point")
 STARTS = ("identity", "matching")

@@ -29,9 +29,9 @@ from fleet_tools.dataset.export.lerobot_stats import Stats, combined, picture_st
 from fleet_tools.dataset.export.parquet import ParquetFiles, column, picture_column, write_indexed
 from fleet_tools.dataset.export.source import Source, provenance
 from fleet_tools.dataset.header import Array, Header
-from fleet_tools.episode import Episode
-from fleet_tools.libraries import require
-from fleet_tools.vision import channel_of
+from fleet_tools.perception.observation_config import channel_of
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.utils.libraries import require
 
 _VERSION = "v3.0"
 _FILE_MB, _CHUNK_FILES = 100, 1000

@@ -20,11 +20,11 @@ import h5py
 import numpy as np
 from gymnasium import spaces
 
-from fleet_tools.actions import action_space
 from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.header import Array, Header
-from fleet_tools.observation import picture_space
-from fleet_tools.vision import channel_of
+from fleet_tools.envs.actions import action_space
+from fleet_tools.envs.observations import picture_space
+from fleet_tools.perception.observation_config import channel_of
 
 _VERSION = "0.5.4"
 """Of Minari, the first whose metadata can say that pictures are not JPEGs."""

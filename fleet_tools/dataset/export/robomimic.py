@@ -24,7 +24,7 @@ import numpy as np
 from fleet_tools.dataset.export.source import EpisodeFile, Source
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import Record
-from fleet_tools.vision import channel_of
+from fleet_tools.perception.observation_config import channel_of
 
 _GYM_TYPE = 2
 """Of an environment, in robomimic's `EnvType`."""

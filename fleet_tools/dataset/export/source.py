@@ -11,8 +11,8 @@ import numpy as np
 
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import Dataset, Record, hexadecimal
-from fleet_tools.episode import Episode
 from fleet_tools.errors import DatasetError
+from fleet_tools.rollouts.episode import Episode
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ import numpy as np
 
 from fleet_tools.dataset.export.source import Source, provenance
 from fleet_tools.dataset.header import Header
-from fleet_tools.episode import Episode
-from fleet_tools.libraries import require
-from fleet_tools.vision import is_picture
+from fleet_tools.perception.observation_config import is_picture
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.utils.libraries import require
 
 _CHUNK_BYTES = 1 << 20
 _FORMAT = 2

@@ -14,8 +14,8 @@ import trimesh
 
 import fleet_tools  # noqa: F401 - registers the environments
 from fleet_tools.assets.__main__ import main
-from fleet_tools.catalog import load_model
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.sim.catalog import load_model
 
 POINTS = ["--keypoint", "head=0.165,0,0.052", "--keypoint", "tail=-0.06,0,0",
           "--keypoint", "side=0.165,0,-0.018"]  # fmt: skip

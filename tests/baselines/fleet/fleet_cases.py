@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from small_data_sets import Drawn, a_header, write
 
-from fleet_tools.baselines.fleet.config import FleetConfig
-from fleet_tools.baselines.fleet.hosts import LocalHosts, Lost
-from fleet_tools.baselines.fleet.plan import Plan
-from fleet_tools.baselines.fleet.rounds import Round, play
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.plan import Plan
+from fleet_tools.baselines.federated.rounds import Round, play
+from fleet_tools.baselines.federated.transport import LocalHosts, Lost
 from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.values import parse
+from fleet_tools.config.values import parse
 
 torch.set_num_threads(1)
 

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fleet_tools.baselines.fleet.config import FleetConfig
-from fleet_tools.baselines.fleet.sweeps.page import page
-from fleet_tools.baselines.fleet.sweeps.sweep import Sweep, cells
-from fleet_tools.values import load_yaml
+from fleet_tools.baselines.experiments.sweeps.page import page
+from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, cells
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.config.values import load_yaml
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 SWEEPS = sorted(EXPERIMENTS.glob("*.yaml"))

@@ -22,21 +22,21 @@ from PIL import Image
 from small_data_sets import Drawn, a_header, an_episode, hammer_header, write
 
 from fleet_tools.baselines.barriers import main
-from fleet_tools.baselines.fleet.barriers.lines import Lines
-from fleet_tools.baselines.fleet.barriers.measuring import Measuring
-from fleet_tools.baselines.fleet.barriers.trained import Trained
-from fleet_tools.baselines.fleet.config import FleetConfig, Split
-from fleet_tools.baselines.fleet.plan import deal
-from fleet_tools.baselines.fleet.record import load
-from fleet_tools.baselines.fleet.run import complete, run
+from fleet_tools.baselines.experiments.barriers.lines import Lines
+from fleet_tools.baselines.experiments.barriers.measuring import Measuring
+from fleet_tools.baselines.experiments.barriers.trained import Trained
+from fleet_tools.baselines.federated.config import FleetConfig, Split
+from fleet_tools.baselines.federated.plan import deal
+from fleet_tools.baselines.federated.record import load
+from fleet_tools.baselines.federated.run import complete, run
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.barrier import Barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.config.values import parse
 from fleet_tools.dataset import DatasetWriter, Record, episode_file
 from fleet_tools.dataset.reader import last_digest
-from fleet_tools.values import parse
 
 ONE_SHOT = {
     "split": {"by": "nothing"},
@@ -218,7 +218,7 @@ def test_what_is_measured_is_not_measured_again(trained, measured, capsys, monke
         raise AssertionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleet_tools.baselines.fleet.barriers.measuring.validate", forbidden)
+        patched.setattr("fleet_tools.baselines.experiments.barriers.measuring.validate", forbidden)
         assert barriers(trained, measured, "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"output": str(measured), **told(measured)}
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -261,7 +261,7 @@ def test_lines_that_come_to_nothing_are_named_and_the_others_are_drawn(
         same = all(torch.equal(weights[name], bad[name]) for name in bad)
         return np.inf if same else validate(blueprint, trajectories, config, weights)
 
-    monkeypatch.setattr("fleet_tools.baselines.fleet.barriers.measuring.validate", broken)
+    monkeypatch.setattr("fleet_tools.baselines.experiments.barriers.measuring.validate", broken)
     output = tmp_path / "out"
     more = ["--method", "naive_average", "--points", "3", "--workers", "0"]
     assert main([str(trained), "--output", str(output), *more]) == 1

@@ -12,8 +12,8 @@ pytest.importorskip("safetensors")
 import psutil
 from fleet_cases import Tapped, local, plan_of, played, same, write_data
 
-from fleet_tools.baselines.fleet.hosts import RayHosts
-from fleet_tools.baselines.fleet.messages import is_request
+from fleet_tools.baselines.federated.messages import is_request
+from fleet_tools.baselines.federated.transport import RayHosts
 from fleet_tools.parallel import cluster
 
 ROBOTS = 2

@@ -12,7 +12,7 @@ import numpy as np
 from fleet_cases import Tapped, local, plan_of, played, same, write_data
 from safetensors.torch import load, save
 
-from fleet_tools.baselines.fleet.messages import (
+from fleet_tools.baselines.federated.messages import (
     Reply,
     Request,
     decode_reply,
@@ -21,10 +21,10 @@ from fleet_tools.baselines.fleet.messages import (
     encode_request,
     is_request,
 )
-from fleet_tools.baselines.fleet.plan import Assignment
-from fleet_tools.baselines.fleet.robot import FleetRobot
+from fleet_tools.baselines.federated.plan import Assignment
+from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.wire import Question, decode_question, encode_question
+from fleet_tools.baselines.merging.queries.wire import Question, decode_question, encode_question
 from fleet_tools.dataset.samples import Samples
 
 STATE = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "count": torch.tensor(7)}

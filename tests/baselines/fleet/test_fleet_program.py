@@ -21,9 +21,9 @@ from fleet_cases import Tapped, config_of, local, plan_of, played, same, write_d
 from safetensors.torch import load_file
 from small_data_sets import Drawn, hammer_header, write
 
-from fleet_tools.baselines.fleet.__main__ import main
-from fleet_tools.baselines.fleet.record import load, open_folder
-from fleet_tools.baselines.fleet.run import run
+from fleet_tools.baselines.federated.record import load, open_folder
+from fleet_tools.baselines.federated.run import run
+from fleet_tools.baselines.fleet import main
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.parallel import cluster
 
@@ -290,9 +290,9 @@ def test_a_reference_is_one_option_away(data, tmp_path):
 def test_help_needs_no_pytorch():
     code = """
 import contextlib, io, json, sys
-from fleet_tools.baselines.fleet import __main__
+from fleet_tools.baselines import fleet
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    __main__.main(["--help"])
+    fleet.main(["--help"])
 print(json.dumps([name for name in ("torch", "pydrake", "ray") if name in sys.modules]))
 """
     assert run_python(code) == []

@@ -14,10 +14,10 @@ from fleet_cases import Tapped, config_of, local, plan_of, played, same, write_d
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.baselines.fleet.config import REFERENCES, Split, reference
-from fleet_tools.baselines.fleet.plan import Plan, deal
-from fleet_tools.baselines.fleet.run import fine_tune, run
-from fleet_tools.baselines.merging.check import check
+from fleet_tools.baselines.federated.config import REFERENCES, Split, reference
+from fleet_tools.baselines.federated.plan import Plan, deal
+from fleet_tools.baselines.federated.run import fine_tune, run
+from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import TrainingError

@@ -13,13 +13,13 @@ from fleet_cases import POLICY, Tapped, local, plan_of, played, same, write_data
 from PIL import Image
 
 from fleet_tools.baselines import sweep as program
-from fleet_tools.baselines.fleet.remembered import RememberedHosts
-from fleet_tools.baselines.fleet.run import complete
-from fleet_tools.baselines.fleet.sweeps.sweep import Sweep, cells, outcomes, row
+from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, cells, outcomes, row
+from fleet_tools.baselines.federated.reply_cache import RememberedHosts
+from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.training.loop import train
+from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.statistics import crossed_interval
-from fleet_tools.values import parse
+from fleet_tools.utils.statistics import crossed_interval
 
 
 @pytest.fixture(scope="module", name="data")
@@ -74,7 +74,7 @@ def test_a_stopped_sweep_goes_on_and_finished_fleets_are_left_alone(data, tmp_pa
             raise KeyboardInterrupt
         return complete(plan, *rest, **keywords)
 
-    monkeypatch.setattr("fleet_tools.baselines.fleet.run.complete", complete_some)
+    monkeypatch.setattr("fleet_tools.baselines.federated.run.complete", complete_some)
     assert run(tmp_path, data) == 130
     reports = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/report.json")}
     assert len(reports) == 4
@@ -114,7 +114,7 @@ def test_what_fleets_have_in_common_is_learned_once_and_to_the_same_bits(
         learned.append(trajectories.steps)
         return train(blueprint, trajectories, *rest, **keywords)
 
-    monkeypatch.setattr("fleet_tools.baselines.fleet.robot.train", train_and_tell)
+    monkeypatch.setattr("fleet_tools.baselines.federated.robot.train", train_and_tell)
     arms = {name: {"method": name} for name in ("naive_average", "git_rebasin")}
     assert run(tmp_path, data, arms=arms, seeds=1, values=[10], references=["single"]) == 0
     assert len(learned) == 2  # robots, for three fleets

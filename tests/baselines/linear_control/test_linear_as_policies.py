@@ -16,10 +16,10 @@ torch = pytest.importorskip("torch")
 from fleet_tools.baselines.linear_control.merging import average, merge_by_permutation
 from fleet_tools.baselines.linear_control.permutations import AXES
 from fleet_tools.baselines.linear_control.systems import Controller
-from fleet_tools.baselines.merging.alignment import Descent
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.registry import merge
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.matching.soft_descent import Descent
+from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 SYMMETRY = Symmetry.of(AXES)
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging import attention as att
-from fleet_tools.baselines.merging import layers as lay
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.symmetry import attention as att
+from fleet_tools.baselines.merging.symmetry import layers as lay
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
 

@@ -3,7 +3,7 @@
 import numpy as np
 from merging_cases import WIDE, noisy, robot
 
-from fleet_tools.baselines.merging.activations import record
+from fleet_tools.baselines.merging.matching.activations import record
 from fleet_tools.baselines.merging.spec import Spec
 
 MLP = WIDE["mlp"]

@@ -4,10 +4,10 @@ import torch
 from architectures import Architecture, Recurrent, numbers
 from torch import nn
 
-from fleet_tools.baselines.merging import attention as att
-from fleet_tools.baselines.merging import layers as lay
-from fleet_tools.baselines.merging.robots import LocalRobot
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.queries.data_holder import LocalRobot
+from fleet_tools.baselines.merging.symmetry import attention as att
+from fleet_tools.baselines.merging.symmetry import layers as lay
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 
 class _Attending(nn.Module):

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from fleet_tools.baselines.merging.axes import Factor, format_axes, parse_axes
 from fleet_tools.baselines.merging.errors import AxisSyntaxError
+from fleet_tools.baselines.merging.symmetry.axes import Factor, format_axes, parse_axes
 
 SIZES = st.none() | st.integers(1, 99)
 FIXED = st.builds(Factor, st.sampled_from(["_", "_in", "_hw"]), SIZES)

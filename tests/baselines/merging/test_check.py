@@ -7,14 +7,14 @@ torch = pytest.importorskip("torch")
 from architectures import ARCHITECTURES, Recurrent, numbers
 from torch import nn
 
-from fleet_tools.baselines.merging.check import check
 from fleet_tools.baselines.merging.errors import (
     AxisSyntaxError,
     NotInvariantError,
     UncoveredParameterError,
 )
-from fleet_tools.baselines.merging.layers import linear, lstm, mlp, shared_mlp
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.symmetry.check import check
+from fleet_tools.baselines.merging.symmetry.layers import linear, lstm, mlp, shared_mlp
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 MLP = mlp(["0", "2"], ["_obs", "h", "_act"])
 

@@ -12,14 +12,14 @@ torch = pytest.importorskip("torch")
 from architectures import ARCHITECTURES
 from merging_cases import WIDE, noisy
 
-from fleet_tools.baselines.merging.activations import record
-from fleet_tools.baselines.merging.ascent import Ascent, unfolded
-from fleet_tools.baselines.merging.assignment import assign_nested, assign_quadratic
 from fleet_tools.baselines.merging.average import flat
 from fleet_tools.baselines.merging.errors import FleetError, PermutationError
-from fleet_tools.baselines.merging.group import PermutationGroup
-from fleet_tools.baselines.merging.matching import match_activations, match_weights
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.matching.activations import record
+from fleet_tools.baselines.merging.matching.assignment import assign_nested, assign_quadratic
+from fleet_tools.baselines.merging.matching.coordinate_ascent import Ascent, unfolded
+from fleet_tools.baselines.merging.matching.weights import match_activations, match_weights
+from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 SEEDS = st.integers(0, 2**32 - 1)
 

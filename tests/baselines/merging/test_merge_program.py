@@ -13,8 +13,8 @@ from conftest import run_python
 
 from fleet_tools.baselines import merge
 from fleet_tools.baselines.merge import read_model, read_notes, read_options, write_model
-from fleet_tools.baselines.merging.registry import METHODS
-from fleet_tools.baselines.merging.registry import merge as merge_fleet
+from fleet_tools.baselines.merging.methods.registry import METHODS
+from fleet_tools.baselines.merging.methods.registry import merge as merge_fleet
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 
 QUICK = ("steps=2", "epochs=1", "rounds=1")

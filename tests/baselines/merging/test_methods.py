@@ -11,16 +11,16 @@ torch = pytest.importorskip("torch")
 
 from merging_cases import WIDE, noisy, robot
 
-from fleet_tools.baselines.merging.activations import record
-from fleet_tools.baselines.merging.alignment import Descent, descend
 from fleet_tools.baselines.merging.average import average, flat
 from fleet_tools.baselines.merging.errors import FleetError, ModelMismatchError
-from fleet_tools.baselines.merging.fleet import Fleet
+from fleet_tools.baselines.merging.matching.activations import record
+from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
+from fleet_tools.baselines.merging.methods.registry import METHODS, merge
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
-from fleet_tools.baselines.merging.registry import METHODS, merge
-from fleet_tools.baselines.merging.robots import ask
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.queries.data_holder import ask
 from fleet_tools.errors import UnknownNameError
 
 SHORT = Descent(steps=2)

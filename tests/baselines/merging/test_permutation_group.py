@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from fleet_tools.baselines.merging.errors import PermutationError
-from fleet_tools.baselines.merging.group import PermutationGroup
+from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
 
 GROUP = PermutationGroup({"h": (5,), "head": (3,), "k": (3, 4)}, {"k": "head"})
 ELEMENTS = st.integers(0, 2**32 - 1).map(lambda seed: GROUP.random(np.random.default_rng(seed)))

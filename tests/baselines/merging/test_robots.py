@@ -13,12 +13,12 @@ from architectures import numbers
 from merging_cases import WIDE, robot
 from safetensors.torch import load, save
 
-from fleet_tools.baselines.merging.alignment import Descent
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.registry import merge
-from fleet_tools.baselines.merging.robots import LocalRobot, ask
-from fleet_tools.baselines.merging.wire import (
+from fleet_tools.baselines.merging.matching.soft_descent import Descent
+from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.queries.data_holder import LocalRobot, ask
+from fleet_tools.baselines.merging.queries.wire import (
     Answer,
     Question,
     decode_answer,

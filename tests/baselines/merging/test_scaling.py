@@ -10,11 +10,11 @@ torch = pytest.importorskip("torch")
 from architectures import Architecture, Recurrent, numbers
 from torch import nn
 
-from fleet_tools.baselines.merging import layers as lay
 from fleet_tools.baselines.merging.average import flat
 from fleet_tools.baselines.merging.errors import ScalingError
-from fleet_tools.baselines.merging.scaling import minimal_norm_scales, scale
-from fleet_tools.baselines.merging.symmetry import Symmetry
+from fleet_tools.baselines.merging.symmetry import layers as lay
+from fleet_tools.baselines.merging.symmetry.scaling import minimal_norm_scales, scale
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 
 class Words(nn.Module):

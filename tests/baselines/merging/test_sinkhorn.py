@@ -10,8 +10,13 @@ torch = pytest.importorskip("torch")
 from scipy.optimize import linear_sum_assignment
 
 from fleet_tools.baselines.merging.errors import PermutationError
-from fleet_tools.baselines.merging.group import PermutationGroup
-from fleet_tools.baselines.merging.sinkhorn import harden, project_hard, project_soft, soften
+from fleet_tools.baselines.merging.matching.sinkhorn import (
+    harden,
+    project_hard,
+    project_soft,
+    soften,
+)
+from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(1, 7)

@@ -21,7 +21,7 @@ from fleet_tools.baselines.merging.errors import (
     PermutationError,
     UncoveredParameterError,
 )
-from fleet_tools.baselines.merging.symmetry import Symmetry, require_alike
+from fleet_tools.baselines.merging.symmetry.table import Symmetry, require_alike
 from fleet_tools.errors import MissingLibraryError
 
 KINDS = st.sampled_from(sorted(ARCHITECTURES))
@@ -218,7 +218,7 @@ def test_merging_loads_no_simulator_and_no_plots_and_the_package_no_torch():
         "import json, sys\n"
         "import fleet_tools.baselines\n"
         "light = 'torch' in sys.modules\n"
-        "import fleet_tools.baselines.merging.check, fleet_tools.baselines.merging.barrier\n"
+        "import fleet_tools.baselines.merging.symmetry.check, fleet_tools.baselines.merging.barrier\n"
         "heavy = ('pydrake', 'ray', 'matplotlib')\n"
         "print(json.dumps([light, *(name in sys.modules for name in heavy)]))"
     )

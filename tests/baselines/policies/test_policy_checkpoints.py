@@ -23,7 +23,7 @@ from fleet_tools.baselines.policies.config import PointNet, PolicyConfig
 from fleet_tools.baselines.policies.errors import CheckpointError, LayoutError
 from fleet_tools.baselines.policies.policy import NetworkPolicy, load_policy
 from fleet_tools.dataset.header import describe_action, describe_observation
-from fleet_tools.episode import rollout
+from fleet_tools.rollouts.episode import rollout
 
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
 KEY = "fleet_tools_policy"

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
 
-from fleet_tools.baselines.merging.check import check
-from fleet_tools.baselines.merging.fleet import Fleet
-from fleet_tools.baselines.merging.registry import merge
+from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.scaling import Scaling

@@ -20,11 +20,11 @@ from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.experiment import split
 from fleet_tools.baselines.training.loop import squared_errors, train, validate
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
-from fleet_tools.collecting.attempts import scene_seed
+from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.episode import UNMEANT
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.seeds import EVALUATION, VALIDATION
+from fleet_tools.rollouts.episode import UNMEANT
+from fleet_tools.sim.seeds import EVALUATION, VALIDATION
 
 EVERY = pytest.mark.parametrize("body", BODIES)
 SHORT = TrainingConfig(epochs=3, batch_size=8, seed=1)

@@ -1,0 +1,1 @@
+"""Experiments on merging: sweeps over fleets, barriers between policies, small-network studies."""

@@ -1,0 +1,1 @@
+"""Studies of merging on small networks: `python -m fleet_tools.baselines.studies`."""

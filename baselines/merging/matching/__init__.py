@@ -1,0 +1,1 @@
+"""How permutations are found: assignment problems, and gradient descent on soft permutations."""

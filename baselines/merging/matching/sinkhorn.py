@@ -1,0 +1,215 @@
+"""Projections onto the Birkhoff polytope, and onto its corners: the paper's eq. (soft_obj).
+
+The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P), which
+is diag(u) exp(X / tau) diag(v): Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
+that of the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. The hard
+projection, tau = 0, is a linear assignment.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from fleet_tools.baselines.merging.errors import PermutationError
+from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
+
+_SPREAD = 40.0
+"""Largest logarithm of a ratio within a row that plain exponentials bear in float32."""
+
+_LARGE = 128
+"""From this size on a few products with vectors save more time than they take."""
+
+
+def project_hard(scores: torch.Tensor) -> torch.Tensor:
+    """The index arrays p that maximize the sum of X[i, p[i]].
+
+    Args:
+        scores: X, shape (..., n, n).
+
+    Returns:
+        int64, shape (..., n).
+
+    Raises:
+        PermutationError: Scores are not finite.
+    """
+    _require_finite(scores)
+    matrices = scores.detach().reshape(-1, *scores.shape[-2:])
+    columns = np.stack([linear_sum_assignment(_cost(X).cpu().numpy())[1] for X in matrices])
+    return torch.from_numpy(columns.reshape(scores.shape[:-1]))
+
+
+def project_soft(
+    scores: torch.Tensor, tau: float = 1.0, iterations: int = 20, tolerance: float = 1e-6
+) -> torch.Tensor:
+    """The doubly stochastic matrices nearest to scores, with entropy; differentiable.
+
+    Args:
+        scores: X, shape (..., n, n).
+        tau: Weight of the entropy, positive.
+        iterations: At most so many; columns sum to 1 always, rows as far as these bring them.
+        tolerance: Rows that sum to 1 within this end it sooner.
+
+    Returns:
+        P, of the same shape and dtype.
+
+    Raises:
+        PermutationError: Scores are not finite, or tau is not positive.
+    """
+    _require_finite(scores)
+    if not tau > 0:
+        raise PermutationError(
+            f"The soft projection has tau {tau}; it must be positive. tau = 0 is project_hard."
+        )
+    return _SoftProjection.apply(scores, tau, iterations, tolerance)
+
+
+def soften(
+    scores: Mapping[str, torch.Tensor], tau: float = 1.0, iterations: int = 20
+) -> dict[str, torch.Tensor]:
+    """`project_soft` of every name's scores."""
+    return {name: project_soft(value, tau, iterations) for name, value in scores.items()}
+
+
+def harden(group: PermutationGroup, permutation: Permutation) -> dict[str, np.ndarray]:
+    """The hard element nearest to a soft one, each name's alone.
+
+    Raises:
+        PermutationError: It is not of this group, or not finite.
+    """
+    matrices = group.matrices(permutation)
+    return {name: project_hard(matrix).numpy() for name, matrix in matrices.items()}
+
+
+class _SoftProjection(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, tau, iterations, tolerance):
+        matrices = scores.reshape(-1, *scores.shape[-2:])
+        projected = torch.stack([_scaled(X / tau, iterations, tolerance) for X in matrices])
+        projected = projected.reshape(scores.shape)
+        ctx.save_for_backward(projected)
+        ctx.tau = tau
+        return projected
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (projected,) = ctx.saved_tensors
+        square = projected.shape[-2:]
+        # One by one: torch 2.13's batched solvers err on a CPU with several threads.
+        pulled = [
+            _pull_back(P, G)
+            for P, G in zip(
+                projected.reshape(-1, *square), gradient.reshape(-1, *square), strict=True
+            )
+        ]
+        return torch.stack(pulled).reshape(projected.shape) / ctx.tau, None, None, None
+
+
+def _cost(X: torch.Tensor) -> torch.Tensor:
+    """What the assignment of the largest sum costs least; float64.
+
+    Constants of columns change no assignment. Sinkhorn's potentials are such constants, and close
+    to the optimal duals, with which the solver's shortest paths are short.
+    """
+    exact = X.to(torch.float64, copy=True)
+    if len(X) >= _LARGE:
+        below = X.float()
+        below = below - below.amax(dim=1, keepdim=True)
+        mean = -float(below.mean())
+        for temperature in (mean / 15, mean / 60) if mean > 0 else ():
+            kernel = (below / temperature).clamp_(min=-_SPREAD).exp_()
+            v = torch.ones_like(kernel[0])
+            for _ in range(5):
+                v = (kernel.T @ (kernel @ v).reciprocal()).reciprocal()
+            potential = temperature * v.log()
+            exact += potential.double()
+            below += potential
+            below -= below.amax(dim=1, keepdim=True)
+    return exact.neg()
+
+
+def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:
+    """diag(u) exp(logits) diag(v), its columns summing to 1 and its rows nearly."""
+    logits = logits - logits.amax(dim=1, keepdim=True)  # u takes it back
+    if -logits.min() > _SPREAD:
+        return _scaled_in_logarithms(logits, iterations, tolerance)
+    kernel = logits.exp_()  # in place here and below: new memory costs more than the arithmetic
+    rows = kernel.sum(dim=1)
+    for _ in range(iterations):
+        u = rows.reciprocal()
+        v = (kernel.T @ u).reciprocal()
+        rows = kernel @ v
+        if (u * rows - 1).abs().max() < tolerance:
+            break
+    return kernel.mul_(u.unsqueeze(1)).mul_(v)
+
+
+def _scaled_in_logarithms(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:
+    for _ in range(iterations):
+        logits = logits - logits.logsumexp(dim=1, keepdim=True)
+        logits = logits - logits.logsumexp(dim=0, keepdim=True)
+        if (logits.logsumexp(dim=1)).abs().max() < tolerance:
+            break
+    return logits.exp()
+
+
+def _pull_back(P: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
+    """P * (G - a 1^T - 1 b^T), where a and b keep the sums of rows and columns as they are.
+
+    With r and c those sums, diag(r) a + P b = (P * G) 1 and P^T a + diag(c) b = (P * G)^T 1.
+    Eliminating a leaves b a Schur complement, singular along 1 only: adding 1 1^T / n mends it.
+    """
+    weighted = P * G
+    rows, columns = P.sum(dim=1), P.sum(dim=0)
+    pulled = weighted.sum(dim=1)
+    right = weighted.sum(dim=0) - P.T @ (pulled / rows)
+    b = None
+    if len(P) >= _LARGE:
+        b = _conjugate_gradients(lambda x: columns * x - P.T @ ((P @ x) / rows) + x.mean(), right)
+    if b is None:
+        b = _factored(torch.diag(columns) - P.T @ (P / rows.unsqueeze(1)) + 1 / len(P), right)
+    a = (pulled - P @ b) / rows
+    return weighted.sub_((a.unsqueeze(1) + b).mul_(P))
+
+
+def _conjugate_gradients(
+    apply: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int = 16
+) -> torch.Tensor | None:
+    """Solves A x = b, or gives up: soft matrices need a few iterations, nearly hard ones many."""
+    x, residual = torch.zeros_like(right), right
+    direction, square = residual, float(residual @ residual)
+    enough = (10 * torch.finfo(right.dtype).eps) ** 2 * square
+    for _ in range(iterations):
+        if square <= enough:
+            return x
+        image = apply(direction)
+        curvature = float(direction @ image)
+        if not curvature > 0:
+            return None
+        x = x + square / curvature * direction
+        residual = residual - square / curvature * image
+        square, before = float(residual @ residual), square
+        direction = residual + square / before * direction
+    return None
+
+
+def _factored(complement: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Solves the same system by Cholesky's factors."""
+    # Near a corner of the polytope the complement vanishes, and so do P * (...) and `right`.
+    damping, info = 10 * torch.finfo(right.dtype).eps, 1
+    while info:
+        damped = complement + damping * torch.eye(
+            len(right), dtype=right.dtype, device=right.device
+        )
+        factor, info = torch.linalg.cholesky_ex(damped)
+        damping *= 10
+    return torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
+
+
+def _require_finite(scores: torch.Tensor) -> None:
+    if scores.numel() and not all(map(torch.isfinite, torch.aminmax(scores.detach()))):
+        raise PermutationError(
+            "Scores are not finite, so they have no projection. The loss may have diverged: lower "
+            "the rate, or look at the models for NaN."
+        )

@@ -1,0 +1,235 @@
+"""Symmetry as data: what each axis of each parameter holds, and so how models may be permuted.
+
+A table has one string per parameter or buffer (see `axes`):
+
+    0.weight "h _obs"    0.bias "h"    2.weight "_act h"    2.bias "_act"
+
+The paper's transformation P = (P^0, ..., P^L), with P^0 = P^L = I, acts on such a network by
+W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l; a recurrent weight, "h h", becomes P W P^T
+(eqs. perm_action, rnn_action). Its Proposition 1 is what `check.check` verifies of a table.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fleet_tools.baselines.merging.errors import (
+    AxisSyntaxError,
+    ModelMismatchError,
+    PermutationError,
+    UncoveredParameterError,
+)
+from fleet_tools.baselines.merging.symmetry.action import Blocks, act, unfold
+from fleet_tools.baselines.merging.symmetry.axes import Axis, Product, format_axes, parse_axes
+from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
+from fleet_tools.baselines.merging.symmetry.sizes import Sizes, solve
+
+State = Mapping[str, torch.Tensor]
+"""What `torch.nn.Module.state_dict` returns."""
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """The axes of every parameter and buffer of a kind of model.
+
+    Args:
+        axes: By the names of the state dict; `Symmetry.of` reads them from strings.
+    """
+
+    axes: Mapping[str, tuple[Axis, ...]]
+
+    @classmethod
+    def of(cls, *tables: Mapping[str, str]) -> "Symmetry":
+        """Reads tables, such as the helpers in `layers` return, into one.
+
+        Raises:
+            AxisSyntaxError: A string cannot be read, two tables speak of one parameter, or a name
+                has two owners.
+        """
+        axes: dict[str, tuple[Axis, ...]] = {}
+        for table in tables:
+            for name, text in table.items():
+                if name in axes:
+                    raise AxisSyntaxError(
+                        f"{name} is given twice, as {format_axes(axes[name])!r} and as {text!r}. "
+                        "Leave one of them out."
+                    )
+                if not isinstance(text, str):
+                    raise AxisSyntaxError(
+                        f"{name}: axes are a string, such as 'h _in'; given is {text!r}."
+                    )
+                try:
+                    axes[name] = parse_axes(text)
+                except AxisSyntaxError as error:
+                    raise AxisSyntaxError(f"{name}: {error}") from None
+        symmetry = cls(axes)
+        symmetry.owners()
+        return symmetry
+
+    def table(self) -> dict[str, str]:
+        """The axes as strings, which `of` reads back."""
+        return {name: format_axes(axes) for name, axes in self.axes.items()}
+
+    def owners(self) -> dict[str, str]:
+        """The owner of each free name that has one.
+
+        Raises:
+            AxisSyntaxError: A name has an owner here and none, or another, there.
+        """
+        owners: dict[str, tuple[str | None, str]] = {}
+        for name, axes in self.axes.items():
+            for factor in (f for axis in axes for product in axis for f in product if not f.fixed):
+                owner, parameter = owners.setdefault(factor.name, (factor.owner, name))
+                if owner != factor.owner:
+                    raise AxisSyntaxError(
+                        f"{factor.name!r} belongs to {owner or 'no owner'} in {parameter} and to "
+                        f"{factor.owner or 'no owner'} in {name}. Write the same in both."
+                    )
+        inner = {name: owner for name, (owner, _) in owners.items() if owner}
+        for name, owner in inner.items():
+            if owner in inner:
+                raise AxisSyntaxError(
+                    f"{name!r} belongs to {owner!r}, which itself belongs to {inner[owner]!r}. "
+                    "An owner has none: leave the inner or the outer permutation fixed."
+                )
+        return inner
+
+    def group(self, state: State) -> PermutationGroup:
+        """The free permutations of a model and their sizes.
+
+        Raises:
+            UncoveredParameterError: The model and the table name different parameters.
+            AxisSizeError: A shape does not fit its axes.
+        """
+        return self._group(self._solve(state))
+
+    def apply(self, permutation: Permutation, state: State) -> dict[str, torch.Tensor]:
+        """Permutes a model; the state dict and its tensors stay as they are.
+
+        Args:
+            permutation: For every free name an index array (hard) or a matrix (soft); the two may
+                be mixed, and gradients with respect to matrices flow.
+            state: The model.
+
+        Returns:
+            New tensors of the same names, shapes, dtypes and devices, sharing no memory with
+            `state`'s.
+
+        Raises:
+            UncoveredParameterError: The model and the table name different parameters.
+            AxisSizeError: A shape does not fit its axes.
+            PermutationError: The permutation is not of this model's group, or weighs integers.
+        """
+        sizes = self._solve(state)
+        tensors = self._group(sizes).tensors(permutation)
+        soft = {name for name, value in tensors.items() if value.is_floating_point()}
+        permuted = {}
+        for name, tensor in state.items():
+            axes = self.axes[name]
+            if soft and not (tensor.is_floating_point() or soft.isdisjoint(_free(axes))):
+                raise PermutationError(
+                    f"{name} holds {tensor.dtype}, which a soft permutation cannot weigh. Give "
+                    f"index arrays for {', '.join(sorted(soft & _free(axes)))}."
+                )
+            permuted[name] = act(tensor, axes, self._layout(sizes, name), tensors)
+        return permuted
+
+    def unfold(self, state: State) -> list[tuple[Product, torch.Tensor]]:
+        """Every floating-point tensor of a model with one dimension for each factor of its axes.
+
+        Returns:
+            Factors and views, in the table's order, for state dicts that come from files have
+            theirs at random; a tensor with a sum along an axis comes in parts.
+
+        Raises:
+            UncoveredParameterError: The model and the table name different parameters.
+            AxisSizeError: A shape does not fit its axes.
+        """
+        sizes = self._solve(state)
+        return [
+            part
+            for name, axes in self.axes.items()
+            if state[name].is_floating_point()
+            for part in unfold(state[name], axes, self._layout(sizes, name))
+        ]
+
+    def _solve(self, state: State) -> Sizes:
+        require_covered(self, state)
+        return solve(self.axes, {name: tuple(tensor.shape) for name, tensor in state.items()})
+
+    def _layout(self, sizes: Sizes, name: str) -> tuple[Blocks, ...]:
+        return tuple(
+            tuple(sizes.of(product, name, at, block) for block, product in enumerate(axis))
+            for at, axis in enumerate(self.axes[name])
+        )
+
+    def _group(self, sizes: Sizes) -> PermutationGroup:
+        owners = self.owners()
+        names = {name for axes in self.axes.values() for name in _free(axes)}
+        shapes = {
+            name: (sizes.known[owners[name]], sizes.known[name])
+            if name in owners
+            else (sizes.known[name],)
+            for name in sorted(names)
+        }
+        return PermutationGroup(shapes, owners)
+
+
+def require_covered(symmetry: Symmetry, state: State) -> None:
+    """Sees to it that a table speaks of exactly what a model has.
+
+    Raises:
+        UncoveredParameterError: It does not; the message names every difference.
+    """
+    for name, value in state.items():
+        if not isinstance(value, torch.Tensor):
+            raise UncoveredParameterError(
+                f"{name} holds a {type(value).__name__}, and only tensors have axes. Leave it out "
+                "of the state dict."
+            )
+    uncovered = [name for name in state if name not in symmetry.axes]
+    absent = [name for name in symmetry.axes if name not in state]
+    if uncovered:
+        shapes = ", ".join(f"{name} {tuple(state[name].shape)}" for name in uncovered)
+        raise UncoveredParameterError(
+            f"The table says nothing of {shapes}. Add a string for each, `_` for every axis that "
+            "nothing permutes"
+            + (f"; and it speaks of {', '.join(absent)}, which the model lacks." if absent else ".")
+        )
+    if absent:
+        raise UncoveredParameterError(
+            f"The table speaks of {', '.join(absent)}, and the model has only "
+            f"{', '.join(state) or 'nothing'}. Take them out of the table, or rename them."
+        )
+
+
+def require_alike(states: Sequence[State]) -> None:
+    """Sees to it that models can be merged: the same names, shapes and dtypes.
+
+    Raises:
+        ModelMismatchError: They differ; the message names the first model that does, and where.
+    """
+    for at, state in enumerate(states[1:], start=1):
+        differing = sorted(set(states[0]) ^ set(state))
+        if differing:
+            raise ModelMismatchError(
+                f"Models 0 and {at} have different parameters: only one of them has "
+                f"{', '.join(differing)}. Merge models of one architecture."
+            )
+        for name, tensor in states[0].items():
+            for what in ("shape", "dtype"):
+                ours, theirs = getattr(tensor, what), getattr(state[name], what)
+                if ours != theirs:
+                    raise ModelMismatchError(
+                        f"{name} has the {what} {_plain(ours)} in model 0 and {_plain(theirs)} in "
+                        f"model {at}. Merge models of one architecture and precision."
+                    )
+
+
+def _free(axes: tuple[Axis, ...]) -> set[str]:
+    return {f.name for axis in axes for product in axis for f in product if not f.fixed}
+
+
+def _plain(value: object) -> object:
+    return tuple(value) if isinstance(value, torch.Size) else value

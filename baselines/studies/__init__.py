@@ -1,1 +1,0 @@
-"""Studies, which print tables that anyone can repeat: `python -m fleet_tools.baselines.studies`."""

@@ -1,0 +1,1 @@
+"""What YAML files may say: task files and their building blocks, as frozen values."""

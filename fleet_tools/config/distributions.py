@@ -1,0 +1,103 @@
+"""Distributions as values: a number, `{uniform: [low, high]}` or `{choice: [a, b, ...]}`.
+
+Of names, a name or a choice.
+"""
+
+from typing import Annotated, Any
+
+import numpy as np
+import pydantic
+
+from fleet_tools.config.values import Number, Value
+
+
+class Uniform(Value):
+    """Every number between two bounds, equally likely."""
+
+    uniform: tuple[Number, Number]
+
+    @pydantic.model_validator(mode="after")
+    def _ordered(self):
+        low, high = self.uniform
+        if low > high:
+            raise ValueError(f"the lower bound comes first: {{uniform: [{high}, {low}]}}")
+        return self
+
+
+class Choice(Value):
+    """One of some numbers, equally likely."""
+
+    choice: Annotated[tuple[Number, ...], pydantic.Field(min_length=1)]
+
+
+def _kind(data: Any) -> str | None:
+    match data:
+        case Uniform() | {"uniform": _}:
+            return "uniform"
+        case Choice() | {"choice": _}:
+            return "choice"
+        case dict():
+            return None
+    return "number"
+
+
+Distribution = Annotated[
+    Annotated[Number, pydantic.Tag("number")]
+    | Annotated[Uniform, pydantic.Tag("uniform")]
+    | Annotated[Choice, pydantic.Tag("choice")],
+    pydantic.Discriminator(
+        _kind,
+        custom_error_type="distribution",
+        custom_error_message="expected a number, {uniform: [low, high]} or {choice: [a, b, ...]}",
+    ),
+]
+
+
+def _positive(distribution: Distribution) -> Distribution:
+    match distribution:
+        case Uniform(uniform=options) | Choice(choice=options):
+            lowest = min(options)
+        case number:
+            lowest = number
+    if lowest <= 0:
+        raise ValueError(f"every number drawn must be greater than 0, and {lowest:g} is not")
+    return distribution
+
+
+PositiveDistribution = Annotated[Distribution, pydantic.AfterValidator(_positive)]
+
+
+class NameChoice(Value):
+    """One of some names, equally likely."""
+
+    choice: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+
+
+NameDistribution = str | NameChoice
+
+
+def sample(
+    distribution: Distribution | NameDistribution, generator: np.random.Generator
+) -> float | str:
+    """Draws a number or a name. Every kind consumes exactly one draw of the generator."""
+    draw = generator.random()
+    match distribution:
+        case Uniform(uniform=(low, high)):
+            return min(max((1 - draw) * low + draw * high, low), high)
+        case Choice(choice=options) | NameChoice(choice=options):
+            return options[int(draw * len(options))]
+        case str():
+            return distribution
+    return float(distribution)
+
+
+def nominal(distribution: Distribution | NameDistribution) -> float | str:
+    """What stands for the distribution when it is switched off."""
+    match distribution:
+        case Uniform(uniform=(low, high)):
+            return min(max(low / 2 + high / 2, low), high)
+        case Choice(choice=options) | NameChoice(choice=options):
+            return options[0]
+        case str():
+            return distribution
+    return float(distribution)

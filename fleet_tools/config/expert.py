@@ -1,0 +1,133 @@
+"""What a task file may say about the expert: keypoint terms and keyframe motions.
+
+These building blocks are all that the expert knows; a new task composes them in YAML. Frames:
+W world, E end effector, T tool model, O object model.
+"""
+
+from typing import Annotated, Literal
+
+import pydantic
+
+from fleet_tools.config.predicates import Predicate
+from fleet_tools.config.values import Axis, Count, NonNegative, Number, Positive, Value, Vector3
+
+Speed = Annotated[Positive, pydantic.Field(le=1)]
+
+
+# --- What it must achieve: keypoint terms ---------------------------------------------------
+
+
+class PointToPoint(Value):
+    """A tool keypoint comes within a tolerance of an object keypoint (the paper, eq. kPAM 2)."""
+
+    type: Literal["point_to_point"]
+    tool: str
+    object: str
+    offset_m: Vector3 = (0.0, 0.0, 0.0)
+    """Added to the object keypoint, in the object's frame."""
+    tolerance_m: Positive
+
+
+class AxisToAxis(Value):
+    """A tool axis makes an angle with an object axis or a world direction (eq. kPAM 3)."""
+
+    type: Literal["axis_to_axis"]
+    tool: Axis
+    object: Axis | None = None
+    world: Vector3 | None = None
+    angle_deg: Number = 0.0
+    tolerance_deg: Positive
+
+    @pydantic.model_validator(mode="after")
+    def _one_target(self):
+        if (self.object is None) == (self.world is None):
+            raise ValueError("give either `object` (two keypoints) or `world` (a direction)")
+        return self
+
+
+KeypointTerm = Annotated[PointToPoint | AxisToAxis, pydantic.Field(discriminator="type")]
+
+
+class Actuation(Value):
+    """The pose in which the tool acts on the object: the keypoint optimization of the paper."""
+
+    constraints: Annotated[tuple[KeypointTerm, ...], pydantic.Field(min_length=1)]
+    keypoint_motion_cost: NonNegative = 1.0
+    """Weight of the squared motion of the tool's keypoints, 1/m^2."""
+    joint_motion_cost: NonNegative = 0.01
+    """Weight of the squared joint motion, 1/rad^2; it chooses among the elbow's positions."""
+    speed: Speed = 0.5
+    """Of the way to this pose, as a fraction of the action bounds."""
+    expect: tuple[Predicate, ...] = ()
+    """What must be so when it has been reached; otherwise the attempt has failed."""
+
+
+# --- What it does around it: keyframe motions -----------------------------------------------
+
+
+class Translate(Value):
+    """Moves the end effector along a line."""
+
+    type: Literal["translate"]
+    by_m: Vector3
+    frame: Literal["world", "object", "end_effector"]
+
+
+class Advance(Value):
+    """Moves the end effector along an axis of the tool, however the hand holds it."""
+
+    type: Literal["advance"]
+    axis: Axis
+    """From one tool keypoint to another."""
+    by_m: Number
+    """Negative withdraws."""
+
+
+class Rotate(Value):
+    """Turns the end effector about an axis through an object keypoint."""
+
+    type: Literal["rotate"]
+    angle_deg: Number
+    about: str
+    axis: Axis | None = None
+    """From one object keypoint to another; the world's z where it is absent."""
+
+
+class Stay(Value):
+    """Keeps the end effector where it is."""
+
+    type: Literal["stay"]
+    steps: Count
+
+
+KeyframeMotion = Annotated[
+    Translate | Advance | Rotate | Stay, pydantic.Field(discriminator="type")
+]
+
+
+class Keyframe(Value):
+    """A pose of the end effector relative to the actuation pose, and how it is approached."""
+
+    motion: KeyframeMotion
+    speed: Speed = 0.5
+    """Of the way to this keyframe, as a fraction of the action bounds."""
+    expect: tuple[Predicate, ...] = ()
+    """What must be so when it has been reached; otherwise the attempt has failed."""
+
+
+class Expert(Value):
+    """The plan: keyframes before the actuation pose, the pose itself, keyframes after it.
+
+    A keyframe before is relative to the actuation pose; one after, to its predecessor. After an
+    attempt that failed the tool retreats, each motion relative to where it is, and all begins anew.
+    """
+
+    actuation: Actuation
+    before: tuple[Keyframe, ...] = ()
+    after: tuple[Keyframe, ...] = ()
+    retreat: tuple[Keyframe, ...] = ()
+
+    @property
+    def expectations(self) -> list[tuple[Predicate, ...]]:
+        """What is expected at each keyframe of the plan, in its order."""
+        return [step.expect for step in (*self.before, self.actuation, *self.after)]

@@ -1,0 +1,1 @@
+"""The Gymnasium environment: actions, observations, rewards, success, outcomes, time limit."""

@@ -1,0 +1,41 @@
+"""What an action is: a bounded motion of the end effector, in units of the task's bounds."""
+
+import gymnasium
+import numpy as np
+
+from fleet_tools.config.tasks import ActionBounds
+from fleet_tools.errors import InvalidActionError
+
+
+def action_space() -> gymnasium.spaces.Box:
+    """Translation, then rotation vector, in the end effector's frame; see `ToolUseEnv`."""
+    return gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
+
+
+def action_scale(bounds: ActionBounds) -> np.ndarray:
+    """Returns the motion that each entry stands for when it is 1, (6,), m and rad."""
+    return np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
+
+
+def checked_action(action: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Returns the action that will be executed, (6,) float32, and whether it had to be clipped.
+
+    Raises:
+        InvalidActionError: The action has the wrong shape or kind, or is not finite.
+    """
+    try:
+        array = np.asarray(action)
+    except ValueError:
+        raise InvalidActionError(
+            f"An action is an array of shape (6,); given: {action!r}."
+        ) from None
+    if array.shape != (6,) or array.dtype.kind != "f":
+        raise InvalidActionError(
+            f"An action has shape (6,) and a floating-point dtype; given: shape "
+            f"{array.shape}, dtype {array.dtype}."
+        )
+    if not np.isfinite(array).all():
+        raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
+    clipped = np.clip(array, -1.0, 1.0)
+    # In float32, so that stored actions replay bit for bit.
+    return clipped.astype(np.float32), bool((clipped != array).any())

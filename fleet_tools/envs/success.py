@@ -1,0 +1,107 @@
+"""Success as named predicates over the world's state; a task file composes them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleet_tools.config.predicates import (
+    AxisUpright,
+    Contact,
+    JointDisplacement,
+    KeypointRaised,
+    KeypointsNear,
+    KeypointsParted,
+    Predicate,
+    Still,
+)
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.sim.world_state import WorldState
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a predicate holds, and how far the world is on the way there, in [0, 1]."""
+
+    holds: bool
+    progress: float
+
+
+def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict:
+    """Judges one predicate.
+
+    Args:
+        predicate: From the task file.
+        initial: The state at the episode's start.
+        now: The state to judge.
+
+    Raises:
+        UnknownNameError: The predicate names what the world has not got.
+    """
+    match predicate:
+        case JointDisplacement(joint=joint, at_least=threshold):
+            position = _named("joint of the object", joint, now.object_joints)
+            return _reaches(position - initial.object_joints[joint], threshold)
+        case KeypointsNear(tool=tool, object=object, within_m=within):
+            p_W_tool = _named("keypoint of the tool", tool, now.p_W_tool)
+            p_W_object = _named("keypoint of the object", object, now.p_W_object)
+            return _stays(float(np.linalg.norm(p_W_tool - p_W_object)), within)
+        case KeypointRaised(object=object, at_least_m=threshold):
+            rise = _object_point(object, now) - _object_point(object, initial)
+            return _reaches(rise[2], threshold)
+        case KeypointsParted(objects=pair, at_least_m=threshold):
+            return _reaches(_distance(pair, now) - _distance(pair, initial), threshold)
+        case AxisUpright(object=(start, end), within_deg=within):
+            axis = _object_point(end, now) - _object_point(start, now)
+            angle = np.degrees(np.arctan2(np.linalg.norm(axis[:2]), axis[2]))
+            return _stays(float(angle), within)
+        case Contact(between=(one, other), present=present):
+            for party in (one, other):
+                _named("party to a contact", party, _parties(now))
+            holds = now.touch(one, other) == present
+            return Verdict(holds, float(holds))
+        case Still(seen_from=observer, below_m_s=limit):
+            return _stays(max(_speed(p, v, observer, now) for p, v in now.links.values()), limit)
+    raise TypeError(f"no rule for {type(predicate).__name__}")
+
+
+def judge_all(predicates: tuple[Predicate, ...], initial: WorldState, now: WorldState) -> Verdict:
+    """Judges the conjunction: it holds if all do, and is as far as they are on average."""
+    verdicts = [judge(predicate, initial, now) for predicate in predicates]
+    progress = sum(verdict.progress for verdict in verdicts) / len(verdicts)
+    return Verdict(all(verdict.holds for verdict in verdicts), progress)
+
+
+def _reaches(value: float, threshold: float) -> Verdict:
+    return Verdict(bool(value >= threshold), float(min(max(value / threshold, 0.0), 1.0)))
+
+
+def _stays(value: float, limit: float) -> Verdict:
+    return Verdict(value <= limit, limit / max(value, limit))
+
+
+def _object_point(name: str, state: WorldState) -> np.ndarray:
+    return _named("keypoint of the object", name, state.p_W_object)
+
+
+def _distance(pair: tuple[str, str], state: WorldState) -> float:
+    one, other = (_object_point(name, state) for name in pair)
+    return float(np.linalg.norm(one - other))
+
+
+def _parties(state: WorldState) -> dict[str, None]:
+    links = [f"object/{link}" for link in state.links]
+    return dict.fromkeys(["robot", "tool", "table", "object", *links])
+
+
+def _speed(p_W: np.ndarray, v_W: np.ndarray, observer: str, state: WorldState) -> float:
+    """Speed of a point as seen from the world, or from the end effector, which may turn."""
+    if observer == "end_effector":
+        w, v = state.V_WE[:3], state.V_WE[3:]
+        v_W = v_W - v - np.cross(w, p_W - state.X_WE.translation())
+    return float(np.linalg.norm(v_W))
+
+
+def _named(what: str, name: str, values: dict):
+    if name not in values:
+        raise UnknownNameError(what, name, values)
+    return values[name]

@@ -1,0 +1,81 @@
+"""Whether this system can render images: EGL and a driver, asked before VTK would crash on them."""
+
+import ctypes
+import ctypes.util
+import functools
+from collections.abc import Iterator
+
+from fleet_tools.errors import MissingLibraryError
+from fleet_tools.utils.libraries import GL_LINE
+
+_EGL_PLATFORM_DEVICE_EXT = 0x313F
+_GL_RENDERER = 0x1F01
+_MAX_DEVICES = 64
+
+
+def require_gl() -> None:
+    """Says what rendering needs where it is missing; touches no driver.
+
+    Raises:
+        MissingLibraryError: The system has no libraries to render with.
+    """
+    missing = [name for name in ("EGL", "GL") if ctypes.util.find_library(name) is None]
+    if missing:
+        raise MissingLibraryError(
+            f"Rendering needs the system libraries {', '.join('lib' + m for m in missing)}. "
+            f"On Debian and Ubuntu: {GL_LINE}"
+        )
+
+
+@functools.cache
+def require_driver() -> None:
+    """Makes sure that EGL has a driver, once in a process; without one, VTK ends the process.
+
+    To be called where rendering is about to begin, and not before: it leaves the driver at work,
+    and a process with a driver at work had better not fork.
+
+    Raises:
+        MissingLibraryError: EGL finds no driver that works.
+    """
+    require_gl()
+    egl = ctypes.CDLL(ctypes.util.find_library("EGL"))
+    egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
+    if not any(egl.eglInitialize(display, None, None) for display in _displays(egl)):
+        raise MissingLibraryError(
+            "Rendering needs a driver of OpenGL, and EGL finds none that works. "
+            f"On Debian and Ubuntu, Mesa's needs no GPU: {GL_LINE}"
+        )
+
+
+def renderer() -> str:
+    """Returns the name of the driver that rendered this thread's last picture."""
+    egl = ctypes.CDLL(ctypes.util.find_library("EGL"))
+    egl.eglGetProcAddress.argtypes = [ctypes.c_char_p]
+    egl.eglGetProcAddress.restype = ctypes.c_void_p
+    get_string = egl.eglGetProcAddress(b"glGetString")
+    name = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_uint)(get_string)(_GL_RENDERER)
+    return name.decode() if name else "unknown driver"
+
+
+def _displays(egl: ctypes.CDLL) -> Iterator[int]:
+    """Yields EGL's displays in the order in which VTK asks for them: devices, then the default."""
+    egl.eglGetProcAddress.argtypes = [ctypes.c_char_p]
+    egl.eglGetProcAddress.restype = ctypes.c_void_p
+    query = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
+    display_of = egl.eglGetProcAddress(b"eglGetPlatformDisplayEXT")
+    if query and display_of:
+        count = ctypes.c_int(0)
+        devices = (ctypes.c_void_p * _MAX_DEVICES)()
+        counted = ctypes.byref(count)
+        ctypes.CFUNCTYPE(
+            ctypes.c_uint, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+        )(query)(_MAX_DEVICES, devices, counted)
+        get = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p)
+        for device in devices[: count.value]:
+            display = get(display_of)(_EGL_PLATFORM_DEVICE_EXT, device, None)
+            if display:
+                yield display
+    egl.eglGetDisplay.argtypes = [ctypes.c_void_p]
+    egl.eglGetDisplay.restype = ctypes.c_void_p
+    if default := egl.eglGetDisplay(None):
+        yield default

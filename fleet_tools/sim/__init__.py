@@ -1,0 +1,1 @@
+"""A scene becomes physics: models, scenes, the Drake diagram, and its simulation."""

@@ -1,0 +1,163 @@
+"""Tools and objects: a model folder each, found by family and name, or by path.
+
+A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypoints.yaml`:
+
+    family: hammer
+    kind: tool                  # or object
+    keypoints:                  # metres, in the named link's frame
+      head: {link: hammer, position: [0.18, 0.0, 0.045]}
+    grasp:                      # optional, tools only: X_TG, where the end effector holds the tool
+      translation_m: [0.0, 0.0, 0.0]
+      rpy_deg: [0.0, 0.0, 0.0]
+"""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pydantic
+
+from fleet_tools.config.poses import Pose
+from fleet_tools.config.values import Value, Vector3, load_yaml
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.utils.resources import assets_root
+
+Kind = Literal["tool", "object"]
+
+MESHES = (".glb", ".gltf", ".obj", ".off", ".ply", ".stl")
+"""Files that `python -m fleet_tools.assets import` reads."""
+
+
+class Keypoint(Value):
+    """A labelled point: `position` in metres, in the frame of the model's link `link`."""
+
+    link: str
+    position: Vector3
+
+
+class Keypoints(Value):
+    """What `keypoints.yaml` may say."""
+
+    family: str
+    kind: Kind
+    keypoints: Annotated[dict[str, Keypoint], pydantic.Field(min_length=1)]
+    grasp: Pose = Pose()
+
+
+class Model(Value):
+    """A tool or an object: where its model file is, and its labels."""
+
+    name: str
+    file: Path
+    labels: Keypoints
+
+    def keypoint(self, name: str) -> Keypoint:
+        """Returns a labelled point.
+
+        Raises:
+            UnknownNameError: The model has no such keypoint.
+        """
+        known = self.labels.keypoints
+        if name not in known:
+            raise UnknownNameError(f"keypoint of {self.labels.kind} {self.name!r}", name, known)
+        return known[name]
+
+
+def load_model(folder: Path, kind: Kind) -> Model:
+    """Reads a model folder.
+
+    Raises:
+        ConfigError: A file is missing or ambiguous, the labels do not fit, or it is another kind.
+    """
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder} is not a folder; a model is one (see fleet_tools.sim.catalog)."
+        )
+    files = [folder / "model.sdf"] if (folder / "model.sdf").is_file() else []
+    files = files or sorted([*folder.glob("*.sdf"), *folder.glob("*.urdf")])
+    if len(files) != 1:
+        raise ConfigError(
+            f"{folder} must hold one SDFormat or URDF file, such as model.sdf; it holds "
+            f"{[file.name for file in files] or 'none'}." + _remedy(kind, folder, files)
+        )
+    labels_file = folder / "keypoints.yaml"
+    if not labels_file.is_file():
+        raise ConfigError(
+            f"{folder} lacks keypoints.yaml, which names its family and its labelled points. Add "
+            f"it, with such lines as `family: hammer`, `kind: {kind}` and "
+            "`keypoints: {head: {link: hammer, position: [0.18, 0, 0.045]}}` (metres)."
+        )
+    labels = _read_labels(labels_file, labels_file.stat().st_mtime_ns)
+    if labels.kind != kind:
+        raise ConfigError(f"{folder} is labelled as kind: {labels.kind}; a {kind} was asked for.")
+    return Model(name=folder.name, file=files[0], labels=labels)
+
+
+def _remedy(kind: Kind, folder: Path, files: list[Path]) -> str:
+    if files:
+        return " Name the one that is meant model.sdf, or move the others away."
+    found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in MESHES]
+    mesh = found[0] if found else Path("MESH")
+    return " " + _import_command(kind, "FAMILY", mesh)
+
+
+def _import_command(kind: Kind, family: str, mesh: Path) -> str:
+    return (
+        f"A mesh becomes a model with: python -m fleet_tools.assets import {mesh} --kind {kind} "
+        f"--family {family} --mass KG --keypoint NAME=X,Y,Z --output DIR"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _read_labels(file: Path, modified_ns: int) -> Keypoints:
+    # Reading YAML takes as long as half a reset; an edited file is read again.
+    return load_yaml(Keypoints, file)
+
+
+def model_names(kind: Kind, family: str, extra_root: str | None = None) -> list[str]:
+    """The models of a family, sorted: the package's own, and those below `extra_root`.
+
+    Raises:
+        UnknownNameError: There is no such family.
+    """
+    return sorted(_family(kind, family, extra_root))
+
+
+def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None) -> Model:
+    """Finds a model by its name in a family, or by the path of its folder.
+
+    Raises:
+        UnknownNameError: There is no such family, or no such name in it and no such folder.
+        ConfigError: The folder is not a model of that kind, or it is a file.
+    """
+    known = _family(kind, family, extra_root)
+    if isinstance(name, str) and name:
+        if name in known:
+            return load_model(known[name], kind)
+        folder = Path(os.path.expanduser(name))
+        if folder.is_dir():
+            return load_model(folder.resolve(), kind)
+        if folder.is_file() and folder.suffix.lower() in MESHES:
+            raise ConfigError(f"{folder} is a mesh. {_import_command(kind, family, folder)}")
+        if folder.is_file():
+            raise ConfigError(
+                f"{folder} is a file; a {kind} is given by the path of its folder, which holds "
+                "keypoints.yaml, too."
+            )
+    remedy = f"A {kind} of your own is given by the path of its folder."
+    raise UnknownNameError(f"{kind} of the family {family!r}", name, known, remedy)
+
+
+def _family(kind: Kind, family: str, extra_root: str | None) -> dict[str, Path]:
+    roots = [assets_root(), *([Path(extra_root)] if extra_root else [])]
+    folders = [root / f"{kind}s" / family for root in roots]
+    if not any(folder.is_dir() for folder in folders):
+        labels = [path for root in roots for path in root.glob(f"{kind}s/*/*/keypoints.yaml")]
+        families = {path.parents[1].name for path in labels}
+        raise UnknownNameError(f"family of {kind}s", family, families)
+    return {
+        path.parent.name: path.parent
+        for folder in folders
+        for path in folder.glob("*/keypoints.yaml")
+    }

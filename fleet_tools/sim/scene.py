@@ -1,0 +1,154 @@
+"""Scene: everything that makes one episode what it is, in plain numbers and names."""
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from fleet_tools.config.distributions import nominal, sample
+from fleet_tools.config.poses import Pose
+from fleet_tools.config.randomization import Randomization, RandomPose
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.textures import Texture
+from fleet_tools.config.values import Count, Positive, Value, Vector3, Vector7
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.sim.catalog import find_model
+from fleet_tools.sim.splits import model_pairs
+
+RandomizationSwitch = str | Mapping[str, bool]
+
+
+PositiveVector3 = tuple[Positive, Positive, Positive]
+
+
+class Push(Value):
+    """Somebody moves the object in the middle of the episode."""
+
+    step: Count
+    """At the beginning of which control step, counted from 1."""
+    translation_m: Vector3
+    """In the world."""
+
+
+class Scene(Value):
+    """What was drawn for one episode; with the task file it determines the episode's start.
+
+    Scales multiply what the model files say.
+    """
+
+    task: str
+    seed: int
+    tool: str
+    object: str
+    initial_joints_rad: Vector7
+    tool_in_hand: Pose
+    """X_EG, pose of the tool's grasp frame in the end effector."""
+    object_pose: Pose
+    """X_WO, pose of the object's model frame in the world."""
+    tool_mass_scale: Positive
+    object_mass_scale: Positive
+    tool_friction_scale: Positive
+    object_friction_scale: Positive
+    joint_resistance: dict[str, Positive]
+    """Coulomb resistance of the object's named joints, N or N m."""
+    cameras: dict[str, Pose]
+    """Extrinsics X_FC in the frame F that the task file fixes each camera to."""
+    tool_tint: PositiveVector3
+    object_tint: PositiveVector3
+    table_tint: PositiveVector3
+    """Scales of red, green and blue."""
+    table_texture: Texture
+    push: Push | None = None
+    """A disturbance; none is drawn, whoever wants one adds it."""
+
+
+def sample_scene(
+    task: TaskConfig,
+    seed: int,
+    *,
+    split: str = "train",
+    tool: str | None = None,
+    object: str | None = None,
+    randomization: RandomizationSwitch = "on",
+) -> Scene:
+    """Draws a scene; a pure function of its arguments.
+
+    Every group has a generator of its own, so that switching one off leaves what is drawn for the
+    others as it is; so does fixing the tool or the object, where the split pairs all with all.
+
+    Args:
+        task: The task.
+        seed: Non-negative.
+        split: From which tool and object are drawn; see `fleet_tools.sim.splits`.
+        tool, object: A name in the task's family, or the path of a model folder; drawn if None.
+        randomization: "on", "off", or a mapping from names of groups (the fields of
+            `Randomization`) to whether they are randomized (the others are).
+
+    Raises:
+        ConfigError, UnknownNameError: The arguments name something that does not exist.
+    """
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"A scene's seed is a non-negative integer; given: {seed!r}.")
+    enabled = _enabled_groups(randomization)
+
+    def generator(group: str) -> np.random.Generator:
+        return np.random.default_rng([int(seed), zlib.crc32(group.encode())])
+
+    def choose(kind: str, names: set[str]) -> str:
+        return sorted(names)[int(generator(kind).integers(len(names)))]
+
+    def draw(group: str):
+        stream = generator(group)
+
+        def value(of):
+            match of:
+                case RandomPose():
+                    return Pose(translation_m=value(of.translation_m), rpy_deg=value(of.rpy_deg))
+                case dict():
+                    return {name: value(inner) for name, inner in of.items()}
+                case tuple():
+                    return tuple(map(value, of))
+            return sample(of, stream) if enabled[group] else nominal(of)
+
+        return value(getattr(task.randomization, group))
+
+    pairs = model_pairs(task, split)
+    if tool is not None:
+        find_model("tool", task.tool_family, tool, task.assets)
+    if object is not None:
+        find_model("object", task.object_family, object, task.assets)
+    # A tool or object that is given need not be one of the split.
+    with_object = [pair for pair in pairs if pair[1] == object] or pairs
+    tool = tool or choose("tool", {pair[0] for pair in with_object})
+    with_tool = [pair for pair in pairs if pair[0] == tool] or pairs
+    object = object or choose("object", {pair[1] for pair in with_tool})
+    drawn = {group: draw(group) for group in Randomization.model_fields}
+    return Scene(
+        task=task.name,
+        seed=int(seed),
+        tool=tool,
+        object=object,
+        **drawn,
+    )
+
+
+def check_randomization(randomization: RandomizationSwitch) -> None:
+    """Raises what `sample_scene` would raise for this switch."""
+    _enabled_groups(randomization)
+
+
+def _enabled_groups(randomization: RandomizationSwitch) -> dict[str, bool]:
+    groups = list(Randomization.model_fields)
+    if randomization in ("on", "off"):
+        return dict.fromkeys(groups, randomization == "on")
+    if not isinstance(randomization, Mapping):
+        raise ConfigError(
+            f"randomization is 'on', 'off' or a mapping such as {{'object_pose': False}}; "
+            f"given: {randomization!r}."
+        )
+    for group, switch in randomization.items():
+        if group not in groups:
+            raise UnknownNameError("group of randomization", group, groups)
+        if not isinstance(switch, bool):
+            raise ConfigError(f"randomization of {group!r} is True or False; given: {switch!r}.")
+    return {group: randomization.get(group, True) for group in groups}

@@ -1,0 +1,283 @@
+"""One Drake diagram of arm, tool, object and table, built once for a pair of models."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydrake.geometry import (
+    AddContactMaterial,
+    AddRigidHydroelasticProperties,
+    Box,
+    CollisionFilterDeclaration,
+    GeometrySet,
+    Meshcat,
+    MeshcatVisualizer,
+    ProximityProperties,
+    SceneGraph,
+    SceneGraphConfig,
+)
+from pydrake.math import RigidTransform
+from pydrake.multibody.parsing import Parser
+from pydrake.multibody.plant import (
+    AddMultibodyPlant,
+    CoulombFriction,
+    MultibodyPlant,
+    MultibodyPlantConfig,
+)
+from pydrake.multibody.tree import FixedOffsetFrame, JointActuator, ModelInstanceIndex, RigidBody
+from pydrake.systems.framework import Diagram, DiagramBuilder
+from pydrake.systems.primitives import ConstantVectorSource, DiscreteTimeIntegrator
+
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.errors import ConfigError
+from fleet_tools.robot.arm_model import ArmModel
+from fleet_tools.robot.controller import OperationalSpaceController
+from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
+from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.contacts import add_impulse_meter
+from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
+
+TIME_STEP = 0.004
+"""Of the dynamics, s."""
+
+HYDROELASTIC_MARGIN = 1e-4
+"""Keeps contact surfaces from flickering at zero depth; without it, light bodies jitter (m)."""
+
+TABLE_SIZE = (1.2, 1.6, 0.05)
+TABLE_CENTER = (0.4, 0.0)
+TABLE_FRICTION = 0.6
+
+
+@dataclass(frozen=True)
+class World:
+    """The parts of a diagram that the simulation works with.
+
+    Attributes:
+        diagram, plant, scene_graph: Drake's systems.
+        arm, tool, object: Their model instances in the plant.
+        arm_model: The controller's own model of arm and payload.
+        grasp_frame: Its pose in the end effector is X_EG.
+        mount_frame: Its pose in the world is X_WO of a fixed object; None for a free one.
+        brakes: The object's actuators that act as Coulomb brakes, by joint name.
+        impulse_meter: Integrates the contact forces on the object's joints; None without joints.
+    """
+
+    diagram: Diagram
+    plant: MultibodyPlant
+    scene_graph: SceneGraph
+    arm_model: ArmModel
+    arm: ModelInstanceIndex
+    tool: ModelInstanceIndex
+    object: ModelInstanceIndex
+    grasp_frame: FixedOffsetFrame
+    mount_frame: FixedOffsetFrame | None
+    brakes: dict[str, JointActuator]
+    impulse_meter: DiscreteTimeIntegrator | None
+
+    def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
+        """Yields the links of a model instance."""
+        return map(self.plant.get_body, self.plant.GetBodyIndices(instance))
+
+
+def build_world(
+    task: TaskConfig,
+    tool: Model,
+    object: Model,
+    *,
+    meshcat: Meshcat | None = None,
+    robot_visuals: Visuals = "light",
+) -> World:
+    """Builds the diagram; scenes are applied to its context by the simulation.
+
+    Args:
+        task, tool, object: What is in it.
+        meshcat: Shows what is published of it.
+        robot_visuals: What the arm looks like.
+
+    Raises:
+        ConfigError: The object has no such joints as the task says, or they are no brakes; or a
+            model lacks what cannot be made up.
+    """
+    builder = DiagramBuilder()
+    plant, scene_graph = AddMultibodyPlant(
+        MultibodyPlantConfig(
+            time_step=TIME_STEP,
+            # SAP, with friction that neither creeps nor drags.
+            discrete_contact_approximation="lagged",
+            # Outputs are then functions of the state, so that a snapshot is the state alone.
+            use_sampled_output_ports=False,
+        ),
+        _scene_graph_config(),
+        builder,
+    )
+    arm = add_panda(plant, robot_visuals)
+    _add_table(plant, arm)
+    tool_instance, grasp_frame = _add_tool(plant, tool)
+    object_instance, mount_frame = _add_object(plant, object, task.object_mount)
+    complete_contact(plant, scene_graph, tool_instance, tool.file)
+    complete_contact(plant, scene_graph, object_instance, object.file)
+    plant.Finalize()
+    _ignore_contact_within_robot(plant, scene_graph, arm, tool_instance)
+    brakes = _find_brakes(plant, object_instance, task, object)
+    arm_model = _add_controller(builder, plant, arm, task)
+    _hold_brakes_still(builder, plant, object_instance)
+    impulse_meter = add_impulse_meter(builder, plant, object_instance)
+    if meshcat is not None:
+        MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
+    return World(
+        diagram=builder.Build(),
+        plant=plant,
+        scene_graph=scene_graph,
+        arm_model=arm_model,
+        arm=arm,
+        tool=tool_instance,
+        object=object_instance,
+        grasp_frame=grasp_frame,
+        mount_frame=mount_frame,
+        brakes=brakes,
+        impulse_meter=impulse_meter,
+    )
+
+
+def _scene_graph_config() -> SceneGraphConfig:
+    config = SceneGraphConfig()
+    config.default_proximity_properties.margin = HYDROELASTIC_MARGIN
+    return config
+
+
+def _add_table(plant: MultibodyPlant, arm: ModelInstanceIndex) -> None:
+    """Adds a rigid table whose top is z = 0; the arm's base stands on it."""
+    top = Box(*TABLE_SIZE)
+    X_WTable = RigidTransform([*TABLE_CENTER, -TABLE_SIZE[2] / 2])
+    properties = ProximityProperties()
+    AddRigidHydroelasticProperties(resolution_hint=max(TABLE_SIZE), properties=properties)
+    friction = CoulombFriction(TABLE_FRICTION, TABLE_FRICTION)
+    AddContactMaterial(friction=friction, properties=properties)
+    world = plant.world_body()
+    plant.RegisterCollisionGeometry(world, X_WTable, top, "table", properties)
+    plant.RegisterVisualGeometry(world, X_WTable, top, "table_visual", [0.80, 0.78, 0.74, 1.0])
+
+
+def _add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
+    """Adds the tool, welded to the hand by its grasp frame G with an adjustable X_EG."""
+    instance = _add_model(plant, tool, "tool")
+    X_TG = tool.labels.grasp.to_transform()
+    held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
+    hand = plant.GetFrameByName(END_EFFECTOR)
+    grasp = plant.AddFrame(FixedOffsetFrame("grasp", hand, RigidTransform()))
+    plant.WeldFrames(grasp, held)
+    return instance, grasp
+
+
+def _add_object(
+    plant: MultibodyPlant, object: Model, mount: Literal["fixed", "free"]
+) -> tuple[ModelInstanceIndex, FixedOffsetFrame | None]:
+    instance = _add_model(plant, object, "object")
+    if mount == "free":
+        return instance, None
+    frame = plant.AddFrame(FixedOffsetFrame("mount", plant.world_frame(), RigidTransform()))
+    plant.WeldFrames(frame, model_frame(plant, instance))
+    return instance, frame
+
+
+def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
+    check_masses(model.file)
+    parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
+    try:
+        if model.file.suffix == ".sdf":
+            instances = parser.AddModelsFromString(_with_absolute_uris(model.file), "sdf")
+        else:
+            instances = parser.AddModels(str(model.file))
+    except RuntimeError as error:
+        raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
+    if len(instances) != 1:
+        raise ConfigError(f"{model.file} must hold one model; it holds {len(instances)}.")
+    for name, keypoint in model.labels.keypoints.items():
+        if not plant.HasBodyNamed(keypoint.link, instances[0]):
+            links = [plant.get_body(i).name() for i in plant.GetBodyIndices(instances[0])]
+            raise ConfigError(
+                f"{model.file.parent / 'keypoints.yaml'}: keypoint {name!r} is on the link "
+                f"{keypoint.link!r}, which the model has not got. Its links: {', '.join(links)}."
+            )
+    return instances[0]
+
+
+def _with_absolute_uris(file: Path) -> str:
+    """Returns the file's text with its relative URIs made absolute.
+
+    Drake reads a model from a string in under a millisecond, from a file in nearly forty.
+    """
+
+    def absolute(match: re.Match) -> str:
+        return f"<uri>{(file.parent / match[1]).as_uri()}</uri>"
+
+    return re.sub(r"<uri>\s*(?!\w+://)([^<]+?)\s*</uri>", absolute, file.read_text())
+
+
+def _ignore_contact_within_robot(
+    plant: MultibodyPlant,
+    scene_graph: SceneGraph,
+    arm: ModelInstanceIndex,
+    tool: ModelInstanceIndex,
+) -> None:
+    """Filters contact between the arm and its own tool; looking for it costs a third of a step."""
+    arm_shapes, tool_shapes = (
+        GeometrySet(
+            [
+                geometry
+                for body in plant.GetBodyIndices(instance)
+                for geometry in plant.GetCollisionGeometriesForBody(plant.get_body(body))
+            ]
+        )
+        for instance in (arm, tool)
+    )
+    declaration = CollisionFilterDeclaration().ExcludeBetween(arm_shapes, tool_shapes)
+    scene_graph.collision_filter_manager().Apply(declaration)
+
+
+def _find_brakes(
+    plant: MultibodyPlant, instance: ModelInstanceIndex, task: TaskConfig, object: Model
+) -> dict[str, JointActuator]:
+    """A brake is a joint's actuator with a damping gain and an effort limit, held still.
+
+    Its implicit damping stops the joint with any force up to the limit: Coulomb friction.
+    """
+    actuators = map(plant.get_joint_actuator, plant.GetJointActuatorIndices(instance))
+    brakes = {a.joint().name(): a for a in actuators if a.has_controller()}
+    for name in task.randomization.joint_resistance:
+        if name not in brakes:
+            raise ConfigError(
+                f"The task {task.name!r} sets the resistance of the joint {name!r}, but "
+                f"{object.file} has no brake there (an <effort> limit and "
+                f"<drake:controller_gains p='0' d='1e5'/>). Its brakes: {', '.join(brakes)}."
+            )
+    return brakes
+
+
+def _add_controller(
+    builder: DiagramBuilder, plant: MultibodyPlant, arm: ModelInstanceIndex, task: TaskConfig
+) -> ArmModel:
+    arm_model = ArmModel()
+    controller = builder.AddSystem(OperationalSpaceController(arm_model, task.controller))
+    arm_state = controller.GetInputPort("arm_state")
+    builder.Connect(plant.get_state_output_port(arm), arm_state)
+    builder.Connect(controller.get_output_port(), plant.get_actuation_input_port(arm))
+    builder.ExportInput(controller.GetInputPort("reference"), "reference")
+    # Drake keeps a Python system alive as long as its diagram, and ties it to the builder by a
+    # reference which keeps the diagram alive: without this, nothing would ever be freed
+    # (RobotLocomotion/drake issues 22515 and 23161).
+    vars(controller).pop("_pydrake_internal_ref_cycle_peers", None)
+    return arm_model
+
+
+def _hold_brakes_still(
+    builder: DiagramBuilder, plant: MultibodyPlant, instance: ModelInstanceIndex
+) -> None:
+    # An unconnected port would disarm the brakes without a word.
+    desired_state = plant.get_desired_state_input_port(instance)
+    if desired_state.size():
+        source = builder.AddSystem(ConstantVectorSource(np.zeros(desired_state.size())))
+        builder.Connect(source.get_output_port(), desired_state)

@@ -1,0 +1,1 @@
+"""Files that survive a crash: atomic writes, append-only logs, folders of records, provenance."""
