@@ -1,4 +1,4 @@
-"""Every error that Fleet-Tools raises on purpose; merging adds its own, of the same base.
+"""The errors that Fleet-Tools raises on purpose; merging adds its own, of the same base.
 
 Each says what was given, what exists and how to mend it, and is raised before anything changes.
 """
@@ -12,45 +12,46 @@ class FleetToolsError(Exception):
 
 
 class ConfigError(FleetToolsError, ValueError):
-    """A task file, a scene or a model folder says something that it may not say."""
+    """A task file, a scene, a model folder or an argument has content that is not allowed."""
 
 
 class UnknownNameError(FleetToolsError, ValueError):
-    """A name that nothing answers to.
+    """A name that does not exist.
 
     Args:
-        what: What kind of thing was asked for, such as "hammer" or "keypoint".
+        what: Kind of thing that was asked for, such as "hammer" or "keypoint".
         given: The name asked for.
         known: The names that exist.
-        remedy: How else to get what was wanted, where there is a way.
+        remedy: Another way to get what was wanted, if there is one.
     """
 
     def __init__(self, what: str, given: object, known: Iterable[str], remedy: str = "") -> None:
         known = sorted(known)
         nearest = difflib.get_close_matches(str(given), known, n=1, cutoff=0.5)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         listing = ", ".join(known) if known else "none"
-        super().__init__(f"There is no {what} {given!r}{hint} Known: {listing}. {remedy}".rstrip())
+        super().__init__(f"Unknown {what}: {given!r}.{hint} Known: {listing}. {remedy}".rstrip())
         self.given, self.known = given, known
 
-    def __reduce__(self):  # an exception with its own arguments must say how it is pickled
+    def __reduce__(self) -> tuple:
+        """Pickles all attributes, although the constructor takes other arguments."""
         return _restore, (type(self), self.args, self.__dict__)
 
 
 class InvalidActionError(FleetToolsError, ValueError):
-    """An action of the wrong shape or kind, or with NaN or infinity in it."""
+    """An action with a wrong shape or dtype, or with NaN or infinity in it."""
 
 
 class EpisodeOverError(FleetToolsError, RuntimeError):
-    """`step` was called where there is no episode in progress."""
+    """The environment was used where no episode is in progress."""
 
 
 class SimulationError(FleetToolsError, RuntimeError):
-    """The simulator could not go on: its solver failed, or its state is no longer finite."""
+    """The simulation cannot continue: the solver failed, or the state is not finite."""
 
 
 class MissingLibraryError(FleetToolsError, ImportError):
-    """A library of the system is absent; the message holds the line that installs it."""
+    """A library is absent; the message holds the command that installs it."""
 
 
 class RenderServerError(FleetToolsError, RuntimeError):
@@ -58,14 +59,14 @@ class RenderServerError(FleetToolsError, RuntimeError):
 
 
 class ForkedRendererError(FleetToolsError, RuntimeError):
-    """A process renders that was forked from one which had a renderer; how to start it instead."""
+    """Rendering in a process that was forked from one with a renderer."""
 
 
 class InfeasibleError(FleetToolsError, RuntimeError):
     """No plan satisfies the task's constraints.
 
     Args:
-        message: What was to be solved.
+        message: The problem that was to be solved.
         violations: By how much each violated constraint is exceeded, such as
             {"point_to_point(head, head)": "0.120 m, at most 0.002 m"}.
     """
@@ -75,27 +76,28 @@ class InfeasibleError(FleetToolsError, RuntimeError):
         super().__init__(f"{message} Violated: {parts or 'none beyond tolerance'}.")
         self.violations = violations
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
+        """Pickles all attributes, although the constructor takes other arguments."""
         return _restore, (type(self), self.args, self.__dict__)
 
 
 class DatasetError(FleetToolsError, RuntimeError):
-    """A data set that cannot be read, or into which nothing may be written."""
+    """A dataset that cannot be read, or that must not be written to."""
 
 
 class ResultError(FleetToolsError, RuntimeError):
-    """An evaluation that cannot be read, is not what it says, or may not be gone on with."""
+    """An evaluation that cannot be read, contradicts itself, or cannot be resumed."""
 
 
 class PolicyError(FleetToolsError, RuntimeError):
-    """A policy from outside cannot be found or made, or raised an error of its own."""
+    """A foreign policy cannot be found or made, or raised an error of its own."""
 
 
 class WorkersError(FleetToolsError, RuntimeError):
     """Worker processes cannot be started, or a cluster cannot be reached."""
 
 
-def _restore(cls: type, args: tuple, attributes: dict) -> Exception:
+def _restore(cls: type[Exception], args: tuple, attributes: dict) -> Exception:
     error = cls.__new__(cls, *args)
     error.args = args
     error.__dict__.update(attributes)

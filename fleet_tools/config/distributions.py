@@ -1,6 +1,6 @@
 """Distributions as values: a number, `{uniform: [low, high]}` or `{choice: [a, b, ...]}`.
 
-Of names, a name or a choice.
+A distribution over names is a name or a choice.
 """
 
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from fleet_tools.config.values import Number, Value
 
 
 class Uniform(Value):
-    """Every number between two bounds, equally likely."""
+    """The uniform distribution between two bounds."""
 
     uniform: tuple[Number, Number]
 
@@ -25,7 +25,7 @@ class Uniform(Value):
 
 
 class Choice(Value):
-    """One of some numbers, equally likely."""
+    """One of several numbers, with equal probability."""
 
     choice: Annotated[tuple[Number, ...], pydantic.Field(min_length=1)]
 
@@ -68,7 +68,7 @@ PositiveDistribution = Annotated[Distribution, pydantic.AfterValidator(_positive
 
 
 class NameChoice(Value):
-    """One of some names, equally likely."""
+    """One of several names, with equal probability."""
 
     choice: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
 
@@ -79,7 +79,7 @@ NameDistribution = str | NameChoice
 def sample(
     distribution: Distribution | NameDistribution, generator: np.random.Generator
 ) -> float | str:
-    """Draws a number or a name. Every kind consumes exactly one draw of the generator."""
+    """Draws a number or a name; every kind consumes exactly one draw of the generator."""
     draw = generator.random()
     match distribution:
         case Uniform(uniform=(low, high)):
@@ -92,7 +92,7 @@ def sample(
 
 
 def nominal(distribution: Distribution | NameDistribution) -> float | str:
-    """What stands for the distribution when it is switched off."""
+    """Returns the value that replaces a distribution which is switched off."""
     match distribution:
         case Uniform(uniform=(low, high)):
             return min(max(low / 2 + high / 2, low), high)

@@ -1,7 +1,7 @@
 """What a task file may say about the expert: keypoint terms and keyframe motions.
 
-These building blocks are all that the expert knows; a new task composes them in YAML. Frames:
-W world, E end effector, T tool model, O object model.
+A new task composes these building blocks in YAML. Frames: W world, E end effector, T tool model,
+O object model.
 """
 
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from fleet_tools.config.values import Axis, Count, NonNegative, Number, Positive
 Speed = Annotated[Positive, pydantic.Field(le=1)]
 
 
-# --- What it must achieve: keypoint terms ---------------------------------------------------
+# --- Keypoint terms: the pose in which the tool acts ------------------------------------------
 
 
 class PointToPoint(Value):
@@ -24,7 +24,7 @@ class PointToPoint(Value):
     tool: str
     object: str
     offset_m: Vector3 = (0.0, 0.0, 0.0)
-    """Added to the object keypoint, in the object's frame."""
+    """Offset added to the object keypoint, in the object's frame."""
     tolerance_m: Positive
 
 
@@ -49,20 +49,20 @@ KeypointTerm = Annotated[PointToPoint | AxisToAxis, pydantic.Field(discriminator
 
 
 class Actuation(Value):
-    """The pose in which the tool acts on the object: the keypoint optimization of the paper."""
+    """The pose in which the tool acts on the object: the paper's keypoint optimization."""
 
     constraints: Annotated[tuple[KeypointTerm, ...], pydantic.Field(min_length=1)]
     keypoint_motion_cost: NonNegative = 1.0
     """Weight of the squared motion of the tool's keypoints, 1/m^2."""
     joint_motion_cost: NonNegative = 0.01
-    """Weight of the squared joint motion, 1/rad^2; it chooses among the elbow's positions."""
+    """Weight of the squared joint motion, 1/rad^2; it selects among the positions of the elbow."""
     speed: Speed = 0.5
-    """Of the way to this pose, as a fraction of the action bounds."""
+    """Speed on the way to this pose, as a fraction of the action bounds."""
     expect: tuple[Predicate, ...] = ()
-    """What must be so when it has been reached; otherwise the attempt has failed."""
+    """Predicates that hold once the pose is reached; otherwise the attempt has failed."""
 
 
-# --- What it does around it: keyframe motions -----------------------------------------------
+# --- Keyframe motions: the plan around that pose -----------------------------------------------
 
 
 class Translate(Value):
@@ -74,23 +74,23 @@ class Translate(Value):
 
 
 class Advance(Value):
-    """Moves the end effector along an axis of the tool, however the hand holds it."""
+    """Moves the end effector along an axis of the tool, whatever the grasp."""
 
     type: Literal["advance"]
     axis: Axis
-    """From one tool keypoint to another."""
+    """Axis from one tool keypoint to another."""
     by_m: Number
-    """Negative withdraws."""
+    """Distance; negative values withdraw."""
 
 
 class Rotate(Value):
-    """Turns the end effector about an axis through an object keypoint."""
+    """Rotates the end effector about an axis through an object keypoint."""
 
     type: Literal["rotate"]
     angle_deg: Number
     about: str
     axis: Axis | None = None
-    """From one object keypoint to another; the world's z where it is absent."""
+    """Axis from one object keypoint to another; the world's z axis if absent."""
 
 
 class Stay(Value):
@@ -110,16 +110,17 @@ class Keyframe(Value):
 
     motion: KeyframeMotion
     speed: Speed = 0.5
-    """Of the way to this keyframe, as a fraction of the action bounds."""
+    """Speed on the way to this keyframe, as a fraction of the action bounds."""
     expect: tuple[Predicate, ...] = ()
-    """What must be so when it has been reached; otherwise the attempt has failed."""
+    """Predicates that hold once the keyframe is reached; otherwise the attempt has failed."""
 
 
 class Expert(Value):
     """The plan: keyframes before the actuation pose, the pose itself, keyframes after it.
 
-    A keyframe before is relative to the actuation pose; one after, to its predecessor. After an
-    attempt that failed the tool retreats, each motion relative to where it is, and all begins anew.
+    A keyframe before is relative to the actuation pose; one after, to its predecessor. After a
+    failed attempt the tool retreats, each motion relative to its present pose, and the expert
+    plans again.
     """
 
     actuation: Actuation
@@ -129,5 +130,5 @@ class Expert(Value):
 
     @property
     def expectations(self) -> list[tuple[Predicate, ...]]:
-        """What is expected at each keyframe of the plan, in its order."""
+        """The expected predicates at each keyframe of the plan, in order."""
         return [step.expect for step in (*self.before, self.actuation, *self.after)]

@@ -1,4 +1,4 @@
-"""Poses in readable numbers, as task files, scenes and labels say them."""
+"""Poses in readable numbers, as task files, scenes and keypoint files give them."""
 
 import math
 from typing import TYPE_CHECKING
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class Pose(Value):
-    """A rigid transform; roll, pitch and yaw turn about fixed x, y and z."""
+    """A rigid transform; roll, pitch and yaw rotate about fixed x, y and z axes."""
 
     translation_m: Vector3 = (0.0, 0.0, 0.0)
     rpy_deg: Vector3 = (0.0, 0.0, 0.0)
 
     def to_transform(self) -> "RigidTransform":
-        """Returns the same pose for Drake."""
+        """Returns the same pose as a Drake transform."""
         from pydrake.math import RigidTransform, RollPitchYaw  # values load without Drake
 
         roll, pitch, yaw = (math.radians(angle) for angle in self.rpy_deg)

@@ -1,6 +1,6 @@
-"""What a task file may say about success: named predicates over the world's state.
+"""What a task file may say about success: named predicates over the state of the world.
 
-What they mean is in `fleet_tools.envs.success`.
+`fleet_tools.envs.success` evaluates them.
 """
 
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from fleet_tools.config.values import Axis, Positive, Value
 
 
 class JointDisplacement(Value):
-    """A joint of the object has moved by at least so much since the start, in m or rad."""
+    """A joint of the object has moved since the start by at least a threshold, m or rad."""
 
     type: Literal["joint_displacement"]
     joint: str
@@ -28,7 +28,7 @@ class KeypointsNear(Value):
 
 
 class KeypointRaised(Value):
-    """An object keypoint is higher than at the start, by at least so much."""
+    """An object keypoint has risen since the start by at least a threshold."""
 
     type: Literal["keypoint_raised"]
     object: str
@@ -36,7 +36,7 @@ class KeypointRaised(Value):
 
 
 class KeypointsParted(Value):
-    """Two object keypoints are farther apart than at the start, by at least so much."""
+    """The distance between two object keypoints has grown by at least a threshold."""
 
     type: Literal["keypoints_parted"]
     objects: Axis
@@ -52,9 +52,9 @@ class AxisUpright(Value):
 
 
 class Contact(Value):
-    """Two parties touch, or do not.
+    """Two bodies are in contact, or are not.
 
-    A party is "robot", "tool", "table", "object" (any of its links) or "object/<link>".
+    A body is named "robot", "tool", "table", "object" (any link of it) or "object/<link>".
     """
 
     type: Literal["contact"]
@@ -63,7 +63,7 @@ class Contact(Value):
 
 
 class Still(Value):
-    """Every link of the object moves slower than this, as seen from the world or the hand."""
+    """Every link of the object moves slower than a limit, relative to the world or the hand."""
 
     type: Literal["still"]
     seen_from: Literal["world", "end_effector"]

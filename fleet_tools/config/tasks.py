@@ -2,15 +2,16 @@
 
 A task is data: families of tools and objects, how scenes vary, how the robot is controlled, what
 the expert must achieve at which keypoints, and what counts as success. Its building blocks are in
-`fleet_tools.config.randomization`, `fleet_tools.config.expert` and `fleet_tools.config.predicates`; they are
-all that environment, simulation and expert know, and a new task composes them in YAML.
+`fleet_tools.config` (`randomization`, `expert`, `predicates`, `cameras`); environment, simulation
+and expert know nothing else about a task, and a new task composes them in YAML.
 
 Keypoints are named in the `keypoints.yaml` of each tool and object.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -18,20 +19,20 @@ from fleet_tools.config.cameras import Camera
 from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import Predicate
 from fleet_tools.config.randomization import Randomization
-from fleet_tools.config.values import Axis, Count, Positive, Value, load_yaml
-from fleet_tools.errors import UnknownNameError
-from fleet_tools.utils.resources import task_configs_root
+from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.values import Count, Positive, Value, load_yaml
+from fleet_tools.errors import ConfigError, UnknownNameError
 
 
 class ActionBounds(Value):
-    """The motion of the end effector in one control step when an action's entry is 1."""
+    """End-effector motion in one control step when an action's entry is 1."""
 
     translation_m: Positive
     rotation_deg: Positive
 
 
 class ControllerGains(Value):
-    """Operational-space control: natural frequencies of the critically damped errors, rad/s."""
+    """Operational-space control gains: natural frequencies of critically damped errors, rad/s."""
 
     translation_rad_s: Positive
     rotation_rad_s: Positive
@@ -39,39 +40,39 @@ class ControllerGains(Value):
 
 
 class ObservedKeypoints(Value):
-    """The keypoints that every tool and object of the task must have; policies observe them."""
+    """Keypoints that every tool and object of the task must have; policies observe them."""
 
     tool: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     object: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
 
 
 class Reach(Value):
-    """What the dense reward adds to the progress towards success: nearness of two keypoints."""
+    """The dense reward's shaping term: the distance between two keypoints."""
 
     tool: str
     object: str
     length_m: Positive
-    """The distance at which nearness is one half."""
+    """Distance at which the term is one half."""
 
 
 class HeldOut(Value):
-    """Models and pairs that the split `train` does not show; see `fleet_tools.sim.splits`."""
+    """Models and pairs absent from the split `train`; see `fleet_tools.sim.splits`."""
 
     tools: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
-    """Tool and object, each of which is seen in other pairs."""
+    """Pairs of a tool and an object, each of which occurs in other pairs of `train`."""
 
 
 class TaskConfig(Value):
-    """Everything that makes a task the task it is; see `task_configs/` for instances."""
+    """The content of a task file; `task_configs/` holds the package's own."""
 
     name: str
     description: str
     tool_family: str
     object_family: str
     assets: str | None = None
-    """A folder of further models, laid out as the package's own, relative to the task file."""
+    """Folder of further models, laid out as the package's own, relative to the task file."""
     held_out: HeldOut = HeldOut()
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
@@ -80,61 +81,80 @@ class TaskConfig(Value):
     action: ActionBounds
     controller: ControllerGains
     cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = {}
-    """By name; their extrinsics are drawn, see `Randomization.cameras`."""
+    """Cameras by name; their extrinsics are drawn, see `Randomization.cameras`."""
     randomization: Randomization
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
-    """All of these hold."""
+    """Success requires all of these predicates."""
     success_steps: Count = 1
-    """For so many control steps on end."""
+    """Number of consecutive control steps for which they must hold."""
     reach: Reach
     expert: Expert
 
     @pydantic.model_validator(mode="after")
-    def _cameras_stand_somewhere(self):
+    def _cameras_have_extrinsics(self):
         drawn = self.randomization.cameras
         if self.cameras.keys() != drawn.keys():
             raise ValueError(
-                f"cameras and randomization.cameras speak of the same cameras; the first of "
-                f"{list(self.cameras)}, the second of {list(drawn)}"
+                f"cameras and randomization.cameras must name the same cameras; the first names "
+                f"{list(self.cameras)}, the second {list(drawn)}"
             )
         return self
 
     @pydantic.model_validator(mode="after")
     def _keypoints_exist(self):
-        for user in (*self.expert.actuation.constraints, *self.success, self.reach):
-            for kind in ("tool", "object", "objects"):
-                for name in _names(getattr(user, kind, None)):
-                    part = kind.removesuffix("s")
-                    known = getattr(self.keypoints, part)
-                    if name not in known:
-                        raise UnknownNameError(f"{part} among the task's keypoints", name, known)
+        for location, part, name in self._keypoint_uses():
+            known = getattr(self.keypoints, part)
+            if name not in known:
+                error = UnknownNameError(f"{part} keypoint of the task", name, known)
+                raise ValueError(f"{location}: {error}")
         return self
 
-
-def _names(keypoints: str | Axis | None) -> tuple[str, ...]:
-    return (keypoints,) if isinstance(keypoints, str) else keypoints or ()
+    def _keypoint_uses(self) -> Iterator[tuple[str, Literal["tool", "object"], str]]:
+        """Yields where a keypoint is named, of which part it is, and its name."""
+        users: list[tuple[str, Any]] = [
+            *(
+                (f"expert.actuation.constraints.{i}", term)
+                for i, term in enumerate(self.expert.actuation.constraints)
+            ),
+            *((f"success.{i}", predicate) for i, predicate in enumerate(self.success)),
+            ("reach", self.reach),
+        ]
+        keys: dict[str, Literal["tool", "object"]]
+        keys = {"tool": "tool", "object": "object", "objects": "object"}
+        for location, user in users:
+            for key, part in keys.items():
+                given = getattr(user, key, None)
+                if isinstance(given, str):
+                    yield f"{location}.{key}", part, given
+                elif given is not None:
+                    for i, name in enumerate(given):
+                        yield f"{location}.{key}.{i}", part, name
 
 
 def task_names() -> list[str]:
-    """The tasks that come with the package."""
+    """Returns the names of the tasks that come with the package."""
     return sorted(path.stem for path in task_configs_root().glob("*.yaml"))
 
 
 def task_path(name_or_path: str) -> Path:
-    """The file of a task that comes with the package, or of a user's own.
+    """Returns the file of a task, given its name in the package or its path.
 
     Raises:
         UnknownNameError: There is neither such a task nor such a file.
+        ConfigError: It is neither a name nor a path.
     """
+    if not isinstance(name_or_path, str):
+        raise ConfigError(
+            f"A task is given as one of {', '.join(task_names())}, or as the path of a YAML file; "
+            f"given: {name_or_path!r}."
+        )
     if name_or_path in task_names():
         return task_configs_root() / f"{name_or_path}.yaml"
-    if isinstance(name_or_path, str):
-        path = Path(os.path.expanduser(name_or_path))
-        if path.suffix in (".yaml", ".yml") and path.is_file():
-            return path.resolve()
-    raise UnknownNameError(
-        "task", name_or_path, task_names(), "A task of your own is given by the path of its YAML."
-    )
+    path = Path(os.path.expanduser(name_or_path))
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return path.resolve()
+    remedy = "A task of your own is given by the path of its YAML file."
+    raise UnknownNameError("task", name_or_path, task_names(), remedy)
 
 
 def load_task(name_or_path: str) -> TaskConfig:
@@ -142,7 +162,7 @@ def load_task(name_or_path: str) -> TaskConfig:
 
     Raises:
         UnknownNameError: There is no such task.
-        ConfigError: The file says something that it may not say.
+        ConfigError: The file does not fit; the message lists every place.
     """
     path = task_path(name_or_path)
     task = load_yaml(TaskConfig, path)

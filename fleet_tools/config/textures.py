@@ -1,24 +1,24 @@
-"""The pictures that surfaces can wear, by name."""
+"""Surface textures, by name."""
 
 from pathlib import Path
 from typing import Annotated
 
 import pydantic
 
+from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.utils.resources import assets_root
 
 PLAIN = "plain"
-"""No picture: the surface's own colour."""
+"""No texture: the surface keeps its own colour."""
 
 
 def texture_names() -> list[str]:
-    """`plain`, and the names of the pictures that come with the package."""
+    """Returns `plain` and the names of the textures that come with the package."""
     return [PLAIN, *sorted(path.stem for path in _folder().glob("*.png"))]
 
 
 def texture_file(name: str) -> Path | None:
-    """Returns the PNG of a texture, or None for `plain`.
+    """Returns the PNG file of a texture, or None for `plain`.
 
     Raises:
         UnknownNameError: There is no such texture.

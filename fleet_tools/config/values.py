@@ -1,5 +1,6 @@
-"""Values: frozen, typed, and the same after a trip through JSON or YAML."""
+"""Frozen, typed values that survive a round trip through JSON or YAML."""
 
+import contextlib
 import hashlib
 import json
 import typing
@@ -15,7 +16,7 @@ from fleet_tools.errors import ConfigError, UnknownNameError
 
 def _no_boolean(given: Any) -> Any:
     if isinstance(given, bool):
-        raise ValueError("a number is wanted, not a boolean")
+        raise ValueError("a number is expected, not a boolean")
     return given
 
 
@@ -23,18 +24,23 @@ Number = Annotated[float, pydantic.BeforeValidator(_no_boolean)]
 Positive = Annotated[Number, pydantic.Field(gt=0)]
 NonNegative = Annotated[Number, pydantic.Field(ge=0)]
 Count = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=1)]
+CountOrZero = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=0)]
+Seed = CountOrZero
+"""Seed of a random number generator."""
 Vector3 = tuple[Number, Number, Number]
 Vector7 = tuple[Number, Number, Number, Number, Number, Number, Number]
 Axis = tuple[str, str]
-"""From one keypoint to another."""
+"""An axis from one named keypoint to another."""
 
 V = TypeVar("V", bound="Value")
 
 
 class Value(pydantic.BaseModel):
-    """A frozen record of plain numbers, names and other values; unknown keys are errors."""
+    """Base of frozen records of plain numbers, names and other values; unknown keys are errors."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
 
     def to_json(self) -> str:
         """Returns the value as one line of JSON, from which `parse` makes an equal value."""
@@ -50,9 +56,9 @@ def parse(cls: type[V], data: Any, source: str) -> V:
     """Makes a value from plain data (dicts, lists, numbers, strings).
 
     Args:
-        cls: The value's class.
-        data: As `json.loads` or `yaml.safe_load` return it.
-        source: Where the data comes from, for the message.
+        cls: Class of the value.
+        data: Plain data, as `json.loads` or `yaml.safe_load` return it.
+        source: Origin of the data, for the error message.
 
     Raises:
         ConfigError: The data does not fit; the message lists every place and what is expected.
@@ -60,13 +66,17 @@ def parse(cls: type[V], data: Any, source: str) -> V:
     try:
         return cls.model_validate(data)
     except pydantic.ValidationError as error:
-        details = error.errors(include_url=False)
-        lines = [f"  {_place(detail['loc'])}: {_explain(cls, detail)}" for detail in details]
-        raise ConfigError(f"{source} is not a valid {cls.__name__}:\n" + "\n".join(lines)) from None
+        lines = "".join(f"\n  {line}" for line in describe_errors(cls, error))
+        raise ConfigError(f"{source} is not a valid {cls.__name__}:{lines}") from None
+
+
+def describe_errors(cls: type["Value"], error: pydantic.ValidationError) -> list[str]:
+    """Returns a line for each place where data does not fit a value, as "PLACE: REASON"."""
+    return [_line(cls, detail) for detail in error.errors(include_url=False)]
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Says what two mappings have otherwise: "KEY is THIS, not THAT"; what is absent is None."""
+    """Lists how two mappings differ, as "KEY is THIS, not THAT"; an absent value is None."""
     return [
         f"{key} is {one.get(key)!r}, not {other.get(key)!r}"
         for key in {**one, **other}
@@ -81,15 +91,35 @@ def load_yaml(cls: type[V], path: Path) -> V:
         ConfigError: The file is missing, is not YAML, or does not fit.
     """
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
-    return parse(cls, data, str(path))
+    return parse(cls, parse_yaml(text, str(path)), str(path))
 
 
-class _Loader(yaml.SafeLoader):
+def parse_yaml(text: str, source: str) -> Any:
+    """Returns the plain data of a YAML text.
+
+    Args:
+        text: The YAML.
+        source: Origin of the text, for the error message.
+
+    Raises:
+        ConfigError: The text is not YAML, or gives a key twice.
+    """
+    with contextlib.suppress(yaml.YAMLError):
+        return yaml.load(text, _FastLoader)
+    try:
+        loader = _Loader(text)
+        loader.name = source  # what error messages cite
+        return loader.get_single_data()
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source} is not YAML: {error}") from None
+
+
+class _UniqueKeys(yaml.constructor.SafeConstructor):
     """Refuses a key that is given twice, where YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
@@ -102,8 +132,15 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _place(location: tuple) -> str:
-    return ".".join(str(part) for part in location) or "(top)"
+class _Loader(_UniqueKeys, yaml.SafeLoader):
+    """Reads in Python; its errors name the source, and show the line."""
+
+
+_SafeLoader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class _FastLoader(_UniqueKeys, _SafeLoader):  # pyright: ignore[reportGeneralTypeIssues]
+    """Reads by libyaml where PyYAML has it, several times faster."""
 
 
 def _without_negative_zeros(data: Any) -> Any:
@@ -118,20 +155,23 @@ def _without_negative_zeros(data: Any) -> Any:
     return data
 
 
-def _explain(cls: type, detail: dict) -> str:
-    message = detail["msg"]
+def _line(cls: type[Value], detail: Any) -> str:
+    """Returns where data does not fit, and why."""
+    place = ".".join(str(part) for part in detail["loc"])
+    message = detail["msg"].removeprefix("Value error, ")
+    given = detail["input"]
     if detail["type"] == "extra_forbidden":
         *parents, key = detail["loc"]
         siblings = _fields_at(cls, parents)
-        return str(UnknownNameError("key", key, siblings)) if siblings else "unknown key"
-    if detail["type"] != "missing":
-        given = repr(detail["input"])
-        message += f" (given: {given if len(given) <= 300 else given[:300] + ' ...'})"
-    return message
+        message = str(UnknownNameError("key", key, siblings)) if siblings else "unknown key"
+    elif detail["type"] != "missing" and not isinstance(given, Mapping):
+        shown = repr(given)
+        message += f" (given: {shown if len(shown) <= 300 else shown[:300] + ' ...'})"
+    return f"{place}: {message}" if place else message
 
 
 def _fields_at(annotation: Any, location: list) -> list[str]:
-    """The keys that are allowed at a place of a nested value; empty where that is not known."""
+    """Returns the keys allowed at a place of a nested value; empty where they are not known."""
     options = [annotation]
     for part in location:
         options = [inner for option in options for inner in _inside(option, part)]

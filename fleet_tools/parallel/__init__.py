@@ -1,1 +1,1 @@
-"""Work in many processes at once: Ray's connection, workers that may die, a patient Ctrl-C."""
+"""Parallel work: the connection to Ray, workers that may die or hang, and deferred Ctrl-C."""

@@ -1,37 +1,46 @@
-"""Actors of Ray that may be stopped or stuck: where they are, and how they end all the same."""
+"""Ray actors that may be stopped or stuck: where they run, and how they are ended regardless."""
 
 import contextlib
 import os
 import signal
-from typing import Any
+from typing import Any, NamedTuple
 
 ONE_THREAD = {
     f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON")
 }
-"""The environment of an actor that is to use one core; most libraries read it once, when loaded."""
-
-Place = tuple[str, int]
-"""Where an actor is: the node, and the process there."""
+"""Environment variables of an actor that is to use one core; most libraries read them once, when
+they are loaded."""
 
 
-def here() -> Place:
-    """Returns where this process is; an actor calls it."""
+class ActorLocation(NamedTuple):
+    """Where an actor runs.
+
+    Attributes:
+        node: Identifier of the Ray node.
+        process: Process identifier on that node.
+    """
+
+    node: str
+    process: int
+
+
+def location() -> ActorLocation:
+    """Returns where this process runs; to be called by an actor."""
     import ray
 
-    return ray.get_runtime_context().get_node_id(), os.getpid()
+    return ActorLocation(ray.get_runtime_context().get_node_id(), os.getpid())
 
 
-def end(actor: Any, place: Place | None) -> None:
-    """Ends an actor, whatever it is at.
+def end(actor: Any, where: ActorLocation | None) -> None:
+    """Ends an actor, whatever it is doing.
 
     Args:
-        actor: Its handle.
-        place: Where it is, if that is known.
+        actor: Handle of the actor.
+        where: Where it runs, if that is known.
     """
     import ray
 
     ray.kill(actor)
-    node, process = place or (None, None)
-    if node == ray.get_runtime_context().get_node_id():
+    if where is not None and where.node == ray.get_runtime_context().get_node_id():
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)  # one that is stopped does not hear Ray
+            os.kill(where.process, signal.SIGKILL)  # a stopped process does not react to Ray

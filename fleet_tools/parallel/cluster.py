@@ -1,4 +1,4 @@
-"""The connection to Ray: a cluster of this machine alone, or one that runs already."""
+"""The connection to Ray: a cluster of this machine alone, or one that is running already."""
 
 import contextlib
 import logging
@@ -13,18 +13,18 @@ from fleet_tools.errors import WorkersError
 
 @contextlib.contextmanager
 def connected(cores: int, address: str | None) -> Iterator[Any]:
-    """Yields the module `ray`, connected, or None where this machine has to do without.
+    """Yields the module `ray`, connected, or None if Ray does not run on this machine.
 
     Args:
-        cores: How many a cluster of this machine alone gives away.
-        address: Of a running cluster; with None, it is the one that this process is connected to,
-            or else one for the occasion.
+        cores: Number of cores that a cluster of this machine alone uses.
+        address: Address of a running cluster; None for the one to which this process is connected,
+            or else for a new one that ends with the context.
 
     Raises:
         WorkersError: There is no cluster at the address.
     """
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is sent to anybody
-    os.environ.setdefault("RAY_worker_niceness", "0")  # workers are what the user waits for
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry
+    os.environ.setdefault("RAY_worker_niceness", "0")  # the user waits for the workers
     os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # stdout is ours, also when a worker dies
     try:
         import ray
@@ -35,7 +35,7 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    logging.getLogger("ray").setLevel(logging.CRITICAL)  # what it has to say, we say
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # our errors report what matters
     options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
     if address is None:
         options |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
@@ -61,7 +61,7 @@ def _require_none(address: str | None, reason: str) -> None:
 
 
 def _require_listener(address: str) -> None:
-    """Ray itself would wait for minutes."""
+    """Checks that a port is open; Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         return
@@ -73,6 +73,6 @@ def _require_listener(address: str) -> None:
 
 def _remedy(address: str) -> str:
     return (
-        f"`ray start --head` begins a cluster and prints the address to give instead of {address}; "
+        f"`ray start --head` starts a cluster and prints the address to give instead of {address}; "
         "without --ray-address, this machine works alone."
     )

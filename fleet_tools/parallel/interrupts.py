@@ -1,27 +1,28 @@
-"""Ctrl-C that waits until what was begun is finished."""
+"""Ctrl-C that waits until jobs in progress are finished."""
 
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import FrameType
 
 
 @contextlib.contextmanager
-def patient_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether Ctrl-C was pressed; a second one does not wait.
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Yields a function that returns whether Ctrl-C was pressed; a second one does not wait.
 
-    Python loses an interrupt that comes while it frees objects, and an episode takes a second.
+    Python loses an interrupt that arrives while it frees objects, and an episode takes a second,
+    so the interrupt is recorded instead of raised.
     """
-    came = False
+    interrupted = False
 
-    def note(signal_number: int, frame: Any) -> None:
-        nonlocal came
-        if came:
+    def record(signal_number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if interrupted:
             raise KeyboardInterrupt
-        came = True
+        interrupted = True
 
-    before = signal.signal(signal.SIGINT, note)
+    before = signal.signal(signal.SIGINT, record)
     try:
-        yield lambda: came
+        yield lambda: interrupted
     finally:
         signal.signal(signal.SIGINT, before)

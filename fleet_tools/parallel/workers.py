@@ -1,14 +1,14 @@
 """Runs jobs in worker processes that may die or hang, or in this process.
 
-Workers are Ray actors, each with one thread and an environment of its own. Ray starts them anew,
-so none inherits an OpenGL context.
+Workers are Ray actors with one thread each. Ray starts them as new processes, so none inherits an
+OpenGL context.
 """
 
 import contextlib
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,60 +17,63 @@ from fleet_tools.parallel import actors
 from fleet_tools.parallel.cluster import connected
 from fleet_tools.utils import machine
 
-Job = TypeVar("Job")
-Result = TypeVar("Result")
+J = TypeVar("J")
+R = TypeVar("R")
 
-Work = Callable[[Job], Result]
+Work = Callable[[J], R]
+"""Function that does a job, and returns its result."""
 
 TRIES = 2
-"""How often a job is begun whose worker dies or hangs."""
+"""Number of times that a job is started whose worker dies or hangs."""
 
 START_LIMIT_S = 300.0
-"""In which a worker must be ready."""
+"""Time limit for the start of a worker."""
 
 POLL_S = 0.5
-"""How long to wait for an answer before looking whether one is late."""
+"""Time to wait for a result before looking whether a worker exceeds its limit."""
 
-_WORKER_BYTES = 500e6  # what a worker with cameras may take
+_WORKER_BYTES = 500e6  # memory of a worker with cameras
 
 
 @dataclass(frozen=True)
-class Lost:
-    """What comes of a job whose workers died or hung, each time."""
+class LostJob:
+    """Result of a job whose workers died or hung, each time."""
 
     reason: str
 
 
 def default_count() -> int:
-    """Returns how many workers this machine has cores and memory for, at least one."""
+    """Returns the number of workers for which this machine has cores and memory, at least one."""
     return max(
         1, min(int(machine.available_cores()), int(machine.available_memory() // _WORKER_BYTES))
     )
 
 
 def run(
-    next_job: Callable[[], Job | None],
-    make_work: Callable[[], Work],
+    next_job: Callable[[], J | None],
+    make_work: Callable[[], Work[J, R]],
     *,
     count: int,
     timeout_s: float,
     address: str | None = None,
-) -> Iterator[tuple[Job, Result | Lost]]:
-    """Runs jobs until there are no more, and yields what came of each as soon as it is there.
+) -> Generator[tuple[J, R | LostJob], None, None]:
+    """Runs jobs until there are no more, and yields each with its result as soon as it is there.
+
+    A caller that may not exhaust the iterator closes it (`contextlib.closing`), which ends the
+    workers.
 
     Args:
-        next_job: Returns what to do next, or None where nothing is to be begun now; it is asked
-            again after each result. With None and nothing at work, the end is reached.
-        make_work: Makes, in each worker, what does a job. Ray must be able to pickle it.
-        count: How many workers; 0 works in this process, where nothing can be timed out.
-        timeout_s: What a job may take. Then its worker is killed, and the job begun once more.
-        address: Of a running Ray cluster, HOST:PORT, or "auto" for this machine's; None starts one
-            for the occasion, where this process has none yet.
-
-    Whoever may not come to the end closes the iterator (`contextlib.closing`): it ends the workers.
+        next_job: Returns the next job, or None if none is to start now; it is called again after
+            each result. The work ends when it returns None and no job is in progress.
+        make_work: Makes the function that does a job, in each worker. Ray must be able to pickle
+            it.
+        count: Number of workers; 0 works in this process, without a time limit.
+        timeout_s: Time limit of a job. After it, its worker is killed and the job started again.
+        address: Address of a running Ray cluster, HOST:PORT, or "auto" for the one of this
+            machine; None starts one for this call, unless this process is connected to one.
 
     Raises:
-        FleetToolsError: What a job or `make_work` raised.
+        FleetToolsError: An error raised by a job or `make_work`.
         WorkersError: Workers cannot be started.
     """
     with connected(count, address) if count > 0 else contextlib.nullcontext() as ray:
@@ -79,7 +82,7 @@ def run(
             while (job := next_job()) is not None:
                 yield job, work(job)
         else:
-            with contextlib.closing(_Pool(ray, make_work, count, timeout_s)) as pool:
+            with contextlib.closing(_Pool[J, R](ray, make_work, count, timeout_s)) as pool:
                 yield from pool.run(next_job)
 
 
@@ -87,25 +90,26 @@ def run(
 
 
 class _Failure:
-    """An error that a worker hands over, whatever its class."""
+    """An error of any class, as a worker returns it."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
-class _Worker(Generic[Job, Result]):
-    """The actor: what makes the work, then does it."""
+class _Worker(Generic[J, R]):
+    """The actor: it makes the function that does a job, then calls it."""
 
-    def start(self, make_work: Callable[[], Work]) -> _Failure | actors.Place:
-        """Returns where it is."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever gives the jobs
+    def start(self, make_work: Callable[[], Work[J, R]]) -> _Failure | actors.ActorLocation:
+        """Makes the function, and returns where the worker runs."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled where jobs come from
         try:
             self._work = make_work()
         except FleetToolsError as error:
             return _Failure(error)
-        return actors.here()
+        return actors.location()
 
-    def do(self, job: Job) -> Result | _Failure:
+    def do(self, job: J) -> R | _Failure:
+        """Does a job."""
         try:
             return self._work(job)
         except FleetToolsError as error:
@@ -113,32 +117,34 @@ class _Worker(Generic[Job, Result]):
 
 
 @dataclass
-class _Task(Generic[Job]):
-    """What a worker is at: starting where there is no job."""
+class _Task(Generic[J]):
+    """The present task of a worker: starting, if there is no job."""
 
     actor: Any
-    place: actors.Place | None
+    location: actors.ActorLocation | None
     deadline: float
-    job: Job | None = None
+    job: J | None = None
     tries: int = 0
 
 
-class _Pool:
-    """Keeps workers busy, and replaces the dead."""
+class _Pool(Generic[J, R]):
+    """Gives jobs to workers, and replaces workers that die or hang."""
 
-    def __init__(self, ray, make_work, count: int, timeout_s: float) -> None:
+    def __init__(
+        self, ray: Any, make_work: Callable[[], Work[J, R]], count: int, timeout_s: float
+    ) -> None:
         self._ray, self._make_work, self._timeout_s = ray, make_work, timeout_s
         environment = {"env_vars": actors.ONE_THREAD}
         options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": environment}
         self._actors = ray.remote(**options)(_Worker)
-        self._tasks: dict[Any, _Task] = {}  # by the reference of what is awaited
-        self._idle: deque[_Task] = deque()
-        self._again: deque[tuple[Any, int]] = deque()  # jobs whose worker was lost, and their tries
+        self._tasks: dict[Any, _Task[J]] = {}  # by the reference of the awaited result
+        self._idle: deque[_Task[J]] = deque()
+        self._retries: deque[tuple[J, int]] = deque()  # jobs of lost workers, and their tries
         self._failed_starts = 0
         for _ in range(count):
             self._start()
 
-    def run(self, next_job: Callable[[], Job | None]) -> Iterator:
+    def run(self, next_job: Callable[[], J | None]) -> Iterator[tuple[J, R | LostJob]]:
         while True:
             while self._idle and self._begin(next_job):
                 pass
@@ -152,39 +158,39 @@ class _Pool:
     def close(self) -> None:
         """Ends all workers."""
         for task in [*self._tasks.values(), *self._idle]:
-            actors.end(task.actor, task.place)
+            actors.end(task.actor, task.location)
 
     def _start(self) -> None:
         actor = self._actors.remote()
-        task = _Task(actor, None, time.monotonic() + START_LIMIT_S)
+        task = _Task[J](actor, None, time.monotonic() + START_LIMIT_S)
         self._tasks[actor.start.remote(self._make_work)] = task
 
-    def _begin(self, next_job: Callable[[], Job | None]) -> bool:
-        job, tries = self._again.popleft() if self._again else (next_job(), 0)
+    def _begin(self, next_job: Callable[[], J | None]) -> bool:
+        job, tries = self._retries.popleft() if self._retries else (next_job(), 0)
         if job is None:
             return False
         worker = self._idle.popleft()
         deadline = time.monotonic() + self._timeout_s
-        task = _Task(worker.actor, worker.place, deadline, job, tries + 1)
+        task = _Task(worker.actor, worker.location, deadline, job, tries + 1)
         self._tasks[worker.actor.do.remote(job)] = task
         return True
 
-    def _ended(self) -> list[tuple[Any, _Task]]:
-        """Waits a little; takes away what is done, dead or late."""
+    def _ended(self) -> list[tuple[Any, _Task[J]]]:
+        """Waits briefly, and removes the tasks that are done, lost or late."""
         done, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=POLL_S)
         now = time.monotonic()
         late = [r for r, task in self._tasks.items() if task.deadline < now and r not in done]
         return [(reference, self._tasks.pop(reference)) for reference in [*done, *late]]
 
-    def _after(self, reference: Any, task: _Task) -> Iterator:
+    def _after(self, reference: Any, task: _Task[J]) -> Iterator[tuple[J, R | LostJob]]:
         try:
             result = self._ray.get(reference, timeout=0)
         except self._ray.exceptions.GetTimeoutError:
-            actors.end(task.actor, task.place)
+            actors.end(task.actor, task.location)
             limit = START_LIMIT_S if task.job is None else self._timeout_s
             yield from self._lose(task, f"it took longer than {limit:g} s")
             return
-        except self._ray.exceptions.RayTaskError:  # what nobody expected; it has the traceback
+        except self._ray.exceptions.RayTaskError:  # unexpected; it holds the traceback
             raise
         except self._ray.exceptions.RayError as error:
             yield from self._lose(task, f"its worker died ({type(error).__name__})")
@@ -192,23 +198,23 @@ class _Pool:
         if isinstance(result, _Failure):
             raise result.error
         if task.job is None:
-            task.place, self._failed_starts = result, 0
+            task.location, self._failed_starts = result, 0
         else:
             yield task.job, result
         self._idle.append(task)
 
-    def _lose(self, task: _Task, reason: str) -> Iterator:
+    def _lose(self, task: _Task[J], reason: str) -> Iterator[tuple[J, LostJob]]:
         if task.job is None:
             self._failed_starts += 1
             if self._failed_starts > TRIES:
                 if not self._idle and not self._tasks:
                     raise WorkersError(
                         f"Workers do not start: {reason}. Fewer --workers need less memory; "
-                        "--workers 0 shows what goes wrong."
+                        "--workers 0 shows the error."
                     )
-                return  # the others do without it
+                return  # the other workers remain
         elif task.tries < TRIES:
-            self._again.append((task.job, task.tries))
+            self._retries.append((task.job, task.tries))
         else:
-            yield task.job, Lost(f"{reason}, {task.tries} times")
+            yield task.job, LostJob(f"{reason}, {task.tries} times")
         self._start()

@@ -1,15 +1,15 @@
-"""A file that only grows, line by line; what a crash tore off never counted."""
+"""A file that only grows, line by line; a line that a crash tore never counts."""
 
 import fcntl
 import os
 from pathlib import Path
 
 
-class Journal:
+class AppendLog:
     """Appends lines to a file, each on the disk before the next; one process at a time.
 
     Args:
-        path: Of the file, which exists.
+        path: Path of the file, which exists.
 
     Raises:
         BlockingIOError: Another process is writing to it.
@@ -23,16 +23,16 @@ class Journal:
             self.close()
             raise
 
-    def cut(self, size: int) -> None:
-        """Takes away all but the first `size` bytes, which are the whole lines."""
+    def truncate(self, size: int) -> None:
+        """Removes all but the first `size` bytes, which are the complete lines."""
         os.ftruncate(self._descriptor, size)
         os.fsync(self._descriptor)
 
     def append(self, line: str) -> None:
-        """Adds a line, given without its end.
+        """Adds a line, given without its newline.
 
         Raises:
-            OSError: The disk is full or gone; the file is as it was.
+            OSError: The disk is full or gone; the file is unchanged.
         """
         size = os.fstat(self._descriptor).st_size
         rest = memoryview(line.encode() + b"\n")
@@ -45,5 +45,5 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Lets others write."""
+        """Releases the file to other processes."""
         os.close(self._descriptor)

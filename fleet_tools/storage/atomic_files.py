@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and then last."""
+"""Files that appear complete or not at all, and then last."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ _MARK = ".aside"
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Yields a path beside `path` to write to, which takes its place when all went well.
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`, which replaces it when all went well.
 
-    It is on the disk then, and its name, too, whatever happens to the machine.
+    Content and name are then flushed to the disk, so that a power failure does not lose them.
     """
     aside = path.with_name(f".{path.stem}.{os.getpid()}{_MARK}{path.suffix}")
     try:
@@ -25,12 +25,12 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Returns what `whole` left in a folder and those in it where the process was killed."""
+    """Returns the temporary files below a folder that killed processes left."""
     return list(folder.rglob(f".*{_MARK}*"))
 
 
 def is_blank(folder: Path, names: Collection[str]) -> bool:
-    """Whether there is nothing but what `whole` left, and empty files or folders of some names."""
+    """Whether a folder holds nothing but leftovers, and empty files or folders of given names."""
     left = leftovers(folder)
     return folder.is_dir() and all(
         path in left or (path.name in names and not _holds_anything(path))

@@ -1,4 +1,4 @@
-"""Functions of a user's own, named as module:function on a command line or in a file."""
+"""Import of functions that are named as "module:function"."""
 
 import importlib
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from fleet_tools.errors import UnknownNameError
 
 
 def load_function(name: str, what: str = "function") -> Callable[..., Any]:
-    """Imports a module and returns its function; so that is code to be trusted.
+    """Imports a module and returns a function of it; the module's code is run.
 
     Args:
-        name: "module:function"; `python -m` finds modules of the working directory, too.
-        what: It is, for the error.
+        name: "module:function"; `python -m` also finds modules of the working directory.
+        what: Kind of function, for the error message.
 
     Raises:
         UnknownNameError: The module has no such function.

@@ -1,4 +1,4 @@
-"""Libraries that may be missing: what each is for, and the line that installs it."""
+"""Optional libraries: what each is for, and the command that installs it."""
 
 import importlib
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from types import ModuleType
 
 from fleet_tools.errors import MissingLibraryError, UnknownNameError
 
-GLIB_LINE = "apt-get install -y libglib2.0-0"
-"""What Drake's import needs on a minimal Debian or Ubuntu."""
+GLIB_COMMAND = "apt-get install -y libglib2.0-0"
+"""Installs what Drake's import needs on a minimal Debian or Ubuntu."""
 
-GL_LINE = "apt-get install -y libegl1 libgl1"
-"""What images need there: EGL, and with libgl1 Mesa's drivers, which render without a GPU, too."""
+GL_COMMAND = "apt-get install -y libegl1 libgl1"
+"""Installs what images need there: EGL, and with libgl1 Mesa's drivers, which need no GPU."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library that not everyone needs.
+    """An optional library.
 
     Attributes:
-        module: What is imported.
-        distribution: What is installed.
-        extra: Of this package, which installs it.
+        module: Name of the imported module.
+        distribution: Name of the installed distribution.
+        extra: Extra of this package that installs it.
         purpose: What it is needed for, as in "needed to ...".
     """
 
@@ -32,23 +32,23 @@ class Library:
 
 
 OPTIONAL = (
-    Library("coacd", "coacd", "import", "part imported meshes into convex pieces"),
+    Library("coacd", "coacd", "import", "decompose imported meshes into convex pieces"),
     Library("fast_simplification", "fast-simplification", "import", "simplify imported meshes"),
     Library("manifold3d", "manifold3d", "import", "unite and simplify imported meshes"),
     Library("torch", "torch", "learning", "learn policies and merge them"),
     Library("safetensors", "safetensors", "learning", "store policies"),
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
-    Library("PIL", "pillow", "video", "draw on pictures"),
+    Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
-    Library("pyarrow", "pyarrow", "export", "export data sets to LeRobot"),
-    Library("zarr", "zarr", "export", "export data sets to zarr"),
+    Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),
+    Library("zarr", "zarr", "export", "export datasets to zarr"),
     Library("stable_baselines3", "stable-baselines3", "examples", "learn by reinforcement"),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 
 
-def install_line(extra: str) -> str:
-    """Returns the line that installs an extra: from the checkout that this is, or from a wheel.
+def install_command(extra: str) -> str:
+    """Returns the command that installs an extra, for a checkout or for a wheel.
 
     Raises:
         UnknownNameError: There is no such extra.
@@ -67,18 +67,36 @@ def require(module: str, purpose: str, otherwise: str = "") -> ModuleType:
     """Imports one of the `OPTIONAL` libraries.
 
     Args:
-        module: Its name.
-        purpose: What it is wanted for now.
-        otherwise: How to do without it, where there is a way.
+        module: Name of the module.
+        purpose: What it is needed for now, as in "needed to ...".
+        otherwise: How to do without it, if there is a way.
 
     Raises:
-        MissingLibraryError: It cannot be imported; the message holds the line that installs it.
+        MissingLibraryError: It cannot be imported; the message holds the installation command.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        extra = next(library.extra for library in OPTIONAL if library.module == module)
-        raise MissingLibraryError(
-            f"{module} is needed to {purpose}, and cannot be imported ({error}). "
-            f"Install it with: {install_line(extra)}. {otherwise}".rstrip()
-        ) from error
+        missing = missing_library(module, purpose, str(error))
+        raise MissingLibraryError(f"{missing} {otherwise}".rstrip()) from error
+
+
+def missing_library(module: str, purpose: str | None = None, reason: str = "") -> str | None:
+    """Returns the message about an optional library that cannot be imported.
+
+    Args:
+        module: Name of the module.
+        purpose: What it is needed for; the library's general purpose if None.
+        reason: Why it cannot be imported.
+
+    Returns:
+        None if it is none of the `OPTIONAL` libraries.
+    """
+    library = next((each for each in OPTIONAL if each.module == module), None)
+    if library is None:
+        return None
+    why = f", and cannot be imported ({reason})" if reason else ""
+    return (
+        f"{module} is needed to {purpose or library.purpose}{why}. "
+        f"Install it with: {install_command(library.extra)}."
+    )

@@ -1,4 +1,4 @@
-"""What this process may use of its machine: cores, memory, disk; in a container, its share."""
+"""Resources of this machine that the process may use: cores, memory, disk."""
 
 import os
 import platform
@@ -10,17 +10,18 @@ GIB = 2**30
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def available_cores() -> float:
-    """Returns how many cores this process may use at once; a container's limit can be a part."""
-    cores = len(os.sched_getaffinity(0))
-    quota, period = _cgroup_cpu()
-    return min(cores, quota / period) if quota > 0 else cores
+def available_cores() -> int:
+    """Returns the number of cores that this process may use; a container's limit counts."""
+    from loky import cpu_count
+
+    return cpu_count()
 
 
 def available_memory() -> int:
-    """Returns how many bytes this process can still get before others must give some up."""
-    meminfo = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    left = 1024 * int(meminfo["MemAvailable"].split()[0])
+    """Returns the bytes of memory that this process can still get; a container's limit counts."""
+    import psutil
+
+    left = psutil.virtual_memory().available
     for limit, used in [
         ("memory.max", "memory.current"),  # cgroup 2, then 1
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -32,12 +33,19 @@ def available_memory() -> int:
 
 
 def total_memory() -> int:
-    """Returns how many bytes of memory the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Returns the bytes of memory of the machine."""
+    import psutil
+
+    return psutil.virtual_memory().total
+
+
+def free_disk(folder: Path) -> int:
+    """Returns the bytes that can be written into a folder."""
+    return shutil.disk_usage(folder).free
 
 
 def processor() -> str:
-    """Returns what the processor is called, or the empty string where nothing says so."""
+    """Returns the name of the processor, or the empty string where it is unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -47,28 +55,12 @@ def processor() -> str:
 
 
 def machine_name() -> str:
-    """Returns the processor and the number of its cores, as reports of speed begin."""
+    """Returns the processor and its number of cores, for reports of speed."""
     return f"{processor() or platform.machine()}, {os.cpu_count()} cores"
-
-
-def free_disk(folder: Path) -> int:
-    """Returns how many bytes can be written into a folder."""
-    return shutil.disk_usage(folder).free
-
-
-def _cgroup_cpu() -> tuple[float, float]:
-    """Microseconds of processor time per period, and the period; a quota of 0 is none."""
-    try:
-        quota, period = (_CGROUP / "cpu.max").read_text().split()
-        return (0.0 if quota == "max" else float(quota)), float(period)
-    except (OSError, ValueError):
-        pass
-    quota, period = _number("cpu/cpu.cfs_quota_us"), _number("cpu/cpu.cfs_period_us")
-    return float(max(quota or 0, 0)), float(period or 1)
 
 
 def _number(file: str) -> int | None:
     try:
         return int((_CGROUP / file).read_text())
-    except (OSError, ValueError):  # not there, or "max"
+    except (OSError, ValueError):  # absent, or "max"
         return None

@@ -1,0 +1,51 @@
+"""Option groups: values from which programs make their options."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+import pydantic
+
+from fleet_tools.config.tasks import task_names
+from fleet_tools.config.values import Value
+from fleet_tools.errors import UnknownNameError
+
+
+class OptionGroup(Value):
+    """Base of values that are options of programs; an attribute's docstring is its help.
+
+    Attributes:
+        aliases: Other spellings of an option, such as {"scenes": ["--episodes"]}.
+    """
+
+    model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
+
+    aliases: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+
+class TaskOptions(OptionGroup):
+    """The task."""
+
+    tool: str | None = None
+    """Task of the package, by its tool: hammer, knife, spatula or wrench."""
+    task: str | None = None
+    """Task of the package by name, or your own by the path of its YAML file."""
+
+    @pydantic.model_validator(mode="after")
+    def _one_task(self) -> Self:
+        if (self.tool is None) == (self.task is None):
+            raise ValueError("give either --tool or --task")
+        return self
+
+    def name_or_path(self) -> str:
+        """Returns the task's name or path.
+
+        Raises:
+            UnknownNameError: There is no such tool.
+        """
+        if self.tool is None:
+            assert self.task is not None
+            return self.task
+        if self.tool not in task_names():
+            remedy = "A task of your own is given by --task and the path of its YAML file."
+            raise UnknownNameError("tool", self.tool, task_names(), remedy)
+        return self.tool

@@ -1,0 +1,51 @@
+"""Options of the programs that work in parallel."""
+
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeVar
+
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import CountOrZero, Positive
+from fleet_tools.parallel.workers import LostJob, Work, default_count, run
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+
+class WorkerOptions(OptionGroup):
+    """Number, time limit and place of worker processes."""
+
+    workers: CountOrZero | None = None
+    """Number of worker processes, each on one core (default: as many as fit this machine); 0 works
+    in this process."""
+    timeout: Positive = 300.0
+    """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
+    ray_address: str | None = None
+    """Address of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same
+    packages installed and see the same files."""
+
+    @property
+    def count(self) -> int:
+        """Number of workers, by default as many as fit this machine."""
+        return default_count() if self.workers is None else self.workers
+
+    def run(
+        self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]
+    ) -> Generator[tuple[J, R | LostJob], None, None]:
+        """Runs jobs in workers, see `fleet_tools.parallel.workers.run`.
+
+        Args:
+            jobs: The jobs, or a function that returns the next one.
+            make_work: Makes the function that does a job, in each worker.
+        """
+        if callable(jobs):
+            next_job = jobs
+        else:
+            remaining = iter(jobs)
+            next_job = lambda: next(remaining, None)  # noqa: E731
+        return run(
+            next_job,
+            make_work,
+            count=self.count,
+            timeout_s=self.timeout,
+            address=self.ray_address,
+        )

@@ -1,0 +1,86 @@
+"""Provenance of stored files: task file, package versions, machine."""
+
+import platform
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+
+import fleet_tools
+from fleet_tools.config.tasks import TaskConfig, task_names, task_path
+from fleet_tools.config.values import Number, Value, parse, parse_yaml
+from fleet_tools.errors import ConfigError
+from fleet_tools.utils import machine
+
+_PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
+
+
+class TaskFile(Value):
+    """A task file at the time of use.
+
+    Attributes:
+        name: Name of the task.
+        content_digest: Hash of the content, independent of comments and layout.
+        text: The file, verbatim.
+        folder: Folder to which the paths of a user's own task are relative; None for the package's.
+    """
+
+    name: str
+    content_digest: str
+    text: str
+    folder: str | None
+
+
+class Machine(Value):
+    """The machine of an evaluation; wall times depend on it, and nothing else should."""
+
+    system: str
+    processor: str
+    cores: Number
+    memory_gib: Number
+
+    @classmethod
+    def here(cls) -> "Machine":
+        """Returns this machine."""
+        return cls(
+            system=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+            processor=machine.processor(),
+            cores=machine.available_cores(),
+            memory_gib=round(machine.total_memory() / machine.GIB, 1),
+        )
+
+
+def read_task_file(name_or_path: str) -> TaskFile:
+    """Reads a task file.
+
+    Raises:
+        UnknownNameError, ConfigError: There is no such task, or it is not valid.
+    """
+    path = task_path(name_or_path)
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    task = parse(TaskConfig, parse_yaml(text, str(path)), str(path))
+    own = name_or_path not in task_names()
+    return TaskFile(
+        name=task.name,
+        content_digest=task.digest(),
+        text=text,
+        folder=str(path.parent) if own else None,
+    )
+
+
+def installed_packages(names: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    """Returns the versions of this package and of others on which bits depend.
+
+    Args:
+        names: The other packages; by default those on which an episode depends.
+    """
+    return {"fleet_tools": fleet_tools.__version__} | {name: version(name) for name in names}
+
+
+def other_versions(packages: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
+    """Returns the packages installed in another version here: the given version, and this one."""
+    here = installed_packages()
+    return {
+        name: (then, here.get(name)) for name, then in packages.items() if then != here.get(name)
+    }

@@ -1,0 +1,120 @@
+"""Folders of runs: a JSON document that specifies the run, and files that follow from its state.
+
+Training runs and fleets are such folders. The state is stored first and as a whole, and the log
+repeats some of it, so that nothing is lost when the process is killed. Unlike in a folder of
+records (`record_folder`), nothing is known from the log alone.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+from fleet_tools.config.values import parse
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.storage.atomic_files import is_blank
+from fleet_tools.storage.record_folder import (
+    Document,
+    clear_leftovers,
+    require_same,
+    write_document,
+)
+from fleet_tools.storage.strict_json import loads
+
+CONFIG = "config.json"
+"""File name of the document."""
+
+D = TypeVar("D", bound=Document)
+
+
+class RunWriter(Generic[D]):
+    """Claims a new folder of a run, or one whose document is the same.
+
+    Args:
+        folder: Created if it does not exist; otherwise blank, or the folder of the same run.
+        spec: The document.
+        log_name: File name of the log.
+        what: Name of the run in messages, with its article, such as "a training run".
+        error: Class of the errors raised.
+
+    Attributes:
+        folder, spec: As given.
+
+    Raises:
+        FleetToolsError: The folder holds something else, or another process is writing to it.
+    """
+
+    def __init__(
+        self, folder: Path, spec: D, *, log_name: str, what: str, error: type[FleetToolsError]
+    ) -> None:
+        self.folder, self.spec = folder, spec
+        if (folder / CONFIG).exists():
+            present = read_spec(folder, type(spec), error)
+            require_same(present, spec, folder, what, error)
+        elif folder.exists() and not is_blank(folder, (log_name,)):
+            raise error(f"{folder} is neither empty nor {what}. Give another --output.")
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_document(folder / CONFIG, spec, indent=1)
+        self._log_path = folder / log_name
+        self._log_path.touch()
+        try:
+            self._log = AppendLog(self._log_path)
+        except BlockingIOError:
+            raise error(f"Another process is writing to {folder}.") from None
+        try:
+            clear_leftovers(folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def write_log(self, lines: Sequence[str]) -> None:
+        """Makes the log consist of the given lines; those that it already has are not rewritten.
+
+        Args:
+            lines: The lines, without newlines.
+
+        Raises:
+            OSError: The disk is full or gone.
+        """
+        content = self._log_path.read_bytes()
+        size = present = 0
+        for line in lines:
+            row = line.encode() + b"\n"
+            if not content.startswith(row, size):
+                break
+            size, present = size + len(row), present + 1
+        if size < len(content):
+            self._log.truncate(size)
+        for line in lines[present:]:
+            self._log.append(line)
+
+    def close(self) -> None:
+        """Releases the folder to other processes."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        """Returns the writer itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Releases the folder."""
+        self.close()
+
+
+def read_spec(folder: Path, kind: type[D], error: type[FleetToolsError]) -> D:
+    """Reads the document of a run.
+
+    Args:
+        folder: Folder of the run.
+        kind: Class of the document.
+        error: Class of the errors raised.
+
+    Raises:
+        FleetToolsError: The document is missing, damaged, or of another version.
+    """
+    path = folder / CONFIG
+    try:
+        return parse(kind, loads(path.read_bytes().decode()), str(path))
+    except (OSError, ValueError) as raised:  # ConfigError is a ValueError
+        raise error(f"{path} is not a run that this version can resume: {raised}") from None
