@@ -1,27 +1,28 @@
-"""What an action is: a bounded motion of the end effector, in units of the task's bounds."""
+"""Actions: bounded motions of the end effector, in units of the task's action bounds."""
 
 import gymnasium
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fleet_tools.config.tasks import ActionBounds
 from fleet_tools.errors import InvalidActionError
 
 
 def action_space() -> gymnasium.spaces.Box:
-    """Translation, then rotation vector, in the end effector's frame; see `ToolUseEnv`."""
+    """Returns the action space: translation, then rotation vector; see `ToolUseEnv`."""
     return gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
 
 
 def action_scale(bounds: ActionBounds) -> np.ndarray:
-    """Returns the motion that each entry stands for when it is 1, (6,), m and rad."""
+    """Returns the motion for which each entry of an action is 1, (6,), m and rad."""
     return np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
 
 
-def checked_action(action: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Returns the action that will be executed, (6,) float32, and whether it had to be clipped.
+def check_action(action: ArrayLike) -> tuple[np.ndarray, bool]:
+    """Returns the action to be executed, (6,) float32, and whether it was clipped.
 
     Raises:
-        InvalidActionError: The action has the wrong shape or kind, or is not finite.
+        InvalidActionError: The action has a wrong shape or dtype, or is not finite.
     """
     try:
         array = np.asarray(action)

@@ -1,138 +1,131 @@
-"""The layout of observations: the robot's own senses, and what the mode adds to them.
+"""The layout of observations: proprioception, and the entries that the observation mode adds.
 
-Every mode has the senses of the robot's own body. `state` adds the keypoints of tool and object,
-`multitask_state` the same in a layout that all tasks share, `point_cloud` their fused point cloud,
-`rgbd` the pictures of all cameras.
+Every mode has the robot's own senses. `state` adds the keypoints of tool and object,
+`multitask_state` the same in a layout common to all tasks, `point_cloud` their fused point cloud,
+`rgbd` the images of all cameras.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.config.tasks import ObservedKeypoints
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.observation_config import Vision
+from fleet_tools.perception.measurement import Measurement
+from fleet_tools.perception.observation_config import ObservationConfig
+from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.segmentation import SEGMENTS
 
-if TYPE_CHECKING:
-    from pydrake.math import RigidTransform
-
-    from fleet_tools.perception.rig import View
-    from fleet_tools.sim.world_state import WorldState
-
-
 MULTITASK_ROWS = 8
-"""Of each part's keypoints in the layout that all tasks share."""
+"""Number of rows for the keypoints of each part in the layout common to all tasks."""
+
+Observation = dict[str, Any]
+"""Arrays by the names of features."""
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
-    """What there is to observe at one moment.
-
-    Attributes:
-        state: The privileged state.
-        X_WC: Poses of the cameras in the world, where the mode has images.
-        views: What they see, with `rgbd`.
-        cloud: Points in the end effector, with `point_cloud`; see `point_cloud.stack`.
-    """
-
-    state: "WorldState"
-    X_WC: dict[str, "RigidTransform"] = field(default_factory=dict)
-    views: dict[str, "View"] = field(default_factory=dict)
-    cloud: np.ndarray | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Sense:
+class Feature:
     """An entry of the observation.
 
     Attributes:
-        space: Its shape, dtype and limits.
-        unit, frame: Of its numbers; no frame where they have none.
-        read: Takes it from a moment.
+        space: Shape, dtype and limits.
+        unit: Unit of the numbers.
+        frame: Frame of the numbers; None where they have none.
+        read: Takes the entry from a measurement.
         entries: Names along the first axis, where they have names.
     """
 
     space: spaces.Box
     unit: str
     frame: str | None
-    read: Callable[[Moment], np.ndarray]
+    read: Callable[[Measurement], np.ndarray]
     entries: tuple[str, ...] = ()
 
 
-def layout(keypoints: ObservedKeypoints, vision: Vision) -> dict[str, Sense]:
-    """Returns the entries of an environment's observations.
+def features(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Feature]:
+    """Returns the entries of an environment's observations, by name.
 
     Raises:
-        ConfigError: A task has too many keypoints for the layout that all tasks share.
+        ConfigError: A task has too many keypoints for the layout common to all tasks.
     """
-    match vision.obs_mode:
+    match config.obs_mode:
         case "state":
-            return _BODY | _keypoints(keypoints)
+            return _PROPRIOCEPTION | _keypoints(keypoints)
         case "multitask_state":
-            return _BODY | _padded(_keypoints(keypoints))
+            return _PROPRIOCEPTION | _padded(_keypoints(keypoints))
         case "point_cloud":
-            return _BODY | _point_cloud(vision)
-    return _BODY | _images(vision)
+            return _PROPRIOCEPTION | _point_cloud(config)
+    return _PROPRIOCEPTION | _images(config)
 
 
-def observation_space(senses: dict[str, Sense]) -> spaces.Dict:
+def observation_space(features: dict[str, Feature]) -> spaces.Dict:
     """Returns the space of `observe`."""
-    return spaces.Dict({name: sense.space for name, sense in senses.items()})
+    return spaces.Dict({name: feature.space for name, feature in features.items()})
 
 
-def observe(senses: dict[str, Sense], moment: Moment) -> dict[str, np.ndarray]:
-    """Returns the observation of a moment; it shares no memory with it."""
+def observe(features: dict[str, Feature], measurement: Measurement) -> Observation:
+    """Returns the observation of a measurement; the two share no memory."""
     return {
-        name: np.array(sense.read(moment), dtype=sense.space.dtype)
-        for name, sense in senses.items()
+        name: np.array(feature.read(measurement), dtype=feature.space.dtype)
+        for name, feature in features.items()
     }
+
+
+def image_space(channel: str, height: int, width: int) -> spaces.Box:
+    """Returns the space of a camera's images in one of the `CHANNELS`."""
+    match channel:
+        case "rgb":
+            return spaces.Box(0, 255, (height, width, 3), np.uint8)
+        case "depth":
+            return spaces.Box(0, np.inf, (height, width), np.float32)
+    return spaces.Box(0, len(SEGMENTS) - 1, (height, width), np.uint8)
 
 
 def _box(*shape: int) -> spaces.Box:
     return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
 
-_BODY = {
-    "joint_position": Sense(_box(7), "rad", None, lambda moment: moment.state.q),
-    "joint_velocity": Sense(_box(7), "rad/s", None, lambda moment: moment.state.v),
-    "joint_external_torque": Sense(  # that contact exerts on the joints
-        _box(7), "N m", None, lambda moment: moment.state.tau_external
+_PROPRIOCEPTION = {
+    "joint_position": Feature(_box(7), "rad", None, lambda measurement: measurement.state.q),
+    "joint_velocity": Feature(_box(7), "rad/s", None, lambda measurement: measurement.state.v),
+    "joint_external_torque": Feature(  # on the joints, from contact
+        _box(7), "N m", None, lambda measurement: measurement.state.tau_external
     ),
-    "end_effector_pose": Sense(
+    "end_effector_pose": Feature(
         _box(3, 4),
         "rotation matrix | m",
         "world: [R_WE | p_WE]",
-        lambda moment: moment.state.X_WE.GetAsMatrix34(),
+        lambda measurement: measurement.state.X_WE.GetAsMatrix34(),
     ),
-    "end_effector_wrench": Sense(  # that contact exerts on the end effector
+    "end_effector_wrench": Feature(  # on the end effector, from contact
         _box(6),
         "N m, N",
         "end effector: [moment, force] at its origin",
-        lambda moment: moment.state.F_E,
+        lambda measurement: measurement.state.F_E,
     ),
 }
 
 
-def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Sense]:
-    def sense(part: str, names: tuple[str, ...]) -> Sense:
-        def read(moment: Moment) -> np.ndarray:
-            p_E = moment.state.in_end_effector(getattr(moment.state, f"p_W_{part}"))
+def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Feature]:
+    def feature(part: Literal["tool", "object"], names: tuple[str, ...]) -> Feature:
+        def read(measurement: Measurement) -> np.ndarray:
+            state = measurement.state
+            p_E = state.in_end_effector(state.p_W_tool if part == "tool" else state.p_W_object)
             return np.array([p_E[name] for name in names])
 
-        return Sense(_box(len(names), 3), "m", "end effector", read, names)
+        return Feature(_box(len(names), 3), "m", "end effector", read, names)
 
     return {
-        "tool_keypoints": sense("tool", keypoints.tool),
-        "object_keypoints": sense("object", keypoints.object),
+        "tool_keypoints": feature("tool", keypoints.tool),
+        "object_keypoints": feature("object", keypoints.object),
     }
 
 
-def _padded(keypoints: dict[str, Sense]) -> dict[str, Sense]:
-    def sense(name: str, own: Sense) -> Sense:
+def _padded(keypoints: dict[str, Feature]) -> dict[str, Feature]:
+    def feature(name: str, own: Feature) -> Feature:
         count = len(own.entries)
         if count > MULTITASK_ROWS:
             raise ConfigError(
@@ -140,35 +133,25 @@ def _padded(keypoints: dict[str, Sense]) -> dict[str, Sense]:
                 f'{count}. Observe fewer, or use "state".'
             )
 
-        def read(moment: Moment) -> np.ndarray:
+        def read(measurement: Measurement) -> np.ndarray:
             rows = np.zeros((MULTITASK_ROWS, 4))
-            rows[:count, :3], rows[:count, 3] = own.read(moment), 1
+            rows[:count, :3], rows[:count, 3] = own.read(measurement), 1
             return rows
 
-        return Sense(_box(MULTITASK_ROWS, 4), "m, mask: 1 there, 0 not", own.frame, read)
+        return Feature(_box(MULTITASK_ROWS, 4), "m, mask: 1 there, 0 not", own.frame, read)
 
-    return {name: sense(name, own) for name, own in keypoints.items()}
+    return {name: feature(name, own) for name, own in keypoints.items()}
 
 
-def _point_cloud(vision: Vision) -> dict[str, Sense]:
+def _point_cloud(config: ObservationConfig) -> dict[str, Feature]:
     return {
-        "point_cloud": Sense(
-            _box(sum(vision.cloud_size), 4),
+        "point_cloud": Feature(
+            _box(sum(config.cloud_size), 4),
             "m, mask: 1 tool, -1 object, 0 out of view",
             "end effector",
-            lambda moment: moment.cloud,
+            lambda measurement: measurement.cloud,
         )
     }
-
-
-def picture_space(channel: str, height: int, width: int) -> spaces.Box:
-    """Returns the space of a camera's pictures in one of the `CHANNELS`."""
-    match channel:
-        case "rgb":
-            return spaces.Box(0, 255, (height, width, 3), np.uint8)
-        case "depth":
-            return spaces.Box(0, np.inf, (height, width), np.float32)
-    return spaces.Box(0, len(SEGMENTS) - 1, (height, width), np.uint8)
 
 
 _CHANNEL_UNITS = {
@@ -178,21 +161,24 @@ _CHANNEL_UNITS = {
 }
 
 
-def _images(vision: Vision) -> dict[str, Sense]:
-    width, height = vision.camera_size
-    senses = {}
-    for name, camera in vision.cameras.items():
+def _images(config: ObservationConfig) -> dict[str, Feature]:
+    width, height = config.camera_size
+    entries = {}
+    for name, camera in config.cameras.items():
         frame = f"camera {name}"
-        for channel in vision.channels:
-            read = lambda moment, n=name, c=channel: getattr(moment.views[n], c)  # noqa: E731
-            space = picture_space(channel, height, width)
-            senses[f"{name}_{channel}"] = Sense(space, _CHANNEL_UNITS[channel], frame, read)
-        K = camera.pinhole(vision.camera_size).matrix()
-        senses[f"{name}_K"] = Sense(_box(3, 3), "pixel", frame, lambda moment, K=K: K)
-        senses[f"{name}_X_WC"] = Sense(
+        for channel in config.channels:
+            entries[f"{name}_{channel}"] = Feature(
+                image_space(channel, height, width),
+                _CHANNEL_UNITS[channel],
+                frame,
+                lambda measurement, key=(name, channel): measurement.images[key],
+            )
+        K = Pinhole.of(camera, config.camera_size).matrix()
+        entries[f"{name}_K"] = Feature(_box(3, 3), "pixel", frame, lambda measurement, K=K: K)
+        entries[f"{name}_X_WC"] = Feature(
             _box(3, 4),
             "rotation matrix | m",
             "world: [R_WC | p_WC], x right in the picture, y down, z into it",
-            lambda moment, n=name: moment.X_WC[n].GetAsMatrix34(),
+            lambda measurement, name=name: measurement.X_WC[name].GetAsMatrix34(),
         )
-    return senses
+    return entries

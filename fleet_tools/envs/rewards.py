@@ -1,4 +1,4 @@
-"""Rewards, as functions of the state and of how far success is."""
+"""Rewards, as functions of the state and of the progress towards success."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from fleet_tools.sim.world_state import WorldState
 
 
 def sparse(verdict: Verdict) -> float:
-    """1 on success, else 0."""
+    """Returns 1 on success, else 0."""
     return float(verdict.holds)
 
 
 def dense(verdict: Verdict, reach: Reach, state: WorldState) -> float:
-    """A third for nearness of tool and object, two thirds for progress; 1 on success."""
+    """Returns one third proximity of tool and object, two thirds progress; 1 on success."""
     if verdict.holds:
         return 1.0
     distance = np.linalg.norm(state.p_W_tool[reach.tool] - state.p_W_object[reach.object])
-    nearness = 1.0 / (1.0 + (distance / reach.length_m) ** 2)
-    return float(nearness + 2.0 * verdict.progress) / 3.0
+    proximity = 1.0 / (1.0 + (distance / reach.length_m) ** 2)
+    return float(proximity + 2.0 * verdict.progress) / 3.0

@@ -1,6 +1,8 @@
-"""Success as named predicates over the world's state; a task file composes them."""
+"""Success: the evaluation of a task file's predicates."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,25 +19,27 @@ from fleet_tools.config.predicates import (
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.sim.world_state import WorldState
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a predicate holds, and how far the world is on the way there, in [0, 1]."""
+    """Whether a predicate holds, and the progress towards it, in [0, 1]."""
 
     holds: bool
     progress: float
 
 
 def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict:
-    """Judges one predicate.
+    """Evaluates one predicate.
 
     Args:
-        predicate: From the task file.
-        initial: The state at the episode's start.
-        now: The state to judge.
+        predicate: Predicate from the task file.
+        initial: State at the start of the episode.
+        now: State in which the predicate is evaluated.
 
     Raises:
-        UnknownNameError: The predicate names what the world has not got.
+        UnknownNameError: The predicate names what the world does not have.
     """
     match predicate:
         case JointDisplacement(joint=joint, at_least=threshold):
@@ -44,7 +48,7 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
         case KeypointsNear(tool=tool, object=object, within_m=within):
             p_W_tool = _named("keypoint of the tool", tool, now.p_W_tool)
             p_W_object = _named("keypoint of the object", object, now.p_W_object)
-            return _stays(float(np.linalg.norm(p_W_tool - p_W_object)), within)
+            return _stays_below(float(np.linalg.norm(p_W_tool - p_W_object)), within)
         case KeypointRaised(object=object, at_least_m=threshold):
             rise = _object_point(object, now) - _object_point(object, initial)
             return _reaches(rise[2], threshold)
@@ -53,19 +57,20 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
         case AxisUpright(object=(start, end), within_deg=within):
             axis = _object_point(end, now) - _object_point(start, now)
             angle = np.degrees(np.arctan2(np.linalg.norm(axis[:2]), axis[2]))
-            return _stays(float(angle), within)
+            return _stays_below(float(angle), within)
         case Contact(between=(one, other), present=present):
-            for party in (one, other):
-                _named("party to a contact", party, _parties(now))
-            holds = now.touch(one, other) == present
+            for body in (one, other):
+                _named("body in a contact", body, _bodies(now))
+            holds = now.in_contact(one, other) == present
             return Verdict(holds, float(holds))
         case Still(seen_from=observer, below_m_s=limit):
-            return _stays(max(_speed(p, v, observer, now) for p, v in now.links.values()), limit)
+            speeds = [_speed(p, v, observer, now) for p, v in now.links.values()]
+            return _stays_below(max(speeds), limit)
     raise TypeError(f"no rule for {type(predicate).__name__}")
 
 
 def judge_all(predicates: tuple[Predicate, ...], initial: WorldState, now: WorldState) -> Verdict:
-    """Judges the conjunction: it holds if all do, and is as far as they are on average."""
+    """Evaluates the conjunction of predicates; its progress is the mean of theirs."""
     verdicts = [judge(predicate, initial, now) for predicate in predicates]
     progress = sum(verdict.progress for verdict in verdicts) / len(verdicts)
     return Verdict(all(verdict.holds for verdict in verdicts), progress)
@@ -75,7 +80,7 @@ def _reaches(value: float, threshold: float) -> Verdict:
     return Verdict(bool(value >= threshold), float(min(max(value / threshold, 0.0), 1.0)))
 
 
-def _stays(value: float, limit: float) -> Verdict:
+def _stays_below(value: float, limit: float) -> Verdict:
     return Verdict(value <= limit, limit / max(value, limit))
 
 
@@ -88,20 +93,20 @@ def _distance(pair: tuple[str, str], state: WorldState) -> float:
     return float(np.linalg.norm(one - other))
 
 
-def _parties(state: WorldState) -> dict[str, None]:
+def _bodies(state: WorldState) -> dict[str, None]:
     links = [f"object/{link}" for link in state.links]
     return dict.fromkeys(["robot", "tool", "table", "object", *links])
 
 
 def _speed(p_W: np.ndarray, v_W: np.ndarray, observer: str, state: WorldState) -> float:
-    """Speed of a point as seen from the world, or from the end effector, which may turn."""
+    """Returns the speed of a point relative to the world, or to the end effector."""
     if observer == "end_effector":
         w, v = state.V_WE[:3], state.V_WE[3:]
         v_W = v_W - v - np.cross(w, p_W - state.X_WE.translation())
     return float(np.linalg.norm(v_W))
 
 
-def _named(what: str, name: str, values: dict):
+def _named(what: str, name: str, values: Mapping[str, T]) -> T:
     if name not in values:
         raise UnknownNameError(what, name, values)
     return values[name]

@@ -1,4 +1,4 @@
-"""A time limit set in `gymnasium.make` is named like the task's own."""
+"""Names the time limit that is set in `gymnasium.make`, like the task's own."""
 
 from typing import Any
 
@@ -9,7 +9,11 @@ from fleet_tools.envs.outcomes import RUNNING
 
 
 class NamedTimeLimit(gymnasium.Wrapper, RecordConstructorArgs):
-    """Says "time_limit" where Gymnasium's TimeLimit, just inside, truncates without a word."""
+    """Sets the outcome "time_limit" where Gymnasium's TimeLimit, just inside, truncates.
+
+    Args:
+        env: The environment in its TimeLimit wrapper.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         RecordConstructorArgs.__init__(self)
@@ -17,7 +21,9 @@ class NamedTimeLimit(gymnasium.Wrapper, RecordConstructorArgs):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Steps the environment; see `fleet_tools.envs.tool_use_env.ToolUseEnv.step`."""
+        from fleet_tools.envs.tool_use_env import unwrap
+
         observation, reward, terminated, truncated, info = self.env.step(action)
         if truncated and info["outcome"] == RUNNING:
-            info = info | {"outcome": self.unwrapped.end_by_time_limit()}
-        return observation, reward, terminated, truncated, info
+            info = info | {"outcome": unwrap(self).end_by_time_limit()}
+        return observation, float(reward), terminated, truncated, info

@@ -2,33 +2,30 @@
 
 import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
 import numpy as np
+from pydrake.geometry import Meshcat
 
 from fleet_tools.config.tasks import load_task
-from fleet_tools.config.values import parse
 from fleet_tools.envs import rewards
-from fleet_tools.envs.actions import action_scale, action_space, checked_action
-from fleet_tools.envs.observations import Moment, layout, observation_space, observe
+from fleet_tools.envs.actions import action_scale, action_space, check_action
+from fleet_tools.envs.observations import Observation, features, observation_space, observe
 from fleet_tools.envs.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.success import Verdict, judge, judge_all
-from fleet_tools.errors import (
-    ConfigError,
-    EpisodeOverError,
-    SimulationError,
-    UnknownNameError,
-)
-from fleet_tools.perception.observation_config import CHANNELS, choose_vision
-from fleet_tools.perception.observer import Sight
+from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, UnknownNameError
+from fleet_tools.perception.measurement import Measurement
+from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
+from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.third_person_view import open_meshcat
-from fleet_tools.sim.catalog import Model, find_model
+from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
 from fleet_tools.sim.simulation import CONTROL_RATE, Simulation, Snapshot
 from fleet_tools.sim.splits import model_pairs
+from fleet_tools.sim.task_models import check_scene, find_task_model
 from fleet_tools.sim.world import build_world
 from fleet_tools.sim.world_state import WorldState
 
@@ -37,53 +34,81 @@ REWARDS = ("sparse", "dense")
 
 @dataclass(frozen=True, eq=False)
 class EnvState:
-    """An environment in the middle of an episode; `set_state` goes on from it bit for bit."""
+    """An environment during an episode; `set_state` continues from it bit for bit.
+
+    Attributes:
+        scene: Scene of the episode.
+        snapshot: State of the simulation.
+        outcome: Outcome so far.
+        steps_held: Number of consecutive steps for which the success predicates have held.
+        success_once: Whether they have held after any step.
+    """
 
     scene: Scene
     snapshot: Snapshot
     outcome: str
-    holding: int
+    steps_held: int
     success_once: bool
 
 
-class ToolUseEnv(gymnasium.Env):
-    """A Panda arm with a tool in its hand, and an object that the tool is for.
+@dataclass(frozen=True, eq=False)
+class _Episode:
+    """What an episode has, from its reset on."""
 
-    Actions: `Box(-1, 1, (6,), float32)`, the end effector's motion in this control step (1/6 s)
-    relative to its present pose, in its own frame: translation, then rotation vector, in units
-    of the task's action bounds. Finite actions out of range are clipped, and `info` says so.
+    scene: Scene
+    initial: WorldState
+    measurement: Measurement
+    outcome: str = RUNNING
+    steps_held: int = 0
+    success_once: bool = False
 
-    Observations: see `fleet_tools.envs.observations.observe`.
 
-    Rewards: "sparse" is 1 on success, else 0. "dense" lies in [0, 1]: a third for nearness of
-    tool and object, two thirds for progress towards success, and 1 on success.
+class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
+    """A Panda arm with a tool in its hand, and an object on which the tool is used.
 
-    `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` and
-    `is_success` (now), `success_once` (so far), `progress` in [0, 1], `forces` (of contact on
-    tool and object, by `WorldState.forces`); with images, `cameras`, each with its intrinsics `K`
-    (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also `action` (as executed)
-    and `action_clipped`; after a simulation error, `error`. Success terminates, the other two
-    truncate. The time limit is the task file's; `gym.make(..., max_episode_steps=...)` can only cut
-    episodes shorter.
+    Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step (1/6
+    s) relative to its present pose, in its own frame: translation, then rotation vector, in units
+    of the task's action bounds. Finite actions out of range are clipped, and `info` tells so.
+
+    Observations: see `fleet_tools.envs.observations`.
+
+    Rewards: "sparse" is 1 on success, else 0. "dense" lies in [0, 1]: one third proximity of tool
+    and object, two thirds progress towards success, and 1 on success.
+
+    `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` (now;
+    `is_success` is the same), `success_once` (so far), `progress` in [0, 1], `forces` (contact
+    forces on tool and object, see `WorldState.forces`); with images, `cameras`, each with its
+    intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also
+    `action` (as executed) and `action_clipped`; after a simulation error, `error`. Success
+    terminates, the other two outcomes truncate. The time limit is the task file's;
+    `gym.make(..., max_episode_steps=...)` can only shorten episodes.
 
     Args:
         task: Name of a task of the package, or path of a task file.
         obs_mode: "state", "multitask_state", "point_cloud" or "rgbd".
-        split: From which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
+        split: Split from which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
             "unseen_objects" or "all" (`fleet_tools.sim.splits`).
-        tool, object: Name in the task's family, or path of a model folder; drawn if None.
+        tool: Name in the task's family, or path of a model folder; drawn if None.
+        object: Likewise.
         randomization: "on", "off", or a mapping from groups to bool (`fleet_tools.sim.scene`).
         reward: "sparse" or "dense".
         render_mode: None, "rgb_array", or "human" (Meshcat, in the browser).
         robot_visuals: "light", or "franka" for the manufacturer's meshes (`fleet_tools.robot`).
-        camera_size: (width, height) of the cameras' pictures, in pixels.
-        channels: What "rgbd" gives of "rgb", "depth" and "segmentation"; nothing else is rendered.
-        cloud_size: How many points of the tool, and of the object, "point_cloud" gives.
+        camera_size: (width, height) of the cameras' images, in pixels.
+        channels: Channels of the mode "rgbd", of "rgb", "depth" and "segmentation"; no others are
+            rendered.
+        cloud_size: Number of points of the tool, and of the object, in the mode "point_cloud".
         cloud_sampling: "farthest" or "even" (`fleet_tools.perception.point_cloud`).
 
+    Attributes:
+        task: The task file's content.
+        features: Entries of the observation, by name.
+        action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
+        meshcat: The viewer of the render mode "human"; None in other modes.
+
     Raises:
-        ConfigError, UnknownNameError: An argument names something that does not exist.
-        MissingLibraryError: Images are wanted where OpenGL is missing.
+        ConfigError, UnknownNameError: An argument is not valid, or names what does not exist.
+        MissingLibraryError: Images are asked for where OpenGL is missing.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": CONTROL_RATE}
@@ -98,14 +123,14 @@ class ToolUseEnv(gymnasium.Env):
         randomization: RandomizationSwitch = "on",
         reward: str = "sparse",
         render_mode: str | None = None,
-        robot_visuals: str = "light",
+        robot_visuals: Visuals = "light",
         camera_size: Sequence[int] = (320, 240),
         channels: Sequence[str] = CHANNELS,
         cloud_size: Sequence[int] = (512, 512),
         cloud_sampling: str = "farthest",
     ) -> None:
         self.task = load_task(task)
-        self._vision = choose_vision(
+        observed = ObservationConfig.of(
             self.task, obs_mode, camera_size, channels, cloud_size, cloud_sampling
         )
         _require("reward", reward, REWARDS)
@@ -113,43 +138,41 @@ class ToolUseEnv(gymnasium.Env):
         _require("robot_visuals", robot_visuals, ("light", "franka"))
         check_randomization(randomization)
         self.reward, self.render_mode = reward, render_mode
-        self._find_models(tool, object)
-        model_pairs(self.task, split)  # complains of a split that is not there
+        if tool is not None:
+            find_task_model(self.task, "tool", tool)
+        if object is not None:
+            find_task_model(self.task, "object", object)
+        model_pairs(self.task, split)  # raises if there is no such split
         self.split = split
-        self._drawn_from = {
+        self._scene_options: dict[str, Any] = {
             "split": split,
             "tool": tool,
             "object": object,
             "randomization": randomization,
         }
-        self._robot_visuals = robot_visuals
-        if self._vision.has_images or render_mode == "rgb_array":
+        self._robot_visuals: Visuals = robot_visuals
+        if observed.has_images or render_mode == "rgb_array":
             require_gl()
-        self.meshcat = open_meshcat() if render_mode == "human" else None
+        self.meshcat: Meshcat | None = open_meshcat() if render_mode == "human" else None
 
         self.action_space = action_space()
-        self.senses = layout(self.task.keypoints, self._vision)
-        self.observation_space = observation_space(self.senses)
+        self.features = features(self.task.keypoints, observed)
+        self.observation_space = observation_space(self.features)
         self.action_scale = action_scale(self.task.action)
 
-        self.scene: Scene | None = None
+        self._observer = Observer(observed, third_person=render_mode == "rgb_array")
         self._simulation: Simulation | None = None
-        self._sight = Sight(self._vision, pictures=render_mode == "rgb_array")
-        self._initial: WorldState | None = None
-        self._moment: Moment | None = None
-        self._outcome = SIMULATION_ERROR  # there is no episode yet
-        self._holding = 0  # for how many steps the success predicates have held
-        self._success_once = False
+        self._episode: _Episode | None = None
 
     # --- Gymnasium ---------------------------------------------------------------------------
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    ) -> tuple[Observation, dict[str, Any]]:
         """Begins an episode in the scene that `seed` draws, or in `options["scene"]`.
 
         Args:
-            seed: Draws the scene; the next one follows from the generator that it also seeds.
+            seed: Draws the scene; without it the environment's generator does, which it also seeds.
             options: {"scene": a Scene, or its JSON as a dict}.
 
         Raises:
@@ -159,217 +182,239 @@ class ToolUseEnv(gymnasium.Env):
         given = options.pop("scene", None)
         if options:
             raise UnknownNameError("option of reset", next(iter(options)), ["scene"])
-        scene = self._check_scene(given) if given is not None else None
+        scene = check_scene(self.task, given) if given is not None else None
         super().reset(seed=seed)
         if scene is None:
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))
-            scene = sample_scene(self.task, drawn, **self._drawn_from)
-        self._begin(scene)
-        self._outcome, self._holding, self._success_once = RUNNING, 0, False
-        return self._observe(), self._info(self._verdict())
+            scene = sample_scene(self.task, drawn, **self._scene_options)
+        episode = self._episode = self._begin(scene)
+        return self._observe(episode), self._info(episode, self._verdict(episode))
 
-    def step(
-        self, action: np.ndarray
-    ) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Runs one control step.
 
+        Args:
+            action: (6,), see the class.
+
         Raises:
-            InvalidActionError: The action has the wrong shape or kind, or is not finite.
+            InvalidActionError: The action has a wrong shape or dtype, or is not finite.
             EpisodeOverError: No episode is in progress.
         """
-        executed, clipped = checked_action(action)
-        self._require_episode()
-        if self._outcome != RUNNING:
-            raise EpisodeOverError(f"The episode ended as {self._outcome!r}; call reset().")
-        did = {"action": executed, "action_clipped": clipped}
+        executed, clipped = check_action(action)
+        episode, simulation = self._running()
+        if episode.outcome != RUNNING:
+            raise EpisodeOverError(f"The episode ended as {episode.outcome!r}; call reset().")
+        done = {"action": executed, "action_clipped": clipped}
         try:
-            self._simulation.step(executed.astype(np.float64) * self.action_scale)
-            self._moment = self._look()
+            simulation.step(executed.astype(np.float64) * self.action_scale)
+            measurement = self._observer.measure(simulation, episode.scene)
         except SimulationError as error:
-            self._outcome = SIMULATION_ERROR
-            info = self._info(Verdict(False, 0.0)) | did | {"error": str(error)}
-            return self._observe(), 0.0, False, True, info
-        verdict = self._verdict()
-        self._holding = self._holding + 1 if verdict.holds else 0
-        self._success_once |= verdict.holds
-        if self._holding >= self.task.success_steps:
-            self._outcome = SUCCESS
-        elif self._simulation.steps >= self.task.max_episode_steps:
-            self._outcome = TIME_LIMIT
+            episode = self._episode = replace(episode, outcome=SIMULATION_ERROR)
+            info = self._info(episode, Verdict(False, 0.0)) | done | {"error": str(error)}
+            return self._observe(episode), 0.0, False, True, info
+        verdict = judge_all(self.task.success, episode.initial, measurement.state)
+        steps_held = episode.steps_held + 1 if verdict.holds else 0
+        outcome = RUNNING
+        if steps_held >= self.task.success_steps:
+            outcome = SUCCESS
+        elif simulation.steps >= self.task.max_episode_steps:
+            outcome = TIME_LIMIT
+        episode = self._episode = replace(
+            episode,
+            measurement=measurement,
+            outcome=outcome,
+            steps_held=steps_held,
+            success_once=episode.success_once or verdict.holds,
+        )
         if self.render_mode == "human":
             self.render()
         return (
-            self._observe(),
-            self._reward(verdict),
-            self._outcome == SUCCESS,
-            self._outcome == TIME_LIMIT,
-            self._info(verdict) | did,
+            self._observe(episode),
+            self._reward(verdict, measurement.state),
+            outcome == SUCCESS,
+            outcome == TIME_LIMIT,
+            self._info(episode, verdict) | done,
         )
 
-    def render(self) -> np.ndarray | None:
-        """Returns the picture of a third view, (480, 640, 3) uint8; with "human", shows Meshcat.
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Returns the third-person view, (480, 640, 3) uint8; with "human", updates Meshcat.
 
         Raises:
-            EpisodeOverError: There is nothing to show before the first reset.
+            EpisodeOverError: No episode has begun.
         """
-        self._require_episode()
+        _, simulation = self._running()
         if self.render_mode == "rgb_array":
-            return self._sight.picture(self._simulation)
+            return self._observer.third_person_image(simulation)
         if self.render_mode == "human":
-            self._simulation.publish()
+            simulation.publish()
         return None
 
     def close(self) -> None:
-        """Lets go of the simulation and of OpenGL; `reset` begins anew."""
-        self._sight.close()
-        self._leave()
+        """Releases the simulation and OpenGL; `reset` starts anew."""
+        self._observer.close()
+        self._release()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
 
+    @property
+    def scene(self) -> Scene:
+        """Scene of the present episode.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running()[0].scene
+
     def world_state(self) -> WorldState:
-        """Returns the privileged state, from which experts plan and success is judged."""
-        self._require_episode()
-        return self._moment.state
+        """Returns the privileged state, on which experts plan and success is judged.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running()[0].measurement.state
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Returns what each of the task's success predicates says now, by its place in the file."""
-        self._require_episode()
+        """Returns the present verdict of each success predicate, by its place in the task file.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        episode, _ = self._running()
         return {
-            f"success[{i}] {predicate.type}": judge(predicate, self._initial, self._moment.state)
+            f"success[{i}] {predicate.type}": judge(
+                predicate, episode.initial, episode.measurement.state
+            )
             for i, predicate in enumerate(self.task.success)
         }
 
     def get_state(self) -> EnvState:
-        """Returns a value from which `set_state` continues this episode bit for bit."""
-        self._require_episode()
-        snapshot = self._simulation.snapshot()
-        return EnvState(self.scene, snapshot, self._outcome, self._holding, self._success_once)
+        """Returns a value from which `set_state` continues this episode bit for bit.
 
-    def set_state(self, state: EnvState) -> dict[str, np.ndarray]:
-        """Goes back to a state of `get_state`, of this or another environment of the task.
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        episode, simulation = self._running()
+        return EnvState(
+            episode.scene,
+            simulation.snapshot(),
+            episode.outcome,
+            episode.steps_held,
+            episode.success_once,
+        )
+
+    def set_state(self, state: EnvState) -> Observation:
+        """Returns to a state of `get_state`, of this or another environment of the task.
 
         Gymnasium's TimeLimit wrapper counts on; branch with `gym.make(..., max_episode_steps=-1)`
-        or on `env.unwrapped`, which counts for itself.
+        or on the unwrapped environment, which counts for itself.
 
         Returns:
             The observation there.
 
         Raises:
-            ConfigError, UnknownNameError: The state is one of another task.
-            SimulationError: It is no state from which a simulation could go on.
+            ConfigError, UnknownNameError: The state belongs to another task.
+            SimulationError: No simulation can continue from it.
         """
-        self._check_scene(state.scene)
-        self._outcome = SIMULATION_ERROR  # until all has gone well
-        self._begin(state.scene)
-        self._simulation.restore(state.snapshot)
-        self._moment = self._look()
-        self._outcome, self._holding = state.outcome, state.holding
-        self._success_once = state.success_once
-        return self._observe()
+        check_scene(self.task, state.scene)
+        episode = self._begin(state.scene)
+        self._episode = replace(episode, outcome=SIMULATION_ERROR)  # until all has gone well
+        _, simulation = self._running()
+        simulation.restore(state.snapshot)
+        episode = self._episode = replace(
+            episode,
+            measurement=self._observer.measure(simulation, state.scene),
+            outcome=state.outcome,
+            steps_held=state.steps_held,
+            success_once=state.success_once,
+        )
+        return self._observe(episode)
 
     def state_digest(self) -> int:
-        """Returns a 64-bit hash of the simulation's exact state."""
-        self._require_episode()
-        return self._simulation.snapshot().digest()
+        """Returns a 64-bit hash of the exact state of the simulation.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running()[1].snapshot().digest()
 
     def end_by_time_limit(self) -> str:
-        """Ends a running episode, and returns its outcome; for wrappers that limit time."""
-        self._outcome = TIME_LIMIT
-        return self._outcome
+        """Ends a running episode, for wrappers that limit time; returns its outcome.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        self._episode = replace(self._running()[0], outcome=TIME_LIMIT)
+        return TIME_LIMIT
 
     # --- Parts -------------------------------------------------------------------------------
 
-    def _require_episode(self) -> None:
-        if self._moment is None:
+    def _running(self) -> tuple[_Episode, Simulation]:
+        if self._episode is None or self._simulation is None:
             raise EpisodeOverError("No episode has begun; call reset().")
+        return self._episode, self._simulation
 
-    def _begin(self, scene: Scene) -> None:
-        current = self.scene
-        if current is None or (scene.tool, scene.object) != (current.tool, current.object):
-            tool, object = self._find_models(scene.tool, scene.object)
-            self._leave()
+    def _begin(self, scene: Scene) -> _Episode:
+        """Resets the simulation to a scene; a world is built for other models."""
+        self._episode, simulation = None, self._simulation  # no episode, should it fail
+        models = scene.tool, scene.object
+        if simulation is None or models != (simulation.scene.tool, simulation.scene.object):
+            tool = find_task_model(self.task, "tool", scene.tool)
+            object = find_task_model(self.task, "object", scene.object)
+            self._release()
             world = build_world(
-                self.task,
-                tool,
-                object,
-                meshcat=self.meshcat,
-                robot_visuals=self._robot_visuals,
+                self.task, tool, object, meshcat=self.meshcat, robot_visuals=self._robot_visuals
             )
-            self._simulation = Simulation(world, tool, object)
-            self._sight.enter(world)
-        self.scene = scene
-        self._simulation.reset(scene)
-        self._sight.begin(scene)
-        self._moment = self._look()
-        self._initial = self._moment.state
+            simulation = self._simulation = Simulation(world, tool, object, scene)
+            self._observer.enter(world)
+        else:
+            simulation.reset(scene)
+        self._observer.apply_scene(scene)
+        measurement = self._observer.measure(simulation, scene)
+        return _Episode(scene, measurement.state, measurement)
 
-    def _leave(self) -> None:
-        self._simulation = self._moment = self._initial = self.scene = None
-        # A diagram is megabytes in a few Python objects that refer to each other in circles, so
-        # Python would wait for a hundred of them before it looked.
+    def _release(self) -> None:
+        self._simulation = self._episode = None
+        # A diagram is megabytes in a few Python objects with cyclic references, so that Python
+        # would collect a hundred of them too late.
         gc.collect()
 
-    def _look(self) -> Moment:
-        return self._sight.look(self._simulation, self.scene)
+    def _verdict(self, episode: _Episode) -> Verdict:
+        return judge_all(self.task.success, episode.initial, episode.measurement.state)
 
-    def _find_models(self, tool: str | None, object: str | None) -> list[Model | None]:
-        task = self.task
-        wanted = [
-            ("tool", task.tool_family, tool, task.keypoints.tool),
-            ("object", task.object_family, object, task.keypoints.object),
-        ]
-        models = [
-            find_model(kind, family, name, task.assets) if name is not None else None
-            for kind, family, name, _ in wanted
-        ]
-        for model, (*_, keypoints) in zip(models, wanted, strict=True):
-            for keypoint in keypoints if model is not None else ():
-                model.keypoint(keypoint)
-        return models
-
-    def _check_scene(self, given: Scene | Mapping[str, Any]) -> Scene:
-        scene = given if isinstance(given, Scene) else parse(Scene, given, "options['scene']")
-        if scene.task != self.task.name:
-            raise ConfigError(
-                f"The scene is one of the task {scene.task!r}; this environment's task is "
-                f"{self.task.name!r}."
-            )
-        resistances = list(self.task.randomization.joint_resistance)
-        if set(scene.joint_resistance) != set(resistances):
-            raise ConfigError(
-                f"The scene gives the resistance of the joints {list(scene.joint_resistance)}; "
-                f"the task {self.task.name!r} has {resistances}."
-            )
-        if scene.cameras.keys() != self.task.cameras.keys():
-            raise ConfigError(
-                f"The scene places the cameras {list(scene.cameras)}; the task "
-                f"{self.task.name!r} has {list(self.task.cameras)}."
-            )
-        self._find_models(scene.tool, scene.object)
-        return scene
-
-    def _verdict(self) -> Verdict:
-        return judge_all(self.task.success, self._initial, self._moment.state)
-
-    def _reward(self, verdict: Verdict) -> float:
+    def _reward(self, verdict: Verdict, state: WorldState) -> float:
         if self.reward == "sparse":
             return rewards.sparse(verdict)
-        return rewards.dense(verdict, self.task.reach, self._moment.state)
+        return rewards.dense(verdict, self.task.reach, state)
 
-    def _observe(self) -> dict[str, np.ndarray]:
-        return observe(self.senses, self._moment)
+    def _observe(self, episode: _Episode) -> Observation:
+        return observe(self.features, episode.measurement)
 
-    def _info(self, verdict: Verdict) -> dict[str, Any]:
-        cameras = self._sight.cameras(self._moment)
+    def _info(self, episode: _Episode, verdict: Verdict) -> dict[str, Any]:
+        cameras = self._observer.camera_info(episode.measurement)
         return {
-            "outcome": self._outcome,
+            "outcome": episode.outcome,
             "success": verdict.holds,
-            "is_success": verdict.holds,
-            "success_once": self._success_once,
+            "is_success": verdict.holds,  # as Stable-Baselines3 calls it
+            "success_once": episode.success_once,
             "progress": verdict.progress,
-            "forces": self._moment.state.forces(),
+            "forces": episode.measurement.state.forces(),
             **({"cameras": cameras} if cameras else {}),
         }
+
+
+def unwrap(env: gymnasium.Env) -> ToolUseEnv:
+    """Returns the environment of this package that is inside Gymnasium's wrappers.
+
+    Raises:
+        ConfigError: It is an environment of another package.
+    """
+    inner = env.unwrapped
+    if not isinstance(inner, ToolUseEnv):
+        raise ConfigError(
+            f"A Fleet-Tools environment is needed, such as gymnasium.make('FleetTools/Hammer-v0'); "
+            f"given: {type(inner).__name__}."
+        )
+    return inner
 
 
 def _require(what: str, given: object, known: tuple) -> None:

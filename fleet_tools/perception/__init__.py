@@ -1,1 +1,6 @@
-"""What cameras see: renderer, pinhole cameras, segmentation, point clouds."""
+"""Cameras and what they see: rendering, segmentation, point clouds, measurements.
+
+From `obs_mode` to an array, a value passes through five things: `ObservationConfig` (what was asked
+for), `Observer` (measures), `RenderScene` (what can be rendered), `Measurement` (what was measured)
+and `Feature` (an entry of the observation, `fleet_tools.envs.observations`).
+"""

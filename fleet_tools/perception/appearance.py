@@ -1,4 +1,4 @@
-"""How a scene looks in pictures: colours and textures, which no contact feels."""
+"""The appearance of a scene in images: colours and textures, which affect no contact."""
 
 from collections.abc import Iterable
 
@@ -6,27 +6,28 @@ import numpy as np
 from pydrake.geometry import PerceptionProperties, Rgba, Role
 
 from fleet_tools.config.textures import PLAIN, texture_file
-from fleet_tools.perception.render_scene import Scenery
+from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, TOOL
 from fleet_tools.sim.scene import Scene
 
 
-def paint(scenery: Scenery, scene: Scene) -> None:
-    """Gives a scenery the looks of a scene; its tints scale the colours of the model files."""
-    wear = {
+def apply_appearance(scene: Scene, render_scene: RenderScene) -> None:
+    """Sets the appearance of a scene, whose tints scale the colours of the model files."""
+    by_segment = {
         TOOL: (scene.tool_tint, PLAIN),
         OBJECT: (scene.object_tint, PLAIN),
         BACKGROUND: (scene.table_tint, scene.table_texture),
     }
-    scene_graph = scenery.scene_graph
-    for thing in scenery.things:
-        if thing.segment not in wear:
+    graph, source, context = render_scene.scene_graph, render_scene.source, render_scene.context
+    for link in render_scene.links:
+        if link.segment not in by_segment:
             continue
-        for shape, looks in thing.looks.items():
-            # Drake replaces no perception properties; it does forget and learn them.
-            scene_graph.RemoveRole(scenery.context, scenery.source, shape, Role.kPerception)
-            painted = _painted(looks, *wear[thing.segment])
-            scene_graph.AssignRole(scenery.context, scenery.source, shape, painted)
+        for shape, properties in link.appearance.items():
+            # Drake cannot replace perception properties, but it can remove and assign them.
+            graph.RemoveRole(context, source, shape, Role.kPerception)
+            graph.AssignRole(
+                context, source, shape, _painted(properties, *by_segment[link.segment])
+            )
 
 
 def tinted(color: Rgba, tint: Iterable[float]) -> Rgba:
@@ -36,14 +37,14 @@ def tinted(color: Rgba, tint: Iterable[float]) -> Rgba:
 
 
 def _painted(
-    looks: PerceptionProperties, tint: tuple[float, float, float], texture: str
+    properties: PerceptionProperties, tint: tuple[float, float, float], texture: str
 ) -> PerceptionProperties:
-    painted = PerceptionProperties(looks)
+    painted = PerceptionProperties(properties)
     color = painted.GetPropertyOrDefault("phong", "diffuse", _WHITE)
     painted.UpdateProperty("phong", "diffuse", tinted(color, tint))
-    picture = texture_file(texture)
-    if picture is not None:
-        painted.UpdateProperty("phong", "diffuse_map", str(picture))
+    file = texture_file(texture)
+    if file is not None:
+        painted.UpdateProperty("phong", "diffuse_map", str(file))
     return painted
 
 

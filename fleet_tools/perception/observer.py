@@ -1,94 +1,157 @@
-"""Sight: what an environment sees of its world, as its vision asks for."""
+"""The observer: measures one world after another, with the cameras of a task."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from pydrake.geometry import QueryObject
+from pydrake.math import RigidTransform
 
-from fleet_tools.envs.observations import Moment
+from fleet_tools.config.cameras import Camera
+from fleet_tools.config.poses import Pose
 from fleet_tools.perception import point_cloud
-from fleet_tools.perception.appearance import paint
-from fleet_tools.perception.observation_config import Vision
-from fleet_tools.perception.render_scene import Scenery
-from fleet_tools.perception.rig import CameraRig
-from fleet_tools.perception.third_person_view import third_view
+from fleet_tools.perception.appearance import apply_appearance
+from fleet_tools.perception.measurement import Measurement
+from fleet_tools.perception.observation_config import ObservationConfig
+from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.render_scene import RenderScene
+from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
+from fleet_tools.perception.segmentation import OBJECT, TOOL
+from fleet_tools.perception.third_person_view import render_third_person
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World
 
 
-class Sight:
-    """Looks at one world after another; OpenGL is not touched before the first.
+class Observer:
+    """Measures the world; OpenGL is not touched before images are needed.
 
     Args:
-        vision: What is to be observed.
-        pictures: Whether people want pictures, too.
-
-    Attributes:
-        rig: The cameras; None where no images are observed.
+        config: What to observe.
+        third_person: Whether `third_person_image` will be called.
     """
 
-    def __init__(self, vision: Vision, pictures: bool) -> None:
-        self._vision = vision
-        self._in_colour = pictures or vision.has_colours
-        self._in_use = pictures or vision.has_images
-        self._scenery: Scenery | None = None
-        self.rig: CameraRig | None = None
+    def __init__(self, config: ObservationConfig, third_person: bool) -> None:
+        self._config = config
+        self._renders = third_person or config.has_images
+        self._renders_color = third_person or config.has_colors
+        self._pinholes = {
+            name: Pinhole.of(camera, config.camera_size) for name, camera in config.cameras.items()
+        }
+        self._render_scene: RenderScene | None = None
 
     def enter(self, world: World) -> None:
-        """Looks at a world from now on.
+        """Prepares to observe another world.
 
         Raises:
             MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
-            ConfigError: There is too much to see.
+            ConfigError: The world has too many visible links.
         """
-        if not self._in_use:
+        if not self._renders:
             return
-        if self._scenery is None:
-            self._scenery = Scenery(world)
-            if self._vision.has_images:
-                size = self._vision.camera_size
-                self.rig = CameraRig(self._scenery, self._vision.cameras, size)
-        self._scenery.enter(world)
+        if self._render_scene is None:
+            self._render_scene = RenderScene(world)
+        self._render_scene.enter(world)
 
     def close(self) -> None:
-        """Lets go of OpenGL; `enter` begins anew."""
-        self._scenery = self.rig = None
+        """Releases OpenGL; `enter` starts anew."""
+        self._render_scene = None
 
-    def begin(self, scene: Scene) -> None:
-        """Gives everything the looks that it has in a scene."""
-        if self._in_colour:
-            paint(self._scenery, scene)
+    def apply_scene(self, scene: Scene) -> None:
+        """Sets the appearance of a scene."""
+        if self._renders_color and self._render_scene is not None:
+            apply_appearance(scene, self._render_scene)
 
-    def look(self, simulation: Simulation, scene: Scene) -> Moment:
-        """Measures what is so now, and takes the images that are wanted.
+    def measure(self, simulation: Simulation, scene: Scene) -> Measurement:
+        """Measures the present state, and renders the images that are asked for.
 
         Raises:
             SimulationError: The solver finds no contact forces.
         """
-        state = simulation.measure()
-        if self.rig is None:
-            return Moment(state)
-        query, vision = self.query(simulation), self._vision
-        X_WC = self.rig.poses(scene.cameras, state.X_WE)
-        if vision.obs_mode == "rgbd":
-            return Moment(state, X_WC, views=self.rig.views(query, X_WC, vision.channels))
+        state, config = simulation.world_state(), self._config
+        if not config.has_images:
+            return Measurement(state)
+        query = self.query(simulation)
+        X_WC = camera_poses(config.cameras, scene.cameras, state.X_WE)
+        if config.obs_mode == "rgbd":
+            return Measurement(state, X_WC, images=self._images(query, X_WC))
         X_EW = state.X_WE.inverse()
-        tool, object = (X_EW.multiply(p_W.T).T for p_W in self.rig.points(query, X_WC))
-        cloud = point_cloud.stack(tool, object, vision.cloud_size, vision.cloud_sampling)
-        return Moment(state, X_WC, cloud=cloud)
+        tool, object = (X_EW.multiply(p_W.T).T for p_W in self._points(query, X_WC))
+        cloud = point_cloud.stack(tool, object, config.cloud_size, config.cloud_sampling)
+        return Measurement(state, X_WC, cloud=cloud)
 
-    def cameras(self, moment: Moment) -> dict[str, dict[str, Any]]:
-        """Returns `K` (3, 3), in pixels, and `X_WC` (4, 4) of each camera that has looked."""
+    def camera_info(self, measurement: Measurement) -> dict[str, dict[str, Any]]:
+        """Returns `K` (3, 3), in pixels, and `X_WC` (4, 4) of each camera of a measurement."""
         return {
-            name: {"K": self.rig.sensors[name].pinhole.matrix(), "X_WC": X_WC.GetAsMatrix4()}
-            for name, X_WC in moment.X_WC.items()
+            name: {"K": self._pinholes[name].matrix(), "X_WC": X_WC.GetAsMatrix4()}
+            for name, X_WC in measurement.X_WC.items()
         }
 
-    def picture(self, simulation: Simulation) -> np.ndarray:
-        """Returns the third view of what is so now, (480, 640, 3) uint8."""
-        return third_view(self.query(simulation))
+    def third_person_image(self, simulation: Simulation) -> np.ndarray:
+        """Returns the third-person view of the present state, (480, 640, 3) uint8."""
+        return render_third_person(self.query(simulation))
 
     def query(self, simulation: Simulation) -> QueryObject:
-        """Returns what can be rendered of what is so now."""
-        return self._scenery.query(simulation.query())
+        """Returns Drake's query object for rendering the present state."""
+        if self._render_scene is None:
+            raise RuntimeError("This observer renders nothing, or has not entered a world.")
+        return self._render_scene.query(simulation.query())
+
+    def _images(
+        self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
+    ) -> dict[tuple[str, str], np.ndarray]:
+        images: dict[tuple[str, str], np.ndarray] = {}
+        for name, pinhole in self._pinholes.items():
+            for channel in self._config.channels:
+                images[name, channel] = self._image(query, name, channel, pinhole, X_WC[name])
+        return images
+
+    def _image(
+        self, query: QueryObject, name: str, channel: str, pinhole: Pinhole, X_WC: RigidTransform
+    ) -> np.ndarray:
+        if channel == "rgb":
+            return render_rgb(query, pinhole, X_WC)
+        if channel == "depth":
+            return render_depth(query, pinhole, X_WC, self._config.cameras[name].depth_range_m)
+        return render_segmentation(query, pinhole, X_WC)
+
+    def _points(
+        self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what all cameras see of the tool (n, 3) and the object (m, 3), in W, m."""
+        assert self._render_scene is not None  # `query` comes from it
+        p_W = self._render_scene.boxes(query).reshape(-1, 3).T
+        seen = [(np.zeros((0, 3)), np.zeros((0, 3)))]
+        for name, pinhole in self._pinholes.items():
+            near, far = self._config.cameras[name].depth_range_m
+            boxes = X_WC[name].inverse().multiply(p_W).T.reshape(-1, 8, 3)
+            window = pinhole.window_around(boxes, near_m=near)
+            if window is None:
+                continue
+            cropped = pinhole.cropped(window)  # the smaller the image, the cheaper
+            depth = render_depth(query, cropped, X_WC[name], (near, far))
+            segments = render_segmentation(query, cropped, X_WC[name])
+            tool, object = (
+                X_WC[name].multiply(point_cloud.segment_points(depth, segments, part, cropped).T).T
+                for part in (TOOL, OBJECT)
+            )
+            seen.append((tool, object))
+        tool, object = map(np.concatenate, zip(*seen, strict=True))
+        return tool, object
+
+
+def camera_poses(
+    cameras: Mapping[str, Camera], extrinsics: Mapping[str, Pose], X_WE: RigidTransform
+) -> dict[str, RigidTransform]:
+    """Returns X_WC of each camera.
+
+    Args:
+        cameras: The task's cameras.
+        extrinsics: X_FC of each camera, from the scene.
+        X_WE: Pose of the end effector.
+    """
+    X_WF = {"world": RigidTransform(), "end_effector": X_WE}
+    return {
+        name: X_WF[camera.frame] @ extrinsics[name].to_transform()
+        for name, camera in cameras.items()
+    }

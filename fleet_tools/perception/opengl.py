@@ -1,4 +1,4 @@
-"""Whether this system can render images: EGL and a driver, asked before VTK would crash on them."""
+"""Checks that this system can render: without EGL or a driver, VTK would end the process."""
 
 import ctypes
 import ctypes.util
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 
 from fleet_tools.errors import MissingLibraryError
-from fleet_tools.utils.libraries import GL_LINE
+from fleet_tools.utils.libraries import GL_COMMAND
 
 _EGL_PLATFORM_DEVICE_EXT = 0x313F
 _GL_RENDERER = 0x1F01
@@ -14,41 +14,40 @@ _MAX_DEVICES = 64
 
 
 def require_gl() -> None:
-    """Says what rendering needs where it is missing; touches no driver.
+    """Checks that the system has the libraries for rendering; does not load a driver.
 
     Raises:
-        MissingLibraryError: The system has no libraries to render with.
+        MissingLibraryError: It does not; the message says how to install them.
     """
     missing = [name for name in ("EGL", "GL") if ctypes.util.find_library(name) is None]
     if missing:
         raise MissingLibraryError(
             f"Rendering needs the system libraries {', '.join('lib' + m for m in missing)}. "
-            f"On Debian and Ubuntu: {GL_LINE}"
+            f"On Debian and Ubuntu: {GL_COMMAND}"
         )
 
 
 @functools.cache
 def require_driver() -> None:
-    """Makes sure that EGL has a driver, once in a process; without one, VTK ends the process.
+    """Checks that EGL has a driver, once per process; without one, VTK would end the process.
 
-    To be called where rendering is about to begin, and not before: it leaves the driver at work,
-    and a process with a driver at work had better not fork.
+    Call it just before rendering begins: it loads the driver, which does not survive a fork.
 
     Raises:
-        MissingLibraryError: EGL finds no driver that works.
+        MissingLibraryError: The libraries are missing, or EGL finds no driver that works.
     """
     require_gl()
     egl = ctypes.CDLL(ctypes.util.find_library("EGL"))
     egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
     if not any(egl.eglInitialize(display, None, None) for display in _displays(egl)):
         raise MissingLibraryError(
-            "Rendering needs a driver of OpenGL, and EGL finds none that works. "
-            f"On Debian and Ubuntu, Mesa's needs no GPU: {GL_LINE}"
+            "Rendering needs an OpenGL driver, and EGL finds none that works. "
+            f"On Debian and Ubuntu, Mesa's driver needs no GPU: {GL_COMMAND}"
         )
 
 
 def renderer() -> str:
-    """Returns the name of the driver that rendered this thread's last picture."""
+    """Returns the name of the driver that rendered this thread's last image."""
     egl = ctypes.CDLL(ctypes.util.find_library("EGL"))
     egl.eglGetProcAddress.argtypes = [ctypes.c_char_p]
     egl.eglGetProcAddress.restype = ctypes.c_void_p
@@ -58,7 +57,7 @@ def renderer() -> str:
 
 
 def _displays(egl: ctypes.CDLL) -> Iterator[int]:
-    """Yields EGL's displays in the order in which VTK asks for them: devices, then the default."""
+    """Yields EGL's displays in the order in which VTK tries them: devices, then the default."""
     egl.eglGetProcAddress.argtypes = [ctypes.c_char_p]
     egl.eglGetProcAddress.restype = ctypes.c_void_p
     query = egl.eglGetProcAddress(b"eglQueryDevicesEXT")

@@ -1,12 +1,14 @@
 """The mathematics of a pinhole camera.
 
-Camera frame C: x to the right of the picture, y down, z into it. Pixel coordinates (u, v) count
-from the centre of the top left pixel, u to the right, v down.
+Camera frame C: x to the right in the image, y down, z into it. Pixel coordinates (u, v) count from
+the centre of the top left pixel, u to the right, v down.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+
+from fleet_tools.config.cameras import Camera
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Pinhole:
     """Intrinsics of a camera with square pixels.
 
     Attributes:
-        width, height: Of the picture, in pixels.
-        focal_px: Focal length.
+        width, height: Size of the image, in pixels.
+        focal_px: Focal length, in pixels.
         center_px: (u, v) of the principal point.
     """
 
@@ -36,9 +38,14 @@ class Pinhole:
 
     @classmethod
     def from_field_of_view(cls, width: int, height: int, vertical_deg: float) -> "Pinhole":
-        """Makes one with its principal point in the middle of the picture."""
+        """Makes a camera with its principal point in the middle of the image."""
         focal_px = 0.5 * height / np.tan(0.5 * np.deg2rad(vertical_deg))
         return cls(width, height, float(focal_px), (0.5 * (width - 1), 0.5 * (height - 1)))
+
+    @classmethod
+    def of(cls, camera: Camera, size: tuple[int, int]) -> "Pinhole":
+        """Makes the intrinsics of a task's camera at a resolution of (width, height) pixels."""
+        return cls.from_field_of_view(*size, camera.field_of_view_deg)
 
     def matrix(self) -> np.ndarray:
         """Returns K, (3, 3): K p_C is (u, v, 1) times the depth of p_C."""
@@ -55,23 +62,23 @@ class Pinhole:
         return np.column_stack([slope * depth[:, None], depth])
 
     def cropped(self, window: Window) -> "Pinhole":
-        """Returns the camera that sees a part of the picture, pixel for pixel."""
+        """Returns the camera of a part of the image, pixel for pixel."""
         u, v = self.center_px
         center_px = (u - window.left, v - window.top)
         return replace(self, width=window.width, height=window.height, center_px=center_px)
 
     def window_around(self, boxes: np.ndarray, near_m: float, grid: int = 16) -> Window | None:
-        """Returns a window outside which nothing in some boxes can be seen.
+        """Returns a window that contains the projection of boxes.
 
-        It holds the principal point, too: Drake's cameras have theirs inside the picture.
+        It contains the principal point, too: Drake's cameras have theirs inside the image.
 
         Args:
-            boxes: (n, 8, 3), their corners in C, ordered as `BOX_CORNERS`, m.
-            near_m: What is nearer is not looked for.
-            grid: The window's edges lie at multiples of so many pixels, or at the picture's own.
+            boxes: (n, 8, 3), corners in C, ordered as `BOX_CORNERS`, m.
+            near_m: Distance below which nothing needs to be visible, m.
+            grid: The window's edges lie at multiples of this many pixels, or at the image's own.
 
         Returns:
-            None if all of them are too near, behind the camera or out of the picture.
+            None if all boxes are too near, behind the camera or outside the image.
         """
         p_C = _beyond(boxes, near_m)
         if not len(p_C):
@@ -95,7 +102,7 @@ _EDGES = np.array(
 
 
 def _beyond(boxes: np.ndarray, near_m: float) -> np.ndarray:
-    """Returns points (m, 3) whose convex hull holds what of each box lies beyond a plane z."""
+    """Returns points (m, 3) whose convex hull contains the parts of boxes beyond a plane z."""
     a, b = boxes[:, _EDGES[:, 0]].reshape(-1, 3), boxes[:, _EDGES[:, 1]].reshape(-1, 3)
     cut = (a[:, 2] < near_m) != (b[:, 2] < near_m)
     a, b = a[cut], b[cut]

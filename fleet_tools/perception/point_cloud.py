@@ -1,44 +1,76 @@
-"""Point clouds of fixed size out of however many points there are."""
+"""Point clouds: points from depth images, and clouds of fixed size from any number of points."""
 
 import numpy as np
 
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.perception.pinhole import Pinhole
 
 ABSENT, TOOL_MASK, OBJECT_MASK = 0.0, 1.0, -1.0
 """Values of a cloud's fourth column."""
+
+MAX_POINTS = 1024
+"""Largest number of points that one camera gives of the tool, and of the object."""
+
+
+def segment_points(
+    depth: np.ndarray, segments: np.ndarray, segment: int, pinhole: Pinhole
+) -> np.ndarray:
+    """Returns the points that a camera sees of one segment.
+
+    They are the back-projected centres of pixels in range, at most `MAX_POINTS` of them, evenly
+    spaced in the order of the pixels.
+
+    Args:
+        depth: (height, width), m; 0 and infinity are out of range.
+        segments: (height, width), see `fleet_tools.perception.segmentation`.
+        segment: The segment.
+        pinhole: Intrinsics of the camera.
+
+    Returns:
+        (n, 3), in the camera's frame C, m.
+    """
+    in_range = np.isfinite(depth) & (depth > 0.0)
+    pixels = np.flatnonzero((segments == segment) & in_range)
+    if len(pixels) > MAX_POINTS:
+        pixels = pixels[even_indices(pixels, MAX_POINTS)]
+    v, u = np.divmod(pixels, pinhole.width)
+    return pinhole.back_project(np.column_stack([u, v]), depth.ravel()[pixels])
 
 
 def stack(tool: np.ndarray, object: np.ndarray, size: tuple[int, int], sampling: str) -> np.ndarray:
     """Returns a cloud of fixed size: the tool's points, then the object's.
 
     Args:
-        tool, object: (n, 3) and (m, 3), points that were seen.
-        size: How many rows either has.
+        tool: (n, 3), visible points of the tool.
+        object: (m, 3), visible points of the object.
+        size: Number of rows for the tool, and for the object.
         sampling: A name in `SAMPLINGS`.
 
     Returns:
-        (sum of size, 4) float32: the point, and 1 for the tool or -1 for the object. What is out
-        of view altogether has rows of zeros.
+        (sum of size, 4) float32: the point, and 1 for the tool or -1 for the object. A part that
+        is out of view has rows of zeros.
     """
     sides = ((tool, size[0], TOOL_MASK), (object, size[1], OBJECT_MASK))
-    return np.concatenate([_side(np.float32(p), count, mask, sampling) for p, count, mask in sides])
+    return np.concatenate(
+        [_side(p.astype(np.float32), count, mask, sampling) for p, count, mask in sides]
+    )
 
 
 def even_indices(points: np.ndarray, count: int) -> np.ndarray:
-    """Picks indices (count,) at even distances in the order of the points."""
+    """Returns indices (count,), evenly spaced in the order of the points."""
     return np.linspace(0, len(points) - 1, count).round().astype(int)
 
 
 def farthest_indices(points: np.ndarray, count: int) -> np.ndarray:
-    """Picks the point farthest from the middle, then always the one farthest from those picked.
+    """Returns indices by farthest-point sampling, from the point farthest from the centroid on.
 
     Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985: no point is more
-    than twice as far from the picked ones as with the best choice. The first k indices are those
-    of k points.
+    than twice as far from the samples as with the best choice. The first k indices are those of k
+    samples.
 
     Args:
         points: (n, 3) float32, with n >= count.
-        count: How many.
+        count: Number of samples.
 
     Returns:
         (count,) indices.
@@ -64,7 +96,11 @@ SAMPLINGS = {"farthest": farthest_indices, "even": even_indices}
 
 
 def require_sampling(name: str) -> None:
-    """Raises UnknownNameError unless there is such a sampling."""
+    """Checks that there is such a sampling.
+
+    Raises:
+        UnknownNameError: There is not.
+    """
     if name not in SAMPLINGS:
         raise UnknownNameError("cloud_sampling", name, SAMPLINGS)
 

@@ -1,14 +1,13 @@
-"""What can be seen of a world, apart from its physics: a scene graph of its own with the renderer.
+"""The visual side of a world: a scene graph of its own, with the renderer.
 
-Physics begins every episode in Drake's default context, and builds another world for every other
-tool; either would make the renderer, its windows and its meshes anew: tens of milliseconds. Here
-they stay.
+The physics starts every episode in Drake's default context, and builds another world for every
+other tool; either would rebuild the renderer, its windows and its meshes, which takes tens of
+milliseconds. Here they are kept.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydrake.geometry import (
@@ -30,106 +29,109 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.perception.pinhole import BOX_CORNERS
 from fleet_tools.perception.rendering import add_renderer
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.sim.world import World
 
-if TYPE_CHECKING:
-    from fleet_tools.sim.world import World
+MAX_LINKS = 16
+"""Largest number of visible links of tool and object together."""
 
-
-MOST_PARTS = 16
-"""So many links of tool and object together can be seen."""
-
-_LASTING = (BACKGROUND, ROBOT)
+_PERMANENT = (BACKGROUND, ROBOT)
 
 
 @dataclass(frozen=True, eq=False)
-class Thing:
-    """A link as it is seen.
+class RenderedLink:
+    """A visible link.
 
     Attributes:
-        link: Its frame in the physics.
-        frame: Its frame here.
-        segment: What it belongs to.
-        looks: What its shapes look like in the model files.
+        physics_frame: Frame of the link in the physics.
+        frame: Frame of the link here.
+        segment: Segment to which it belongs.
+        appearance: Perception properties of its shapes in the model files.
         boxes: (3, 8 n), corners of boxes around its n shapes, in the link's frame B, m.
     """
 
-    link: FrameId
+    physics_frame: FrameId
     frame: FrameId
     segment: int
-    looks: dict[GeometryId, PerceptionProperties]
+    appearance: dict[GeometryId, PerceptionProperties]
     boxes: np.ndarray
 
 
-class Scenery:
+class RenderScene:
     """The visual shapes of one world after another, each labelled with its segment.
 
-    Robot and table are the same in all of them and stay; tool and object come and go.
+    Robot and table are the same in all worlds and stay; tool and object are exchanged.
 
     Args:
-        world: The first of them; nothing is seen before `enter`.
+        world: The first world; nothing is visible before `enter`.
+
+    Attributes:
+        scene_graph: Drake's scene graph, with the renderer.
+        source: Geometry source of all shapes.
+        links: The visible links.
 
     Raises:
         MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
     """
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: World) -> None:
         self.scene_graph = SceneGraph()
         add_renderer(self.scene_graph)
         self.source = self.scene_graph.RegisterSource("world")
-        self._spare = [self._add_frame(f"part {k}") for k in range(MOST_PARTS)]
-        self._lasting: dict[str, Thing] = {}
-        for link, segment in _links(world):
-            if segment in _LASTING:
-                name = world.scene_graph.model_inspector().GetName(link)
-                self._lasting[name] = self._add(world, link, segment, self._add_frame(name))
-        self.things: list[Thing] = []
+        self._spare = [self._add_frame(f"part {k}") for k in range(MAX_LINKS)]
+        self._permanent: dict[str, RenderedLink] = {}
+        for physics_frame, segment in _visible_frames(world):
+            if segment in _PERMANENT:
+                name = world.scene_graph.model_inspector().GetName(physics_frame)
+                frame = self._add_frame(name)
+                self._permanent[name] = self._add(world, physics_frame, segment, frame)
+        self.links: list[RenderedLink] = []
 
     @cached_property
     def context(self) -> Context:
-        """The one context; renderers are added before it is first used."""
+        """The context; renderers must be added before its first use."""
         return self.scene_graph.CreateDefaultContext()
 
-    def enter(self, world: "World") -> None:
-        """Shows another world in place of the last one.
+    def enter(self, world: World) -> None:
+        """Replaces the last world by another one.
 
         Raises:
-            ConfigError: Its tool and object have more than `MOST_PARTS` links.
+            ConfigError: Tool and object have more than `MAX_LINKS` visible links.
         """
-        links = list(_links(world))
-        parts = [(link, segment) for link, segment in links if segment not in _LASTING]
-        if len(parts) > MOST_PARTS:
+        frames = list(_visible_frames(world))
+        parts = [(frame, segment) for frame, segment in frames if segment not in _PERMANENT]
+        if len(parts) > MAX_LINKS:
             raise ConfigError(
-                f"Tool and object have {len(parts)} links that can be seen; cameras show at most "
-                f"{MOST_PARTS}."
+                f"Tool and object have {len(parts)} visible links; cameras show at most "
+                f"{MAX_LINKS}."
             )
-        for thing in self.things:
-            for shape in thing.looks if thing.segment not in _LASTING else ():
+        for link in self.links:
+            for shape in link.appearance if link.segment not in _PERMANENT else ():
                 self.scene_graph.RemoveGeometry(self.context, self.source, shape)
         inspector = world.scene_graph.model_inspector()
-        self.things = [
-            replace(self._lasting[inspector.GetName(link)], link=link)
-            for link, segment in links
-            if segment in _LASTING
+        self.links = [
+            replace(self._permanent[inspector.GetName(frame)], physics_frame=frame)
+            for frame, segment in frames
+            if segment in _PERMANENT
         ]
-        for (link, segment), frame in zip(parts, self._spare, strict=False):
-            self.things.append(self._add(world, link, segment, frame, self.context))
+        for (physics_frame, segment), frame in zip(parts, self._spare, strict=False):
+            self.links.append(self._add(world, physics_frame, segment, frame, self.context))
 
     def query(self, physics: QueryObject) -> QueryObject:
-        """Moves everything to where it is now, and returns what can be rendered."""
+        """Moves all links to their present poses, and returns the query object for rendering."""
         poses = FramePoseVector()
         for frame in self._spare:
             poses.set_value(frame, RigidTransform())
-        for thing in self.things:
-            poses.set_value(thing.frame, physics.GetPoseInWorld(thing.link))
+        for link in self.links:
+            poses.set_value(link.frame, physics.GetPoseInWorld(link.physics_frame))
         self.scene_graph.get_source_pose_port(self.source).FixValue(self.context, poses)
         return self.scene_graph.get_query_output_port().Eval(self.context)
 
     def boxes(self, query: QueryObject) -> np.ndarray:
-        """Returns boxes (n, 8, 3) in the world that hold tool and object, m."""
+        """Returns boxes (n, 8, 3) in the world that contain tool and object, m."""
         p_W = [
-            query.GetPoseInWorld(thing.frame).multiply(thing.boxes).T
-            for thing in self.things
-            if thing.segment not in _LASTING
+            query.GetPoseInWorld(link.frame).multiply(link.boxes).T
+            for link in self.links
+            if link.segment not in _PERMANENT
         ]
         return np.concatenate([np.zeros((0, 3)), *p_W]).reshape(-1, 8, 3)
 
@@ -137,27 +139,37 @@ class Scenery:
         return self.scene_graph.RegisterFrame(self.source, GeometryFrame(name))
 
     def _add(
-        self, world: "World", link: FrameId, segment: int, frame: FrameId, *context: Context
-    ) -> Thing:
-        """Hangs a link's shapes on a frame: in the context, or in the model of contexts to come."""
+        self,
+        world: World,
+        physics_frame: FrameId,
+        segment: int,
+        frame: FrameId,
+        context: Context | None = None,
+    ) -> RenderedLink:
+        """Adds a link's shapes to a frame: in the context, or in the model of future contexts."""
         inspector = world.scene_graph.model_inspector()
-        looks, boxes = {}, []
-        for shape in inspector.GetGeometries(link, Role.kPerception):
+        appearance, boxes = {}, []
+        for shape in inspector.GetGeometries(physics_frame, Role.kPerception):
             X_BG = inspector.GetPoseInFrame(shape)
             box = inspector.GetObbInGeometryFrame(shape)
+            assert box is not None  # only half spaces have none, and models are meshes and solids
             corners = (BOX_CORNERS * box.half_width()).T
             boxes.append((X_BG @ box.pose()).multiply(corners))
             properties = PerceptionProperties(inspector.GetPerceptionProperties(shape))
             properties.UpdateProperty("label", "id", RenderLabel(segment))
             instance = GeometryInstance(X_BG, inspector.GetShape(shape), inspector.GetName(shape))
             instance.set_perception_properties(properties)
-            added = self.scene_graph.RegisterGeometry(*context, self.source, frame, instance)
-            looks[added] = properties
-        return Thing(link, frame, segment, looks, np.concatenate(boxes, axis=1))
+            if context is None:
+                added = self.scene_graph.RegisterGeometry(self.source, frame, instance)
+            else:
+                added = self.scene_graph.RegisterGeometry(context, self.source, frame, instance)
+            appearance[added] = properties
+        corners = np.concatenate(boxes, axis=1)
+        return RenderedLink(physics_frame, frame, segment, appearance, corners)
 
 
-def _links(world: "World") -> Iterator[tuple[FrameId, int]]:
-    """Yields the frame of each link that can be seen, and its segment."""
+def _visible_frames(world: World) -> Iterator[tuple[FrameId, int]]:
+    """Yields the frame of each visible link, and its segment."""
     inspector = world.scene_graph.model_inspector()
     segments = {world.arm: ROBOT, world.tool: TOOL, world.object: OBJECT}
     for frame in inspector.GetAllFrameIds():

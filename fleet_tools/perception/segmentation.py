@@ -1,4 +1,4 @@
-"""Which part of the scene a pixel shows."""
+"""Segmentation: the part of the scene that a pixel shows."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ SEGMENTS = ("background", "robot", "tool", "object")
 
 
 def segmentation(labels: np.ndarray) -> np.ndarray:
-    """Returns segments (height, width) uint8, given the labels of a `Scenery`, int16.
+    """Returns segments (height, width) uint8, given the render labels of a `RenderScene`, int16.
 
     What the renderer labels as empty is background.
     """

@@ -1,4 +1,4 @@
-"""The arm with a tool in its hand, as its controller knows it: a plant of its own."""
+"""The controller's model of the arm with a tool in its hand: a plant of its own."""
 
 import numpy as np
 from pydrake.math import RigidTransform
@@ -15,10 +15,10 @@ from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS, add_panda
 
 
 class ArmModel:
-    """Kinematics and dynamics at the state that was set last.
+    """Kinematics and dynamics of the arm at the state that was set last.
 
     Attributes:
-        effort_limit: (7,), N m.
+        effort_limit: (7,), torque limits of the joints, N m.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class ArmModel:
         actuators = map(self.plant.get_joint_actuator, map(JointActuatorIndex, range(NUM_JOINTS)))
         self.effort_limit = np.array([actuator.effort_limit() for actuator in actuators])
 
-    def hold(self, M_E: SpatialInertia) -> None:
-        """Tells the model what is in the hand: a spatial inertia about E, expressed in E."""
+    def set_payload(self, M_E: SpatialInertia) -> None:
+        """Sets the spatial inertia of what the hand holds, about E, expressed in E."""
         self._payload.SetSpatialInertiaInBodyFrame(self.context, M_E)
 
     def set_state(self, x: np.ndarray) -> None:
@@ -58,7 +58,7 @@ class ArmModel:
         )
 
     def dynamics(self) -> Dynamics:
-        """Returns the terms of the equation of motion."""
+        """Returns the terms of the equation of motion at the present state."""
         plant, context = self.plant, self.context
         Jdot_v = plant.CalcBiasSpatialAcceleration(
             context, JacobianWrtVariable.kV, self._end_effector, _ORIGIN, self._world, self._world

@@ -15,10 +15,14 @@ from fleet_tools.robot.reference import Reference
 
 
 class OperationalSpaceController(LeafSystem):
-    """Makes the arm follow a reference.
+    """Drives the arm along a reference.
 
-    Input ports: `arm_state` (q, v: 14), `reference` (a `Reference`).
-    Output port: `arm_actuation` (7, N m).
+    Input ports: `arm_state` (q and v, 14 entries) and `reference` (a `Reference`).
+    Output port: `arm_actuation` (7 joint torques, N m).
+
+    Args:
+        model: Model of the arm, whose state is scratch space.
+        gains: Gains from the task file.
     """
 
     def __init__(self, model: ArmModel, gains: ControllerGains) -> None:
@@ -28,15 +32,16 @@ class OperationalSpaceController(LeafSystem):
         self._posture_frequency = gains.posture_rad_s
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
-        self._arm_state = self.DeclareVectorInputPort("arm_state", 2 * NUM_JOINTS).get_index()
-        nothing = Reference(RigidTransform(), np.zeros(6), 0.0, 1.0, np.zeros(NUM_JOINTS))
-        self._reference = self.DeclareAbstractInputPort(
-            "reference", AbstractValue.Make(nothing)
-        ).get_index()
+        arm_state = self.DeclareVectorInputPort("arm_state", 2 * NUM_JOINTS)
+        at_rest = Reference(RigidTransform(), np.zeros(6), 0.0, 1.0, np.zeros(NUM_JOINTS))
+        reference = self.DeclareAbstractInputPort("reference", AbstractValue.Make(at_rest))
+        self._arm_state, self._reference = int(arm_state.get_index()), int(reference.get_index())
         this = weakref.ref(self)
 
         def calc(context: Context, output: BasicVector) -> None:
-            this()._calc_actuation(context, output)
+            system = this()
+            assert system is not None  # Drake calls it only while the diagram lives
+            system._calc_actuation(context, output)
 
         self.DeclareVectorOutputPort("arm_actuation", NUM_JOINTS, calc)
 
@@ -46,7 +51,7 @@ class OperationalSpaceController(LeafSystem):
         q, v = state[:NUM_JOINTS], state[NUM_JOINTS:]
         model.set_state(state)
         X_WE, dynamics = model.pose().GetAsMatrix34(), model.dynamics()
-        reference = self.EvalAbstractInput(context, self._reference).get_value()
+        reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
         p_WD, R_WD, V_WD = reference.at(context.get_time())  # D: desired
         error = np.empty(6)
         error[:3] = orientation_error(R_WD, X_WE[:, :3])

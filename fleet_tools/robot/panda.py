@@ -1,4 +1,4 @@
-"""The Panda arm in a plant: where its model is, and the names by which the rest knows it."""
+"""The Panda arm: its model file and the names of its frames."""
 
 from typing import Literal
 
@@ -6,10 +6,10 @@ from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex
 
-from fleet_tools.utils.resources import assets_root
+from fleet_tools.config.resources import assets_root
 
 END_EFFECTOR = "panda_hand_tcp"
-"""Frame E: between the finger tips, z pointing away from the palm, y along the fingers' closing."""
+"""Frame E: between the finger tips, z away from the palm, y along the closing of the fingers."""
 
 NUM_JOINTS = 7
 
@@ -17,14 +17,14 @@ Visuals = Literal["light", "franka"]
 
 
 def add_panda(plant: MultibodyPlant, visuals: Visuals = "light") -> ModelInstanceIndex:
-    """Adds the arm, its base fixed to the world's origin.
+    """Adds the arm, with its base fixed to the world's origin.
 
     Args:
-        plant: Before `Finalize`.
+        plant: Plant that is not finalized yet.
         visuals: "light" for this project's own meshes; "franka" for the manufacturer's, which
-            Drake downloads as `package://drake_models` when it has not got them yet.
+            Drake downloads as `package://drake_models` unless they are there.
     """
     file = {"light": "panda.urdf", "franka": "panda_franka_visuals.urdf"}[visuals]
-    (arm,) = Parser(plant).AddModels(str(assets_root() / "robots" / "panda" / file))
+    (arm,) = Parser(plant).AddModels(assets_root() / "robots" / "panda" / file)
     plant.WeldFrames(plant.world_frame(), plant.GetFrameByName("panda_link0", arm))
     return arm

@@ -1,4 +1,4 @@
-"""What the controller follows, as a value."""
+"""The controller's reference, as a value."""
 
 import math
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from pydrake.math import RigidTransform
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What the arm shall do: move the end effector in its own frame, and keep a posture.
+    """A motion of the end effector in its own frame, and a posture of the arm.
 
     Attributes:
-        X_WE: The end effector's pose at the start.
-        motion: (6,), translation (m), then rotation vector (rad), in the frame of the start.
-        start: Time at the start, s.
-        duration: Time it takes, s; the pose is held afterwards.
+        X_WE: Initial pose of the end effector.
+        delta: (6,), translation (m), then rotation vector (rad), in the initial frame.
+        start: Start time, s.
+        duration: Duration, s; the final pose is held afterwards.
         posture: (7,), joint positions to which the redundant elbow returns, rad.
     """
 
     X_WE: RigidTransform
-    motion: np.ndarray
+    delta: np.ndarray
     start: float
     duration: float
     posture: np.ndarray
@@ -29,9 +29,9 @@ class Reference:
     def at(self, time: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns position (3,), rotation matrix (3, 3) and spatial velocity (6,) of E in W.
 
-        They are those of `fleet_tools.robot.pose_delta.displace(X_WE, motion, fraction)`, in a form that
-        is fast to evaluate in every step of the dynamics. The velocity is the motion's up to its
-        very end, where contact is measured: were it zero there, the arm would be felt to brake.
+        The pose is `fleet_tools.robot.pose_delta.displace(X_WE, delta, fraction)`, in a form that
+        is fast to evaluate in every simulation step. The velocity stays constant up to the very
+        end, where contact is measured: with zero velocity there, braking would act like a force.
         """
         p, dp, R, KR, KKR, angle, V = self._path
         fraction = (time - self.start) / self.duration
@@ -47,7 +47,7 @@ class Reference:
     @cached_property
     def _path(self) -> tuple:
         R = self.X_WE.rotation().matrix()
-        dp, rotation = R @ self.motion[:3], R @ self.motion[3:]
+        dp, rotation = R @ self.delta[:3], R @ self.delta[3:]
         angle = math.hypot(*rotation)
         x, y, z = rotation / angle if angle > 1e-100 else np.zeros(3)
         K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])

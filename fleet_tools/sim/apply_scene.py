@@ -1,4 +1,4 @@
-"""How a scene is set: a world's context is put into the state in which an episode begins."""
+"""Applies a scene to a world: its context becomes the state in which an episode begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,93 +14,34 @@ from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 
 
-class Stage:
-    """Sets one scene after another in a world's context."""
-
-    def __init__(self, world: World, root: Context) -> None:
-        self._world, self._root = world, root
-        self._context = world.plant.GetMyMutableContextFromRoot(root)
-        self._as_filed = _as_filed(world, self._context)
-
-    def set(self, scene: Scene) -> None:
-        """Makes a scene of the context; nothing of the past remains."""
-        world, context = self._world, self._context
-        world.diagram.SetDefaultContext(self._root)
-        self._root.SetTime(0.0)
-        world.plant.SetPositions(context, world.arm, scene.initial_joints_rad)
-        world.grasp_frame.SetPoseInParentFrame(context, scene.tool_in_hand.to_transform())
-        self.place_object(scene)
-        self._scale_masses(world.tool, scene.tool_mass_scale)
-        self._scale_masses(world.object, scene.object_mass_scale)
-        self._scale_friction(world.tool, scene.tool_friction_scale)
-        self._scale_friction(world.object, scene.object_friction_scale)
-        for name, brake in world.brakes.items():
-            brake.set_effort_limit(scene.joint_resistance.get(name, self._as_filed.effort[name]))
-        payload = [body.index() for body in world.bodies(world.tool)]
-        hand = world.plant.GetFrameByName(END_EFFECTOR)
-        world.arm_model.hold(world.plant.CalcSpatialInertia(context, hand, payload))
-
-    def place_object(self, scene: Scene) -> None:
-        """Puts the object where it is at the episode's start."""
-        X_WO = scene.object_pose.to_transform()
-        if self._world.mount_frame is not None:
-            self._world.mount_frame.SetPoseInParentFrame(self._context, X_WO)
-        for body, X_OB in self._as_filed.free_bodies:
-            self._world.plant.SetFreeBodyPose(self._context, body, X_WO @ X_OB)
-
-    def move_object(self, p_W: Sequence[float]) -> None:
-        """Moves the object by a translation in the world; its velocities and joints stay."""
-        X = RigidTransform(p_W)
-        mount = self._world.mount_frame
-        if mount is not None:
-            mount.SetPoseInParentFrame(self._context, X @ mount.GetPoseInParentFrame(self._context))
-        for body, _ in self._as_filed.free_bodies:
-            X_WB = body.EvalPoseInWorld(self._context)
-            self._world.plant.SetFreeBodyPose(self._context, body, X @ X_WB)
-
-    def _scale_masses(self, instance: ModelInstanceIndex, scale: float) -> None:
-        for body, M_B in self._as_filed.inertias[instance]:
-            scaled = SpatialInertia(scale * M_B.get_mass(), M_B.get_com(), M_B.get_unit_inertia())
-            body.SetSpatialInertiaInBodyFrame(self._context, scaled)
-
-    def _scale_friction(self, instance: ModelInstanceIndex, scale: float) -> None:
-        if scale == 1.0:
-            return
-        scene_graph = self._world.scene_graph
-        scene_graph_context = scene_graph.GetMyMutableContextFromRoot(self._root)
-        for geometry, properties in self._as_filed.contact[instance]:
-            friction = properties.GetProperty("material", "coulomb_friction")
-            scaled = ProximityProperties(properties)
-            scaled.UpdateProperty(
-                "material",
-                "coulomb_friction",
-                CoulombFriction(
-                    scale * friction.static_friction(), scale * friction.dynamic_friction()
-                ),
-            )
-            scene_graph.AssignRole(
-                scene_graph_context,
-                self._world.plant.get_source_id(),
-                geometry,
-                scaled,
-                RoleAssign.kReplace,
-            )
-
-
 @dataclass(frozen=True)
-class _AsFiled:
-    """What the model files say, before a scene scales or moves it."""
+class ModelDefaults:
+    """The values of the model files, before a scene scales or moves anything.
+
+    Attributes:
+        inertias: Spatial inertia of each body, by model instance.
+        proximity: Proximity properties of each collision geometry, by model instance.
+        free_bodies: X_OB of the object's floating bodies.
+        resistance: Effort limits of the object's brakes by joint name, N or N m.
+    """
 
     inertias: dict[ModelInstanceIndex, list[tuple[RigidBody, SpatialInertia]]]
-    contact: dict[ModelInstanceIndex, list[tuple[GeometryId, ProximityProperties]]]
+    proximity: dict[ModelInstanceIndex, list[tuple[GeometryId, ProximityProperties]]]
     free_bodies: list[tuple[RigidBody, RigidTransform]]
-    effort: dict[str, float]
+    resistance: dict[str, float]
 
 
-def _as_filed(world: World, context: Context) -> _AsFiled:
+def read_defaults(world: World, root: Context) -> ModelDefaults:
+    """Reads the values of the model files.
+
+    Args:
+        world: The world.
+        root: Context of its diagram, to which no scene has been applied.
+    """
     plant, inspector = world.plant, world.scene_graph.model_inspector()
+    context = plant.GetMyContextFromRoot(root)
     instances = (world.tool, world.object)
-    return _AsFiled(
+    return ModelDefaults(
         inertias={
             instance: [
                 (body, body.CalcSpatialInertiaInBodyFrame(context))
@@ -108,7 +49,7 @@ def _as_filed(world: World, context: Context) -> _AsFiled:
             ]
             for instance in instances
         },
-        contact={
+        proximity={
             instance: [
                 (geometry, inspector.GetProximityProperties(geometry))
                 for body in world.bodies(instance)
@@ -121,5 +62,91 @@ def _as_filed(world: World, context: Context) -> _AsFiled:
             for body in world.bodies(world.object)
             if body.is_floating_base_body()
         ],
-        effort={name: brake.effort_limit() for name, brake in world.brakes.items()},
+        resistance={name: brake.effort_limit() for name, brake in world.adjustable.brakes.items()},
     )
+
+
+def apply_scene(scene: Scene, world: World, defaults: ModelDefaults, root: Context) -> None:
+    """Sets the state in which a scene begins; nothing of the past remains.
+
+    Args:
+        scene: The scene.
+        world: The world, built for the scene's tool and object.
+        defaults: The values of its model files.
+        root: Context of its diagram.
+    """
+    context = world.plant.GetMyMutableContextFromRoot(root)
+    world.diagram.SetDefaultContext(root)
+    root.SetTime(0.0)
+    world.plant.SetPositions(context, world.arm, scene.initial_joints_rad)
+    world.adjustable.grasp_frame.SetPoseInParentFrame(context, scene.tool_in_hand.to_transform())
+    place_object(scene, world, defaults, root)
+    for instance, scale in (
+        (world.tool, scene.tool_mass_scale),
+        (world.object, scene.object_mass_scale),
+    ):
+        _scale_masses(defaults.inertias[instance], scale, context)
+    for instance, scale in (
+        (world.tool, scene.tool_friction_scale),
+        (world.object, scene.object_friction_scale),
+    ):
+        _scale_friction(defaults.proximity[instance], scale, world, root)
+    for name, brake in world.adjustable.brakes.items():
+        # The limit belongs to the plant, not to its context.
+        brake.set_effort_limit(scene.joint_resistance.get(name, defaults.resistance[name]))
+    payload = [body.index() for body in world.bodies(world.tool)]
+    hand = world.plant.GetFrameByName(END_EFFECTOR)
+    world.adjustable.arm_model.set_payload(world.plant.CalcSpatialInertia(context, hand, payload))
+
+
+def place_object(scene: Scene, world: World, defaults: ModelDefaults, root: Context) -> None:
+    """Puts the object where it is at the start of the episode."""
+    context = world.plant.GetMyMutableContextFromRoot(root)
+    X_WO = scene.object_pose.to_transform()
+    mount = world.adjustable.mount_frame
+    if mount is not None:
+        mount.SetPoseInParentFrame(context, X_WO)
+    for body, X_OB in defaults.free_bodies:
+        world.plant.SetFreeBodyPose(context, body, X_WO @ X_OB)
+
+
+def move_object(p_W: Sequence[float], world: World, defaults: ModelDefaults, root: Context) -> None:
+    """Moves the object by a translation in the world; its velocities and joints are unchanged."""
+    context = world.plant.GetMyMutableContextFromRoot(root)
+    X, mount = RigidTransform(p_W), world.adjustable.mount_frame
+    if mount is not None:
+        mount.SetPoseInParentFrame(context, X @ mount.GetPoseInParentFrame(context))
+    for body, _ in defaults.free_bodies:
+        world.plant.SetFreeBodyPose(context, body, X @ body.EvalPoseInWorld(context))
+
+
+def _scale_masses(
+    inertias: list[tuple[RigidBody, SpatialInertia]], scale: float, context: Context
+) -> None:
+    for body, M_B in inertias:
+        scaled = SpatialInertia(scale * M_B.get_mass(), M_B.get_com(), M_B.get_unit_inertia())
+        body.SetSpatialInertiaInBodyFrame(context, scaled)
+
+
+def _scale_friction(
+    proximity: list[tuple[GeometryId, ProximityProperties]],
+    scale: float,
+    world: World,
+    root: Context,
+) -> None:
+    if scale == 1.0:
+        return
+    context = world.scene_graph.GetMyMutableContextFromRoot(root)
+    source = world.plant.get_source_id()
+    assert source is not None  # the plant is registered with the scene graph
+    for geometry, properties in proximity:
+        friction = properties.GetProperty("material", "coulomb_friction")
+        scaled = ProximityProperties(properties)
+        scaled.UpdateProperty(
+            "material",
+            "coulomb_friction",
+            CoulombFriction(
+                scale * friction.static_friction(), scale * friction.dynamic_friction()
+            ),
+        )
+        world.scene_graph.AssignRole(context, source, geometry, scaled, RoleAssign.kReplace)

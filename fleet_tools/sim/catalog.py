@@ -1,10 +1,10 @@
-"""Tools and objects: a model folder each, found by family and name, or by path.
+"""Tools and objects: one model folder each, found by family and name, or by path.
 
 A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypoints.yaml`:
 
     family: hammer
     kind: tool                  # or object
-    keypoints:                  # metres, in the named link's frame
+    keypoints:                  # in metres, in the frame of the named link
       head: {link: hammer, position: [0.18, 0.0, 0.045]}
     grasp:                      # optional, tools only: X_TG, where the end effector holds the tool
       translation_m: [0.0, 0.0, 0.0]
@@ -19,14 +19,14 @@ from typing import Annotated, Literal
 import pydantic
 
 from fleet_tools.config.poses import Pose
+from fleet_tools.config.resources import assets_root
 from fleet_tools.config.values import Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.utils.resources import assets_root
 
 Kind = Literal["tool", "object"]
 
-MESHES = (".glb", ".gltf", ".obj", ".off", ".ply", ".stl")
-"""Files that `python -m fleet_tools.assets import` reads."""
+MESH_SUFFIXES = (".glb", ".gltf", ".obj", ".off", ".ply", ".stl")
+"""Suffixes of the files that `python -m fleet_tools.assets import` reads."""
 
 
 class Keypoint(Value):
@@ -37,7 +37,7 @@ class Keypoint(Value):
 
 
 class Keypoints(Value):
-    """What `keypoints.yaml` may say."""
+    """The content of `keypoints.yaml`."""
 
     family: str
     kind: Kind
@@ -46,7 +46,7 @@ class Keypoints(Value):
 
 
 class Model(Value):
-    """A tool or an object: where its model file is, and its labels."""
+    """A tool or an object: the path of its model file, and its labels."""
 
     name: str
     file: Path
@@ -68,12 +68,11 @@ def load_model(folder: Path, kind: Kind) -> Model:
     """Reads a model folder.
 
     Raises:
-        ConfigError: A file is missing or ambiguous, the labels do not fit, or it is another kind.
+        ConfigError: A file is missing or ambiguous, the labels do not fit, or the model is of
+            another kind.
     """
     if not folder.is_dir():
-        raise ConfigError(
-            f"{folder} is not a folder; a model is one (see fleet_tools.sim.catalog)."
-        )
+        raise ConfigError(f"{folder} is not a folder; a model is one (`fleet_tools.sim.catalog`).")
     files = [folder / "model.sdf"] if (folder / "model.sdf").is_file() else []
     files = files or sorted([*folder.glob("*.sdf"), *folder.glob("*.urdf")])
     if len(files) != 1:
@@ -94,10 +93,44 @@ def load_model(folder: Path, kind: Kind) -> Model:
     return Model(name=folder.name, file=files[0], labels=labels)
 
 
+def model_names(kind: Kind, family: str, extra_root: str | None = None) -> list[str]:
+    """Returns the models of a family, sorted: the package's own, and those below `extra_root`.
+
+    Raises:
+        UnknownNameError: There is no such family.
+    """
+    return sorted(_family(kind, family, extra_root))
+
+
+def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None) -> Model:
+    """Finds a model by its name in a family, or by the path of its folder.
+
+    Raises:
+        UnknownNameError: There is no such family, or no such name in it and no such folder.
+        ConfigError: The folder is not a model of that kind, or the path is a file.
+    """
+    known = _family(kind, family, extra_root)
+    if isinstance(name, str) and name:
+        if name in known:
+            return load_model(known[name], kind)
+        folder = Path(os.path.expanduser(name))
+        if folder.is_dir():
+            return load_model(folder.resolve(), kind)
+        if folder.is_file() and folder.suffix.lower() in MESH_SUFFIXES:
+            raise ConfigError(f"{folder} is a mesh. {_import_command(kind, family, folder)}")
+        if folder.is_file():
+            raise ConfigError(
+                f"{folder} is a file; a {kind} is given by the path of its folder, which also "
+                "holds keypoints.yaml."
+            )
+    remedy = f"A {kind} of your own is given by the path of its folder."
+    raise UnknownNameError(f"{kind} of the family {family!r}", name, known, remedy)
+
+
 def _remedy(kind: Kind, folder: Path, files: list[Path]) -> str:
     if files:
-        return " Name the one that is meant model.sdf, or move the others away."
-    found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in MESHES]
+        return " Rename the right one to model.sdf, or move the others away."
+    found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in MESH_SUFFIXES]
     mesh = found[0] if found else Path("MESH")
     return " " + _import_command(kind, "FAMILY", mesh)
 
@@ -111,42 +144,8 @@ def _import_command(kind: Kind, family: str, mesh: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _read_labels(file: Path, modified_ns: int) -> Keypoints:
-    # Reading YAML takes as long as half a reset; an edited file is read again.
+    # Reading YAML takes half as long as a reset; an edited file is read again.
     return load_yaml(Keypoints, file)
-
-
-def model_names(kind: Kind, family: str, extra_root: str | None = None) -> list[str]:
-    """The models of a family, sorted: the package's own, and those below `extra_root`.
-
-    Raises:
-        UnknownNameError: There is no such family.
-    """
-    return sorted(_family(kind, family, extra_root))
-
-
-def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None) -> Model:
-    """Finds a model by its name in a family, or by the path of its folder.
-
-    Raises:
-        UnknownNameError: There is no such family, or no such name in it and no such folder.
-        ConfigError: The folder is not a model of that kind, or it is a file.
-    """
-    known = _family(kind, family, extra_root)
-    if isinstance(name, str) and name:
-        if name in known:
-            return load_model(known[name], kind)
-        folder = Path(os.path.expanduser(name))
-        if folder.is_dir():
-            return load_model(folder.resolve(), kind)
-        if folder.is_file() and folder.suffix.lower() in MESHES:
-            raise ConfigError(f"{folder} is a mesh. {_import_command(kind, family, folder)}")
-        if folder.is_file():
-            raise ConfigError(
-                f"{folder} is a file; a {kind} is given by the path of its folder, which holds "
-                "keypoints.yaml, too."
-            )
-    remedy = f"A {kind} of your own is given by the path of its folder."
-    raise UnknownNameError(f"{kind} of the family {family!r}", name, known, remedy)
 
 
 def _family(kind: Kind, family: str, extra_root: str | None) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Contact as Drake's solver finds it: who touches whom, how hard, and what that does to joints."""
+"""Contact as Drake's solver finds it: contact pairs, their forces, and the forces on joints."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from pydrake.systems.primitives import DiscreteTimeIntegrator
 
 
 @dataclass(frozen=True, eq=False)
-class Touch:
-    """Two bodies that touch in one place.
+class ContactPair:
+    """Two bodies in contact.
 
     Attributes:
         A, B: The bodies.
-        p_WC: (3,), where: the centre of the contact surface, or the contact point, m.
-        F_AC_W: Spatial force that B exerts on A at C, expressed in the world.
+        p_WC: (3,), centre of the contact surface, or the contact point, m.
+        F_AC_W: Spatial force on A from B at C, expressed in the world.
     """
 
     A: RigidBody
@@ -28,15 +28,17 @@ class Touch:
     F_AC_W: SpatialForce
 
 
-def find_touches(plant: MultibodyPlant, scene_graph: SceneGraph, context: Context) -> list[Touch]:
-    """Returns all contact of a plant's context.
+def find_contacts(
+    plant: MultibodyPlant, scene_graph: SceneGraph, context: Context
+) -> list[ContactPair]:
+    """Returns all contact pairs of a plant's context.
 
     Raises:
         RuntimeError: The solver finds no contact forces.
     """
     inspector = scene_graph.model_inspector()
     results = plant.get_contact_results_output_port().Eval(context)
-    touches = []
+    pairs = []
     for k in range(results.num_hydroelastic_contacts()):
         info = results.hydroelastic_contact_info(k)
         surface = info.contact_surface()
@@ -44,35 +46,36 @@ def find_touches(plant: MultibodyPlant, scene_graph: SceneGraph, context: Contex
             plant.GetBodyFromFrameId(inspector.GetFrameId(shape))
             for shape in (surface.id_M(), surface.id_N())
         )
-        touches.append(Touch(A, B, surface.centroid(), info.F_Ac_W()))
+        pairs.append(ContactPair(A, B, surface.centroid(), info.F_Ac_W()))
     for k in range(results.num_point_pair_contacts()):
         point = results.point_pair_contact_info(k)
         A, B = (plant.get_body(index) for index in (point.bodyA_index(), point.bodyB_index()))
         F_AC_W = SpatialForce(np.zeros(3), -point.contact_force())  # Drake's is the one on B
-        touches.append(Touch(A, B, point.contact_point(), F_AC_W))
-    return touches
+        pairs.append(ContactPair(A, B, point.contact_point(), F_AC_W))
+    return pairs
 
 
 def total_wrench(
-    touches: Iterable[Touch], on: ModelInstanceIndex, by: ModelInstanceIndex, p_WQ: np.ndarray
+    pairs: Iterable[ContactPair], on: ModelInstanceIndex, by: ModelInstanceIndex, p_WQ: np.ndarray
 ) -> np.ndarray:
-    """Returns what one model exerts on another by contact, in the world.
+    """Returns the contact wrench of one model on another, expressed in the world.
 
     Args:
-        touches: All contact.
-        on, by: The model that feels it, and the one that causes it.
-        p_WQ: (3,), the point about which moments are taken, m.
+        pairs: All contact pairs.
+        on: Model on which the wrench acts.
+        by: Model that causes it.
+        p_WQ: (3,), point about which moments are taken, m.
 
     Returns:
         (6,), moment (N m), then force (N).
     """
     F_Q_W = SpatialForce.Zero()
-    for touch in touches:
-        F = touch.F_AC_W.Shift(p_WQ - touch.p_WC)
-        parties = (touch.A.model_instance(), touch.B.model_instance())
-        if parties == (on, by):
+    for pair in pairs:
+        F = pair.F_AC_W.Shift(p_WQ - pair.p_WC)
+        instances = (pair.A.model_instance(), pair.B.model_instance())
+        if instances == (on, by):
             F_Q_W += F
-        elif parties == (by, on):
+        elif instances == (by, on):
             F_Q_W -= F
     return F_Q_W.get_coeffs()
 
@@ -80,10 +83,13 @@ def total_wrench(
 def add_impulse_meter(
     builder: DiagramBuilder, plant: MultibodyPlant, instance: ModelInstanceIndex
 ) -> DiscreteTimeIntegrator | None:
-    """Adds the integral of the contact forces on a model's joints, or None if it has no joints.
+    """Adds the time integral of the contact forces on a model's joints.
 
-    It is updated together with the plant's state, x[n+1] = x[n] + h f[n], by the f that the plant
-    applies in that step: the very impulse, which costs no more than the sum.
+    It is updated together with the plant's state, x[n+1] = x[n] + h f[n], with the f that the
+    plant applies in that step, so that it is exact.
+
+    Returns:
+        None if the model has no joints.
     """
     forces = plant.get_generalized_contact_forces_output_port(instance)
     if not forces.size():
@@ -94,7 +100,15 @@ def add_impulse_meter(
 
 
 class JointContact:
-    """What contact does to those joints of a model that have one degree of freedom."""
+    """Contact forces and impulses on those joints of a model that have one degree of freedom.
+
+    Args:
+        plant: Plant with the model.
+        instance: Instance of the model.
+        joints: The joints.
+        meter: The model's impulse meter; None without joints.
+        root: Context of the diagram.
+    """
 
     def __init__(
         self,
@@ -105,32 +119,33 @@ class JointContact:
         root: Context,
     ) -> None:
         velocities = list(plant.GetVelocitiesFromArray(instance, np.arange(plant.num_velocities())))
-        self._places = {joint.name(): velocities.index(joint.velocity_start()) for joint in joints}
+        self._indices = {joint.name(): velocities.index(joint.velocity_start()) for joint in joints}
         self._port = plant.get_generalized_contact_forces_output_port(instance)
         self._context = plant.GetMyContextFromRoot(root)
-        self._meter = meter
-        self._meter_context = meter.GetMyMutableContextFromRoot(root) if meter else None
+        self._meter = None
+        if meter is not None:
+            self._meter = meter, meter.GetMyMutableContextFromRoot(root)
 
     def forces(self) -> dict[str, float]:
-        """Returns the generalized forces now, by the joint's name, N or N m."""
+        """Returns the present generalized forces by joint name, N or N m."""
         return self._by_name(self._port.Eval(self._context))
 
     def impulses(self) -> dict[str, float]:
-        """Returns the impulses since they were set to zero, by the joint's name, N s or N m s."""
-        return self._by_name(self.impulse)
+        """Returns the impulses since the last reset by joint name, N s or N m s."""
+        return self._by_name(self.impulse())
 
-    @property
     def impulse(self) -> np.ndarray:
-        """The impulse on every degree of freedom of the model."""
+        """Returns the impulse on every degree of freedom of the model."""
         if self._meter is None:
             return np.zeros(0)
-        return self._meter_context.get_discrete_state_vector().CopyToVector()
+        _, context = self._meter
+        return context.get_discrete_state_vector().CopyToVector()
 
-    @impulse.setter
-    def impulse(self, value: np.ndarray | float) -> None:
+    def set_impulse(self, value: np.ndarray | float) -> None:
+        """Sets the impulse on every degree of freedom of the model."""
         if self._meter is not None:
-            value = np.broadcast_to(value, self._port.size())
-            self._meter.set_integral_value(self._meter_context, value)
+            meter, context = self._meter
+            meter.set_integral_value(context, np.broadcast_to(value, self._port.size()))
 
     def _by_name(self, values: np.ndarray) -> dict[str, float]:
-        return {name: float(values[place]) for name, place in self._places.items()}
+        return {name: float(values[index]) for name, index in self._indices.items()}

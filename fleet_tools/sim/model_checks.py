@@ -1,7 +1,7 @@
-"""What models of a user's own may leave out: refused where Drake would invent it, or filled in.
+"""Checks of foreign models: what Drake would silently make up is refused or filled in.
 
 Drake gives a link without `<inertial>` 1 kg and 1 kg m^2 (SDFormat) or nothing at all (URDF), an
-impossible inertia that of some ball, and a shape without hydroelastic properties point contact,
+impossible inertia that of some sphere, and a shape without hydroelastic properties point contact,
 all without an error.
 """
 
@@ -24,16 +24,16 @@ from pydrake.multibody.tree import Frame, ModelInstanceIndex
 from fleet_tools.errors import ConfigError
 
 MODULUS = 1e8
-"""Hydroelastic modulus of a shape that says none, Pa."""
+"""Hydroelastic modulus of a shape that gives none, Pa."""
 
 RESOLUTION = 0.01
-"""Edge length of the mesh that is made of a round shape which says none, m."""
+"""Resolution hint of a curved shape that gives none: edge length of its mesh, m."""
 
-IMPORT = "`python -m fleet_tools.assets import MESH` works it out from a mesh"
+IMPORT = "`python -m fleet_tools.assets import MESH` computes it from a mesh"
 
 
 def model_frame(plant: MultibodyPlant, instance: ModelInstanceIndex) -> Frame:
-    """The frame in which a model is placed: SDFormat's, or that of URDF's root link."""
+    """Returns the frame in which a model is placed: SDFormat's, or that of URDF's root link."""
     if plant.HasFrameNamed("__model__", instance):
         return plant.GetFrameByName("__model__", instance)
     joints = map(plant.get_joint, plant.GetJointIndices(instance))
@@ -43,13 +43,13 @@ def model_frame(plant: MultibodyPlant, instance: ModelInstanceIndex) -> Frame:
 
 
 def check_masses(file: Path) -> None:
-    """Refuses links that are to be seen or felt and have no possible inertia of their own.
+    """Refuses links with geometry but without a physically possible inertia.
 
     Args:
-        file: SDFormat or URDF; what it includes from others is not looked at.
+        file: SDFormat or URDF file; models that it includes are not checked.
 
     Raises:
-        ConfigError: It says which link lacks what.
+        ConfigError: A link lacks mass or inertia, or no body can have them; the message names it.
     """
     try:
         root = ET.parse(file).getroot()
@@ -58,7 +58,7 @@ def check_masses(file: Path) -> None:
     for link in root.iter("link"):
         if link.find("collision") is None and link.find("visual") is None:
             continue
-        place = f"{file}: the link {link.get('name')!r}"
+        location = f"{file}: the link {link.get('name')!r}"
         inertial = link.find("inertial")
         if inertial is not None and inertial.get("auto") in ("true", "1"):
             continue  # Drake computes it from the collision shapes and their density
@@ -67,25 +67,25 @@ def check_masses(file: Path) -> None:
         if mass is None or tensor is None:
             lacks = "<inertial>" if inertial is None else "<mass>" if mass is None else "<inertia>"
             raise ConfigError(
-                f"{place} lacks {lacks}. Give its mass (kg), centre of mass and inertia about it "
-                f"(kg m^2); {IMPORT}."
+                f"{location} lacks {lacks}. Give its mass (kg), centre of mass and inertia about "
+                f"it (kg m^2); {IMPORT}."
             )
         moments = np.linalg.eigvalsh(tensor)
         if mass <= 0 or moments[0] <= 0 or moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
             raise ConfigError(
-                f"{place} has the mass {mass:g} kg and principal moments of inertia "
-                f"{', '.join(f'{x:.4g}' for x in moments)} kg m^2, which no body has: each is more "
-                f"than 0 and at most the sum of the others. {IMPORT[0].upper()}{IMPORT[1:]}."
+                f"{location} has the mass {mass:g} kg and principal moments of inertia "
+                f"{', '.join(f'{x:.4g}' for x in moments)} kg m^2, which no body can have: each is "
+                f"more than 0 and at most the sum of the others. {IMPORT[0].upper()}{IMPORT[1:]}."
             )
 
 
 def complete_contact(
     plant: MultibodyPlant, scene_graph: SceneGraph, instance: ModelInstanceIndex, file: Path
 ) -> None:
-    """Makes every collision shape of a model compliant that does not say what it is.
+    """Makes every collision shape of a model compliant that has no hydroelastic type.
 
     Warns:
-        UserWarning: If there are such shapes; the message names them and says how to decide.
+        UserWarning: If there are such shapes; the message names them and says how to set a type.
 
     Raises:
         ConfigError: The model has no collision shape.
@@ -97,16 +97,18 @@ def complete_contact(
     ]
     if not shapes:
         raise ConfigError(
-            f"{file} has no <collision>, so that nothing would touch it. Add convex shapes; "
-            "`python -m fleet_tools.assets import MESH` makes them of a mesh."
+            f"{file} has no <collision>, so that nothing could touch it. Add convex shapes; "
+            "`python -m fleet_tools.assets import MESH` makes them from a mesh."
         )
+    source = plant.get_source_id()
+    assert source is not None  # the plant is registered with the scene graph
     inspector, completed = scene_graph.model_inspector(), []
     for shape in shapes:
-        said = inspector.GetProximityProperties(shape)
-        if said.HasProperty("hydroelastic", "compliance_type"):
+        given = inspector.GetProximityProperties(shape)
+        if given.HasProperty("hydroelastic", "compliance_type"):
             continue
-        properties = ProximityProperties(said)
-        values = dict(_said(said))
+        properties = ProximityProperties(given)
+        values = dict(_hydroelastic_values(given))
         for name in values:
             properties.RemoveProperty("hydroelastic", name)
         AddCompliantHydroelasticProperties(
@@ -114,42 +116,42 @@ def complete_contact(
             values.get("hydroelastic_modulus", MODULUS),
             properties,
         )
-        scene_graph.AssignRole(plant.get_source_id(), shape, properties, RoleAssign.kReplace)
+        scene_graph.AssignRole(source, shape, properties, RoleAssign.kReplace)
         completed.append(inspector.GetName(shape))
     if completed:
         names = ", ".join(sorted(completed))
         warnings.warn(
-            f"{file}: the collision shapes {names} say neither <drake:compliant_hydroelastic/> nor "
-            f"<drake:rigid_hydroelastic/>; they are compliant, with a modulus of {MODULUS:g} Pa "
-            "where none is given. A mesh is felt as its convex hull. To decide otherwise, add "
+            f"{file}: the collision shapes {names} have neither <drake:compliant_hydroelastic/> "
+            f"nor <drake:rigid_hydroelastic/>; they are compliant, with a modulus of {MODULUS:g} "
+            "Pa where none is given. A mesh collides as its convex hull. To change this, add "
             "<drake:proximity_properties> to each <collision>.",
             stacklevel=2,
         )
 
 
-def contact_refused(error: RuntimeError, files: list[Path]) -> ConfigError:
-    """What to raise where Drake fails to make the contact surfaces of one of some models."""
+def contact_surface_error(error: RuntimeError, files: list[Path]) -> ConfigError:
+    """Returns the error to raise where Drake fails to make a model's contact surfaces."""
     return ConfigError(
         f"Drake cannot make the contact surfaces of {' or '.join(map(str, files))}: {error} Where "
         "more than three planes of a compliant convex mesh meet at a vertex, the hydroelastic "
-        "margin cannot move them apart: `python -m fleet_tools.assets import MESH` makes pieces "
-        "that it can; or leave it out for that shape, with "
+        "margin cannot offset them: `python -m fleet_tools.assets import MESH` makes pieces for "
+        "which it can; or set no margin for that shape, with "
         "<drake:hydroelastic_margin>0</drake:hydroelastic_margin> in its proximity properties."
     )
 
 
-def _said(properties: ProximityProperties) -> Iterator[tuple[str, float]]:
+def _hydroelastic_values(properties: ProximityProperties) -> Iterator[tuple[str, float]]:
     for name in ("resolution_hint", "hydroelastic_modulus"):
         if properties.HasProperty("hydroelastic", name):
             yield name, properties.GetProperty("hydroelastic", name)
 
 
 def _number(element: ET.Element | None, attribute: str) -> float | None:
-    """SDFormat writes a number as text, URDF as an attribute."""
+    """Reads a number, which SDFormat writes as text and URDF as an attribute."""
     text = None if element is None else element.get(attribute) or element.text
     try:
-        number = float(text)
-    except (TypeError, ValueError):
+        number = float(text or "")
+    except ValueError:
         return None
     return number if math.isfinite(number) else None
 

@@ -1,7 +1,8 @@
-"""Scene: everything that makes one episode what it is, in plain numbers and names."""
+"""Scenes: all that determines the start of an episode, in plain numbers and names."""
 
 import zlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,24 +17,24 @@ from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.splits import model_pairs
 
 RandomizationSwitch = str | Mapping[str, bool]
-
+"""Which groups are randomized: "on", "off", or a mapping from names of groups to bool."""
 
 PositiveVector3 = tuple[Positive, Positive, Positive]
 
 
 class Push(Value):
-    """Somebody moves the object in the middle of the episode."""
+    """A displacement of the object during the episode, as if somebody moved it."""
 
     step: Count
-    """At the beginning of which control step, counted from 1."""
+    """Control step, counted from 1, at whose start the object is moved."""
     translation_m: Vector3
-    """In the world."""
+    """Translation in the world."""
 
 
 class Scene(Value):
-    """What was drawn for one episode; with the task file it determines the episode's start.
+    """The start of one episode, which it determines together with the task file.
 
-    Scales multiply what the model files say.
+    Scales multiply the values of the model files.
     """
 
     task: str
@@ -52,14 +53,14 @@ class Scene(Value):
     joint_resistance: dict[str, Positive]
     """Coulomb resistance of the object's named joints, N or N m."""
     cameras: dict[str, Pose]
-    """Extrinsics X_FC in the frame F that the task file fixes each camera to."""
+    """Extrinsics X_FC in the frame F to which the task file fixes each camera."""
     tool_tint: PositiveVector3
     object_tint: PositiveVector3
     table_tint: PositiveVector3
     """Scales of red, green and blue."""
     table_texture: Texture
     push: Push | None = None
-    """A disturbance; none is drawn, whoever wants one adds it."""
+    """A disturbance; it is never drawn, only added on purpose."""
 
 
 def sample_scene(
@@ -73,19 +74,20 @@ def sample_scene(
 ) -> Scene:
     """Draws a scene; a pure function of its arguments.
 
-    Every group has a generator of its own, so that switching one off leaves what is drawn for the
-    others as it is; so does fixing the tool or the object, where the split pairs all with all.
+    Every group has a generator of its own, so that switching one off leaves the draws of the
+    others unchanged; so does fixing the tool or the object, where the split pairs all with all.
 
     Args:
         task: The task.
-        seed: Non-negative.
-        split: From which tool and object are drawn; see `fleet_tools.sim.splits`.
-        tool, object: A name in the task's family, or the path of a model folder; drawn if None.
+        seed: Seed of the scene, non-negative.
+        split: Split from which tool and object are drawn; see `fleet_tools.sim.splits`.
+        tool: Name in the task's family, or path of a model folder; drawn if None.
+        object: Likewise.
         randomization: "on", "off", or a mapping from names of groups (the fields of
-            `Randomization`) to whether they are randomized (the others are).
+            `Randomization`) to whether they are randomized; groups that it omits are.
 
     Raises:
-        ConfigError, UnknownNameError: The arguments name something that does not exist.
+        ConfigError, UnknownNameError: An argument is not valid, or names what does not exist.
     """
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ConfigError(f"A scene's seed is a non-negative integer; given: {seed!r}.")
@@ -97,10 +99,10 @@ def sample_scene(
     def choose(kind: str, names: set[str]) -> str:
         return sorted(names)[int(generator(kind).integers(len(names)))]
 
-    def draw(group: str):
+    def draw(group: str) -> Any:
         stream = generator(group)
 
-        def value(of):
+        def value(of: Any) -> Any:
             match of:
                 case RandomPose():
                     return Pose(translation_m=value(of.translation_m), rpy_deg=value(of.rpy_deg))
@@ -117,19 +119,13 @@ def sample_scene(
         find_model("tool", task.tool_family, tool, task.assets)
     if object is not None:
         find_model("object", task.object_family, object, task.assets)
-    # A tool or object that is given need not be one of the split.
+    # A given tool or object need not be one of the split.
     with_object = [pair for pair in pairs if pair[1] == object] or pairs
     tool = tool or choose("tool", {pair[0] for pair in with_object})
     with_tool = [pair for pair in pairs if pair[0] == tool] or pairs
     object = object or choose("object", {pair[1] for pair in with_tool})
     drawn = {group: draw(group) for group in Randomization.model_fields}
-    return Scene(
-        task=task.name,
-        seed=int(seed),
-        tool=tool,
-        object=object,
-        **drawn,
-    )
+    return Scene(task=task.name, seed=int(seed), tool=tool, object=object, **drawn)
 
 
 def check_randomization(randomization: RandomizationSwitch) -> None:

@@ -1,11 +1,11 @@
-"""Seeds of scenes: those to learn from and those to be judged by never meet.
+"""Disjoint ranges of scene seeds, so that no policy is evaluated on scenes it was trained on.
 
-Those that are stored are below 2^53, so that every JSON reader keeps them.
+Seeds that are stored lie below 2^53, so that every JSON reader keeps them.
 """
 
 TRAINING = range(2**52)
-"""Of data sets (`collecting.attempts.scene_seed`), and of what environments draw themselves."""
+"""Seeds of datasets (`fleet_tools.dataset.attempts.scene_seed`) and of `env.reset()`."""
 EVALUATION = range(2**52, 2**53)
-"""Of protocols (`fleet_tools.evaluation.protocol`), and of nothing else."""
+"""Seeds of evaluation protocols."""
 VALIDATION = range(2**53, 2**54)
-"""Of rollouts while a policy is trained (`fleet_tools.baselines.training.rollouts`)."""
+"""Seeds of rollouts during training (`fleet_tools.baselines.training.rollouts`)."""

@@ -1,4 +1,4 @@
-"""The simulation of one episode after another: a scene in, control steps, measurements out."""
+"""The simulation of one episode after another: a scene in, control steps, states out."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,29 +13,29 @@ from pydrake.systems.analysis import Simulator
 
 from fleet_tools.errors import SimulationError
 from fleet_tools.robot.osc import external_wrench
-from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS
+from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.robot.reference import Reference
-from fleet_tools.sim.apply_scene import Stage
+from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, read_defaults
 from fleet_tools.sim.catalog import Model
-from fleet_tools.sim.contacts import JointContact, find_touches, total_wrench
-from fleet_tools.sim.model_checks import contact_refused, model_frame
+from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
+from fleet_tools.sim.model_checks import contact_surface_error, model_frame
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 from fleet_tools.sim.world_state import WorldState
 
 CONTROL_RATE = 6
-"""Actions per second."""
+"""Control rate, Hz."""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The simulation at one moment; restored into the same scene, it goes on bit for bit.
+    """The simulation at one moment; restored in the same scene, it continues bit for bit.
 
     Attributes:
-        step: Control steps since the episode's start.
-        x: The plant's positions and velocities.
-        reference: What the controller follows.
-        impulse: Of contact on the object's degrees of freedom during the last control step.
+        step: Control steps since the start of the episode.
+        x: Positions and velocities of the plant.
+        reference: The controller's reference.
+        impulse: Contact impulse on the object's degrees of freedom during the last control step.
     """
 
     step: int
@@ -44,29 +44,39 @@ class Snapshot:
     impulse: np.ndarray
 
     def digest(self) -> int:
-        """Returns 64 bits of hash over the exact bits of step and x.
+        """Returns a 64-bit hash of the exact bits of step and x.
 
-        Reference and impulse say how the state was reached; the next step replaces them.
+        Reference and impulse tell how the state was reached; the next step replaces them.
         """
         content = self.step.to_bytes(8, "little") + self.x.tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 class Simulation:
-    """Runs scenes in one world, one control step at a time."""
+    """Simulates scenes in one world, one control step at a time.
 
-    def __init__(self, world: World, tool: Model, object: Model) -> None:
+    Args:
+        world: The world.
+        tool: Model of its tool.
+        object: Model of its object.
+        scene: The first scene.
+
+    Attributes:
+        world, tool, object: As given.
+        scene: The present scene.
+
+    Raises:
+        ConfigError: Drake cannot make the contact surfaces of a model.
+    """
+
+    def __init__(self, world: World, tool: Model, object: Model, scene: Scene) -> None:
         self.world, self.tool, self.object = world, tool, object
         try:
             self._simulator = Simulator(world.diagram)
         except RuntimeError as error:
-            raise contact_refused(error, [tool.file, object.file]) from error
+            raise contact_surface_error(error, [tool.file, object.file]) from error
         self._root = self._simulator.get_mutable_context()
         self._context = world.plant.GetMyMutableContextFromRoot(self._root)
-        self._step = 0
-        self._scene: Scene | None = None
-        self._reference: Reference | None = None
-        self._posture = np.zeros(NUM_JOINTS)
         plant = world.plant
         self._hand = plant.GetFrameByName(END_EFFECTOR)
         self._tool_points = _attached_points(plant, world.tool, tool)
@@ -79,32 +89,32 @@ class Simulation:
         self._joint_contact = JointContact(
             plant, world.object, self._object_joints, world.impulse_meter, self._root
         )
-        self._stage = Stage(world, self._root)
+        self._defaults = read_defaults(world, self._root)
+        self.reset(scene)
 
     def reset(self, scene: Scene) -> None:
-        """Puts the world into the state in which a scene begins; nothing of the past remains."""
-        self._stage.set(scene)
+        """Sets the state in which a scene begins; nothing of the past remains."""
+        apply_scene(scene, self.world, self._defaults, self._root)
         self._step = 0
-        self._scene = scene
-        self._posture = np.array(scene.initial_joints_rad)
-        self._move(np.zeros(6))
+        self.scene = scene
+        self._start_motion(np.zeros(6))
         self._simulator.Initialize()
 
-    def step(self, motion: np.ndarray) -> None:
-        """Runs one control step: the end effector is to move by `motion` from where it is.
+    def step(self, delta: np.ndarray) -> None:
+        """Simulates one control step, in which the end effector is to move by a pose delta.
 
         Args:
-            motion: (6,), translation (m), then rotation vector (rad), in the end effector's frame.
+            delta: (6,), translation (m), then rotation vector (rad), in the end effector's frame.
 
         Raises:
-            SimulationError: The solver failed or the state is not finite; `reset` mends it.
+            SimulationError: The solver failed or the state is not finite; call `reset`.
         """
         self._step += 1
-        push = self._scene.push
+        push = self.scene.push
         if push is not None and push.step == self._step:
-            self._stage.move_object(push.translation_m)
-        self._move(motion)
-        self._joint_contact.impulse = 0.0
+            move_object(push.translation_m, self.world, self._defaults, self._root)
+        self._start_motion(delta)
+        self._joint_contact.set_impulse(0.0)
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
         except RuntimeError as error:
@@ -115,30 +125,65 @@ class Simulation:
 
     @property
     def steps(self) -> int:
-        """Control steps since the episode's start."""
+        """Control steps since the start of the episode."""
         return self._step
 
-    def measure(self) -> WorldState:
-        """Returns what is so now.
+    def world_state(self) -> WorldState:
+        """Returns the present state of the world.
 
         Raises:
             SimulationError: The solver finds no contact forces.
         """
         try:
-            return self._measure()
+            return self._world_state()
         except RuntimeError as error:
             raise SimulationError(f"Drake could not measure step {self._step}: {error}") from error
 
-    def _measure(self) -> WorldState:
+    def snapshot(self) -> Snapshot:
+        """Returns the present state, from which the same scene can continue."""
+        x = self.world.plant.GetPositionsAndVelocities(self._context)
+        return Snapshot(self._step, x, self._reference, self._joint_contact.impulse())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Returns to a snapshot of the present scene.
+
+        Raises:
+            SimulationError: The snapshot is not finite.
+        """
+        if not np.isfinite(snapshot.x).all():
+            raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
+        self._step = snapshot.step
+        self._root.SetTime(snapshot.step / CONTROL_RATE)
+        place_object(self.scene, self.world, self._defaults, self._root)
+        push = self.scene.push
+        if push is not None and push.step <= snapshot.step:
+            move_object(push.translation_m, self.world, self._defaults, self._root)
+        self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
+        self._follow(snapshot.reference)
+        self._joint_contact.set_impulse(snapshot.impulse)
+        self._simulator.Initialize()
+
+    def query(self) -> QueryObject:
+        """Returns Drake's query object for the present geometry."""
+        scene_graph = self.world.scene_graph
+        context = scene_graph.GetMyContextFromRoot(self._root)
+        return scene_graph.get_query_output_port().Eval(context)
+
+    def publish(self) -> None:
+        """Publishes the present state to the diagram's viewers."""
+        self.world.diagram.ForcedPublish(self._root)
+
+    def _world_state(self) -> WorldState:
         world, plant, context = self.world, self.world.plant, self._context
+        arm_model = world.adjustable.arm_model
         q = plant.GetPositions(context, world.arm)
         v = plant.GetVelocities(context, world.arm)
         tau = plant.get_generalized_contact_forces_output_port(world.arm).Eval(context)
         X_WE = self._pose()
-        world.arm_model.set_state(np.concatenate([q, v]))
-        F_W = external_wrench(world.arm_model.jacobian(), tau)
+        arm_model.set_state(np.concatenate([q, v]))
+        F_W = external_wrench(arm_model.jacobian(), tau)
         R_EW = X_WE.rotation().inverse()
-        touches = find_touches(plant, world.scene_graph, context)
+        contacts = find_contacts(plant, world.scene_graph, context)
         return WorldState(
             time=self._root.get_time(),
             q=q,
@@ -151,12 +196,12 @@ class Simulation:
             p_W_object=self._locate(self._object_points),
             object_joints={j.name(): j.GetOnePosition(context) for j in self._object_joints},
             contacts=frozenset(
-                tuple(sorted(map(self._party, (touch.A, touch.B)))) for touch in touches
+                _sorted(self._body_name(pair.A), self._body_name(pair.B)) for pair in contacts
             ),
-            F_W_tool=total_wrench(touches, world.tool, world.object, X_WE.translation()),
+            F_W_tool=total_wrench(contacts, world.tool, world.object, X_WE.translation()),
             object_joint_forces=self._joint_contact.forces(),
             object_joint_impulses=self._joint_contact.impulses(),
-            V_WE=world.arm_model.jacobian() @ v,
+            V_WE=arm_model.jacobian() @ v,
             links={
                 body.name(): (
                     body.EvalPoseInWorld(context) @ body.CalcCenterOfMassInBodyFrame(context),
@@ -166,52 +211,19 @@ class Simulation:
             },
         )
 
-    def _party(self, body: RigidBody) -> str:
+    def _body_name(self, body: RigidBody) -> str:
         instance = body.model_instance()
         if instance == self.world.object:
             return f"object/{body.name()}"
         return {self.world.arm: "robot", self.world.tool: "tool"}.get(instance, "table")
 
-    def snapshot(self) -> Snapshot:
-        """Returns the state, from which the same scene can go on."""
-        x = self.world.plant.GetPositionsAndVelocities(self._context)
-        return Snapshot(self._step, x, self._reference, self._joint_contact.impulse)
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Goes back to a snapshot of the scene that was reset last.
-
-        Raises:
-            SimulationError: The snapshot is not finite.
-        """
-        if not np.isfinite(snapshot.x).all():
-            raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
-        self._step = snapshot.step
-        self._root.SetTime(snapshot.step / CONTROL_RATE)
-        self._stage.place_object(self._scene)
-        push = self._scene.push
-        if push is not None and push.step <= snapshot.step:
-            self._stage.move_object(push.translation_m)
-        self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
-        self._follow(snapshot.reference)
-        self._joint_contact.impulse = snapshot.impulse
-        self._simulator.Initialize()
-
-    def query(self) -> QueryObject:
-        """Returns what can be asked about the geometry as it is now, and rendered of it."""
-        scene_graph = self.world.scene_graph
-        context = scene_graph.GetMyContextFromRoot(self._root)
-        return scene_graph.get_query_output_port().Eval(context)
-
-    def publish(self) -> None:
-        """Shows what is so now to whoever watches the diagram."""
-        self.world.diagram.ForcedPublish(self._root)
-
     def _pose(self) -> RigidTransform:
         return self._hand.CalcPoseInWorld(self._context)
 
-    def _move(self, motion: np.ndarray) -> None:
+    def _start_motion(self, delta: np.ndarray) -> None:
         start, duration = self._root.get_time(), 1.0 / CONTROL_RATE
-        self._follow(Reference(self._pose(), np.array(motion), start, duration, self._posture))
+        posture = np.array(self.scene.initial_joints_rad)
+        self._follow(Reference(self._pose(), np.array(delta), start, duration, posture))
 
     def _follow(self, reference: Reference) -> None:
         self._reference = reference
@@ -235,3 +247,7 @@ def _attached_points(
         )
         for name, keypoint in model.labels.keypoints.items()
     }
+
+
+def _sorted(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one <= other else (other, one)

@@ -1,10 +1,10 @@
-"""Which tool meets which object: for training, and to test generalization.
+"""Splits: which tools meet which objects in training, and in tests of generalization.
 
-train            tools and objects that are not held out, but for the held-out pairs
-unseen_pairs     the held-out pairs: tool and object are each seen, never together
-unseen_tools     held-out tools on objects that are seen
-unseen_objects   tools that are seen on held-out objects
-all              every tool on every object
+train            tools and objects that are not held out, except for the held-out pairs
+unseen_pairs     held-out pairs: tool and object each occur in `train`, but never together
+unseen_tools     held-out tools with objects of `train`
+unseen_objects   tools of `train` with held-out objects
+all              every tool with every object
 """
 
 from itertools import product
@@ -17,11 +17,11 @@ SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects", "all")
 
 
 def model_pairs(task: TaskConfig, split: str) -> list[tuple[str, str]]:
-    """Returns the pairs (tool, object) of a split, sorted.
+    """Returns the (tool, object) pairs of a split, sorted.
 
     Raises:
-        UnknownNameError: There is no such split, it is empty, or the task holds out what does not
-            exist.
+        UnknownNameError: There is no such split, it is empty, or the task holds out a model that
+            does not exist.
     """
     tools = model_names("tool", task.tool_family, task.assets)
     objects = model_names("object", task.object_family, task.assets)
@@ -44,6 +44,7 @@ def model_pairs(task: TaskConfig, split: str) -> list[tuple[str, str]]:
         "all": set(product(tools, objects)),
     }
     if not pairs.get(split):
-        some = [name for name, content in pairs.items() if content]
-        raise UnknownNameError(f"split of the task {task.name!r} with models in it", split, some)
+        nonempty = [name for name, content in pairs.items() if content]
+        remedy = "Splits without any models are left out." if split in pairs else ""
+        raise UnknownNameError(f"split of the task {task.name!r}", split, nonempty, remedy)
     return sorted(pairs[split])

@@ -1,4 +1,4 @@
-"""One Drake diagram of arm, tool, object and table, built once for a pair of models."""
+"""The Drake diagram of arm, tool, object and table, built once for a pair of models."""
 
 import re
 from collections.abc import Iterator
@@ -41,44 +41,58 @@ from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
 
 TIME_STEP = 0.004
-"""Of the dynamics, s."""
+"""Simulation time step, s."""
 
 HYDROELASTIC_MARGIN = 1e-4
-"""Keeps contact surfaces from flickering at zero depth; without it, light bodies jitter (m)."""
+"""Hydroelastic margin of every geometry, m; without it, light bodies jitter at zero depth."""
 
 TABLE_SIZE = (1.2, 1.6, 0.05)
 TABLE_CENTER = (0.4, 0.0)
 TABLE_FRICTION = 0.6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class AdjustableParts:
+    """The parts of a world that a scene adjusts; only `fleet_tools.sim.apply_scene` writes to them.
+
+    Drake keeps the effort limits of brakes outside of contexts, and the payload is the arm model's,
+    so that a world serves one simulation at a time.
+
+    Attributes:
+        arm_model: The controller's model of arm and payload; its state is scratch space.
+        grasp_frame: Frame G whose pose in the end effector is X_EG.
+        mount_frame: Frame whose pose in the world is X_WO of a fixed object; None for a free one.
+        brakes: Actuators of the object that act as Coulomb brakes, by joint name.
+    """
+
+    arm_model: ArmModel
+    grasp_frame: FixedOffsetFrame
+    mount_frame: FixedOffsetFrame | None
+    brakes: dict[str, JointActuator]
+
+
+@dataclass(frozen=True, eq=False)
 class World:
-    """The parts of a diagram that the simulation works with.
+    """The parts of a diagram that the simulation works with; immutable but for `adjustable`.
 
     Attributes:
         diagram, plant, scene_graph: Drake's systems.
-        arm, tool, object: Their model instances in the plant.
-        arm_model: The controller's own model of arm and payload.
-        grasp_frame: Its pose in the end effector is X_EG.
-        mount_frame: Its pose in the world is X_WO of a fixed object; None for a free one.
-        brakes: The object's actuators that act as Coulomb brakes, by joint name.
+        arm, tool, object: Model instances in the plant.
         impulse_meter: Integrates the contact forces on the object's joints; None without joints.
+        adjustable: What a scene adjusts.
     """
 
     diagram: Diagram
     plant: MultibodyPlant
     scene_graph: SceneGraph
-    arm_model: ArmModel
     arm: ModelInstanceIndex
     tool: ModelInstanceIndex
     object: ModelInstanceIndex
-    grasp_frame: FixedOffsetFrame
-    mount_frame: FixedOffsetFrame | None
-    brakes: dict[str, JointActuator]
     impulse_meter: DiscreteTimeIntegrator | None
+    adjustable: AdjustableParts
 
     def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
-        """Yields the links of a model instance."""
+        """Yields the bodies of a model instance."""
         return map(self.plant.get_body, self.plant.GetBodyIndices(instance))
 
 
@@ -90,16 +104,18 @@ def build_world(
     meshcat: Meshcat | None = None,
     robot_visuals: Visuals = "light",
 ) -> World:
-    """Builds the diagram; scenes are applied to its context by the simulation.
+    """Builds the diagram; `fleet_tools.sim.apply_scene` applies scenes to its context.
 
     Args:
-        task, tool, object: What is in it.
-        meshcat: Shows what is published of it.
-        robot_visuals: What the arm looks like.
+        task: The task.
+        tool: Model of the tool.
+        object: Model of the object.
+        meshcat: Viewer to which the diagram publishes.
+        robot_visuals: Visual meshes of the arm.
 
     Raises:
-        ConfigError: The object has no such joints as the task says, or they are no brakes; or a
-            model lacks what cannot be made up.
+        ConfigError: The object lacks a joint of the task, or its brake; or a model lacks what
+            cannot be filled in.
     """
     builder = DiagramBuilder()
     plant, scene_graph = AddMultibodyPlant(
@@ -131,14 +147,11 @@ def build_world(
         diagram=builder.Build(),
         plant=plant,
         scene_graph=scene_graph,
-        arm_model=arm_model,
         arm=arm,
         tool=tool_instance,
         object=object_instance,
-        grasp_frame=grasp_frame,
-        mount_frame=mount_frame,
-        brakes=brakes,
         impulse_meter=impulse_meter,
+        adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes),
     )
 
 
@@ -162,7 +175,7 @@ def _add_table(plant: MultibodyPlant, arm: ModelInstanceIndex) -> None:
 
 
 def _add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
-    """Adds the tool, welded to the hand by its grasp frame G with an adjustable X_EG."""
+    """Adds the tool, whose grasp frame G is welded to the hand with an adjustable X_EG."""
     instance = _add_model(plant, tool, "tool")
     X_TG = tool.labels.grasp.to_transform()
     held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
@@ -190,7 +203,7 @@ def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceI
         if model.file.suffix == ".sdf":
             instances = parser.AddModelsFromString(_with_absolute_uris(model.file), "sdf")
         else:
-            instances = parser.AddModels(str(model.file))
+            instances = parser.AddModels(model.file)
     except RuntimeError as error:
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     if len(instances) != 1:
@@ -200,18 +213,18 @@ def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceI
             links = [plant.get_body(i).name() for i in plant.GetBodyIndices(instances[0])]
             raise ConfigError(
                 f"{model.file.parent / 'keypoints.yaml'}: keypoint {name!r} is on the link "
-                f"{keypoint.link!r}, which the model has not got. Its links: {', '.join(links)}."
+                f"{keypoint.link!r}, which the model lacks. Its links: {', '.join(links)}."
             )
     return instances[0]
 
 
 def _with_absolute_uris(file: Path) -> str:
-    """Returns the file's text with its relative URIs made absolute.
+    """Returns the text of a file with its relative URIs made absolute.
 
     Drake reads a model from a string in under a millisecond, from a file in nearly forty.
     """
 
-    def absolute(match: re.Match) -> str:
+    def absolute(match: re.Match[str]) -> str:
         return f"<uri>{(file.parent / match[1]).as_uri()}</uri>"
 
     return re.sub(r"<uri>\s*(?!\w+://)([^<]+?)\s*</uri>", absolute, file.read_text())
@@ -223,7 +236,7 @@ def _ignore_contact_within_robot(
     arm: ModelInstanceIndex,
     tool: ModelInstanceIndex,
 ) -> None:
-    """Filters contact between the arm and its own tool; looking for it costs a third of a step."""
+    """Filters contact between the arm and its own tool, which would cost a third of a step."""
     arm_shapes, tool_shapes = (
         GeometrySet(
             [
@@ -241,9 +254,9 @@ def _ignore_contact_within_robot(
 def _find_brakes(
     plant: MultibodyPlant, instance: ModelInstanceIndex, task: TaskConfig, object: Model
 ) -> dict[str, JointActuator]:
-    """A brake is a joint's actuator with a damping gain and an effort limit, held still.
+    """Returns the object's brakes: actuators with a damping gain and an effort limit.
 
-    Its implicit damping stops the joint with any force up to the limit: Coulomb friction.
+    Their implicit damping stops the joint with any force up to the limit: Coulomb friction.
     """
     actuators = map(plant.get_joint_actuator, plant.GetJointActuatorIndices(instance))
     brakes = {a.joint().name(): a for a in actuators if a.has_controller()}
@@ -276,7 +289,7 @@ def _add_controller(
 def _hold_brakes_still(
     builder: DiagramBuilder, plant: MultibodyPlant, instance: ModelInstanceIndex
 ) -> None:
-    # An unconnected port would disarm the brakes without a word.
+    # An unconnected port would silently disarm the brakes.
     desired_state = plant.get_desired_state_input_port(instance)
     if desired_state.size():
         source = builder.AddSystem(ConstantVectorSource(np.zeros(desired_state.size())))

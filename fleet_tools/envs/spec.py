@@ -1,0 +1,56 @@
+"""Environment specifications, as stored beside data."""
+
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from fleet_tools.config.tasks import task_names, task_path
+from fleet_tools.config.values import Value
+from fleet_tools.envs.making import CUSTOM_ID, env_id, make_env
+
+if TYPE_CHECKING:
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
+
+
+class EnvSpec(Value):
+    """Which environment, made how: `gymnasium.make(id, **kwargs)`.
+
+    Attributes:
+        id: Id in Gymnasium's registry.
+        kwargs: Keyword arguments, "task" among them.
+    """
+
+    id: str
+    kwargs: dict[str, pydantic.JsonValue]
+
+    @classmethod
+    def of(cls, task: str, **kwargs: Any) -> "EnvSpec":
+        """Returns the specification for a task, given by its name or path.
+
+        Raises:
+            UnknownNameError: There is no such task.
+        """
+        if task in task_names():
+            return cls(id=env_id(task), kwargs={"task": task, **kwargs})
+        return cls(id=CUSTOM_ID, kwargs={"task": str(task_path(task)), **kwargs})
+
+    @property
+    def task(self) -> str:
+        """Name or path of the task."""
+        return str(self.kwargs["task"])
+
+    @property
+    def obs_mode(self) -> str:
+        """The observation mode."""
+        return str(self.kwargs.get("obs_mode", "state"))
+
+    def make(self, **others: Any) -> "ToolUseEnv":
+        """Makes the environment, without Gymnasium's wrappers.
+
+        Args:
+            others: Keyword arguments that replace those of the specification.
+
+        Raises:
+            FleetToolsError: See `fleet_tools.envs.making.make_env`.
+        """
+        return make_env(**{**self.kwargs, **others})

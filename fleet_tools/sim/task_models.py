@@ -1,0 +1,55 @@
+"""The models and scenes of a task: found, and checked before anything is built."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind, Model, find_model
+from fleet_tools.sim.scene import Scene
+
+
+def find_task_model(task: TaskConfig, kind: Kind, name: str) -> Model:
+    """Finds a tool or object of a task, by its name in the family or by path.
+
+    Raises:
+        ConfigError, UnknownNameError: There is no such model, or it lacks a keypoint of the task.
+    """
+    family = task.tool_family if kind == "tool" else task.object_family
+    model = find_model(kind, family, name, task.assets)
+    for keypoint in task.keypoints.tool if kind == "tool" else task.keypoints.object:
+        model.keypoint(keypoint)
+    return model
+
+
+def check_scene(task: TaskConfig, given: Scene | Mapping[str, Any]) -> Scene:
+    """Returns a scene of a task.
+
+    Args:
+        task: The task.
+        given: The scene, or its JSON as a dict.
+
+    Raises:
+        ConfigError, UnknownNameError: It is not a scene of the task, or its models do not exist.
+    """
+    scene = given if isinstance(given, Scene) else parse(Scene, given, "The scene")
+    if scene.task != task.name:
+        raise ConfigError(
+            f"The scene belongs to the task {scene.task!r}; this environment's task is "
+            f"{task.name!r}."
+        )
+    resistances = list(task.randomization.joint_resistance)
+    if set(scene.joint_resistance) != set(resistances):
+        raise ConfigError(
+            f"The scene gives the resistance of the joints {list(scene.joint_resistance)}; "
+            f"the task {task.name!r} has {resistances}."
+        )
+    if scene.cameras.keys() != task.cameras.keys():
+        raise ConfigError(
+            f"The scene places the cameras {list(scene.cameras)}; the task {task.name!r} has "
+            f"{list(task.cameras)}."
+        )
+    find_task_model(task, "tool", scene.tool)
+    find_task_model(task, "object", scene.object)
+    return scene
