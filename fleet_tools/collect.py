@@ -1,103 +1,102 @@
 """Collects demonstrations: `python -m fleet_tools.collect --tool hammer --episodes 20`.
 
-Attempt k of seed s is the same bytes on every run, whatever the number of workers.
+Attempt k of seed s gives the same bytes in every run, whatever the number of workers.
 """
 
-import argparse
 import contextlib
-import json
 import sys
 import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fleet_tools.config.options import TaskOptions
+from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import ConfigError
-from fleet_tools.parallel.interrupts import patient_interrupt
-from fleet_tools.registration import make_environment
-from fleet_tools.utils import cli as programs
+from fleet_tools.parallel.interrupts import deferred_interrupt
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.policies.sources import PolicyName, find_policy
+from fleet_tools.utils import cli
+from fleet_tools.utils.option_parser import KeyValue
+from fleet_tools.utils.progress import TallyBar
 
-# Data sets, tasks and Drake are imported once the arguments are known to be good.
+# Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.dataset import Record
     from fleet_tools.dataset.header import Header
     from fleet_tools.policies.sources import PolicySource
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the program; see `--help`."""
-    return programs.run(_parser(), _collect, arguments)
+class CollectOptions(cli.Options):
+    """Collects demonstrations into a dataset, or resumes an interrupted collection.
+
+    Exit codes:
+    0: the dataset holds as many episodes as requested.
+    1: the limit of attempts, 10 times as many plus 10, was reached first.
+    2: it cannot begin.
+    130: Ctrl-C, which waits for the episodes in progress.
+    """
+
+    task: TaskOptions
+    episodes: Count
+    """Number of successful episodes that the dataset is to hold."""
+    policy: PolicyName = "expert"
+    obs_mode: str | None = None
+    """Stored observations: state, multitask_state, point_cloud or rgbd (default: those that the
+    policy reads, or else state)."""
+    env: tuple[KeyValue, ...] = ()
+    """Other keyword arguments of the environment, such as split=unseen_tools
+    camera_size=[640,480]."""
+    seed: Seed = 0
+    """Seed of the dataset."""
+    output: Path | None = None
+    """Folder of the dataset (default: data/TASK)."""
+    keep_failures: bool = False
+    """Store failed episodes, too, marked as such."""
+    verify: bool = False
+    """Run each success again from its actions before it counts, and compare every bit."""
+    workers: WorkerOptions = WorkerOptions()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = programs.argument_parser(
-        "fleet_tools.collect",
-        "Collects demonstrations into a data set; goes on with one that was interrupted.",
-        "Exits with 0 when there are as many episodes as asked for, 1 when the limit of attempts "
-        "(10 N + 10) came first, 2 when it cannot begin, 130 after Ctrl-C, which waits for the "
-        "episodes at work.",
-    )
-    programs.add_task_options(parser)
-    parser.add_argument(
-        "--episodes", metavar="N", type=programs.positive_int, required=True,
-        help="how many successful episodes the data set is to hold",
-    )  # fmt: skip
-    programs.add_policy_option(parser, "expert")
-    parser.add_argument(
-        "--obs-mode", metavar="MODE",
-        help="what is stored of each step: state, multitask_state, point_cloud or rgbd (what the "
-        "policy reads, else state)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--env", metavar="KEY=VALUE", type=programs.keyword, nargs="+", default=[],
-        help="other keywords of the environment, such as split=unseen_tools camera_size=[640,480]",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=programs.seed, default=0, help="of the data set (0)")
-    parser.add_argument("--output", metavar="DIR", type=Path, help="its folder (data/TASK)")
-    parser.add_argument(
-        "--keep-failures", action="store_true", help="store episodes that failed, too, marked so"
-    )
-    parser.add_argument(
-        "--verify", action="store_true",
-        help="run each success again before it counts, and compare every bit",
-    )  # fmt: skip
-    programs.add_worker_options(parser)
-    return parser
-
-
-def _collect(options: argparse.Namespace) -> int:
-    from fleet_tools.dataset import Dataset, DatasetWriter
+def _collect(options: CollectOptions) -> int:
     from fleet_tools.dataset.attempts import make_attempts
     from fleet_tools.dataset.collection import fill
+    from fleet_tools.dataset.reader import Dataset
     from fleet_tools.dataset.summary import as_text, summarize
-    from fleet_tools.parallel import workers
-    from fleet_tools.policies.sources import find
+    from fleet_tools.dataset.writer import DatasetWriter
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
-        policy = find(options.policy)
+        policy = find_policy(options.policy)
         header = _header(options, policy)
     folder = options.output or Path("data") / header.task.name
-    run = partial(
-        workers.run,
-        make_work=partial(make_attempts, header, policy, options.verify),
-        **programs.worker_keywords(options),
-    )
-    failed = None
+    make_work = partial(make_attempts, header, policy, options.verify)
+    failure = None
     with (
         DatasetWriter(folder, header) as writer,
-        _Progress(options, writer.records) as progress,
-        patient_interrupt() as interrupted,
+        TallyBar(
+            options.episodes,
+            "episode",
+            tally=Counter(record.outcome for record in writer.records),
+            quiet=options.quiet,
+            counted="success",
+        ) as bar,
+        deferred_interrupt() as interrupted,
         contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
     ):
         before = len(writer.records)
         try:
-            fill(writer, run, options.episodes, after_each=progress.update, stop=interrupted)
-        except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full, or gone
-            failed = error
-    records = Dataset(folder).manifest()  # from the disk, for Ctrl-C may have come at any moment
-    seconds = time.perf_counter() - begun
+            fill(
+                writer,
+                partial(options.workers.run, make_work=make_work),
+                options.episodes,
+                after_each=lambda record: bar.update(record.outcome),
+                stop=interrupted,
+            )
+        except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
+            failure = error
+    records = Dataset(folder).manifest()  # from the disk: Ctrl-C may have come at any moment
+    seconds = time.perf_counter() - started
     summary = {
         **summarize(folder, header, records),
         "episodes": options.episodes,
@@ -105,89 +104,65 @@ def _collect(options: argparse.Namespace) -> int:
         "attempts_now": len(records) - before,
         "seconds": round(seconds, 3),
     }
-    if options.json:
-        print(json.dumps(summary))
-    elif not options.quiet:
-        print(as_text(summary))
-        now = summary["attempts_now"]
-        print(f"  {now} attempts now, in {seconds:.1f} s: {now / seconds:.2f} a second")
-    return _code(options, summary, failed, interrupted())
+    now = summary["attempts_now"]
+    options.report(
+        summary,
+        lambda: (
+            f"{as_text(summary)}\n"
+            f"  {now} attempts now, in {seconds:.1f} s: {now / seconds:.2f} per second"
+        ),
+    )
+    return _code(options, summary, failure, interrupted())
 
 
-def _header(options: argparse.Namespace, policy: "PolicySource") -> "Header":
-    """What is collected, by whom; whatever cannot be, is found here."""
+def _header(options: CollectOptions, policy: "PolicySource") -> "Header":
+    """Describes the dataset, after checking that it can be collected."""
     from fleet_tools.dataset.header import describe
+    from fleet_tools.envs.spec import EnvSpec
 
-    task = programs.chosen_task(options)
-    given = {"obs_mode": options.obs_mode} if options.obs_mode else {}
-    keywords = {"obs_mode": "state", **policy.environment, **given, **dict(options.env)}
-    if "task" in keywords:
-        raise ConfigError("--env does not name the task; --tool or --task does.")
-    env = make_environment(task=task, **keywords)
+    given = dict(options.env)
+    if options.obs_mode:
+        given = {"obs_mode": options.obs_mode, **given}
+    if "task" in given:
+        raise ConfigError("--env cannot set the task. Give --tool or --task.")
+    kwargs = {"obs_mode": "state", **policy.env_kwargs, **given}
+    spec = EnvSpec.of(options.task.name_or_path(), **kwargs)
+    env = spec.make()
     try:
         policy.make(env)
         return describe(
             env,
-            task,
+            spec,
             policy=str(policy),
             seed=options.seed,
             keep_failures=options.keep_failures,
-            **keywords,
         )
     finally:
         env.close()
 
 
 def _code(
-    options: argparse.Namespace, summary: dict, failed: BaseException | None, interrupted: bool
+    options: CollectOptions,
+    summary: dict[str, Any],
+    failure: BaseException | None,
+    interrupted: bool,
 ) -> int:
-    """Says on stderr why there are fewer episodes than asked for, if so; returns the exit code."""
-    if failed is not None or (interrupted and not summary["complete"]):
-        return programs.stopped(failed)
+    """Reports on stderr why there are fewer episodes than requested; returns the exit code."""
+    if failure is not None or (interrupted and not summary["complete"]):
+        return cli.stopped(failure)
     if not summary["complete"]:
-        from fleet_tools.dataset.collection import attempt_limit
-
-        limit = attempt_limit(options.episodes)
         print(
-            f"Gave up after {summary['attempts']} attempts: {options.episodes} episodes may take "
-            f"{limit} at most.",
+            f"Gave up after {summary['attempts']} attempts, the limit for "
+            f"{options.episodes} {'episode' if options.episodes == 1 else 'episodes'}; "
+            f"{summary['successes']} succeeded.",
             file=sys.stderr,
         )
-        return programs.NOT_WELL
-    return programs.OK
+        return cli.FAILED
+    return cli.OK
 
 
-class _Progress:
-    """The bar: successful episodes, their rate and the time left; failures and their causes."""
-
-    def __init__(self, options: argparse.Namespace, records: list["Record"]) -> None:
-        from tqdm import tqdm
-
-        self._outcomes = Counter(record.outcome for record in records)
-        self._successes = sum(record.success for record in records)
-        self._bar = tqdm(
-            total=options.episodes, initial=self._successes, unit="episode", disable=options.quiet
-        )
-
-    def update(self, record: "Record") -> None:
-        self._outcomes[record.outcome] += 1
-        self._successes += record.success
-        self._bar.set_postfix_str(self._words(), refresh=not record.success)
-        self._bar.update(record.success)
-
-    def _words(self) -> str:
-        failures = self._outcomes.copy()
-        rate = self._successes / failures.total()
-        del failures["success"]
-        causes = [f"{count} {outcome}" for outcome, count in failures.most_common()]
-        return ", ".join([f"success {rate:.0%}", *causes])
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._bar.close()
-
+PROGRAM = cli.Program("collect", cli.Command(CollectOptions, _collect))
+main = PROGRAM.main
 
 if __name__ == "__main__":
     sys.exit(main())

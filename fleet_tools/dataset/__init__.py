@@ -1,14 +1,13 @@
-"""Data sets on disk.
+"""Datasets on disk.
 
-    dataset.json                        what it is (`header.Header`)
-    manifest.jsonl                      a line for every attempt, stored or not (`reader.Record`)
-    episodes/episode_000012.hdf5        attempt 12 (`episode_file`)
+    dataset.json                        what was collected (`header.Header`)
+    manifest.jsonl                      a line for every attempt (`reader.AttemptRecord`)
+    episodes/episode_000012.hdf5        the episode of attempt 12 (`episode_file`)
 
-Only what the manifest lists is part of it. Policies learn from `samples.Samples`, in NumPy, or from
-`learning.FleetDataset`, in PyTorch.
+Only what the manifest lists is part of the dataset. Policies learn from `samples.Samples`, in
+NumPy, or from `learning.FleetDataset`, in PyTorch.
 """
 
-from fleet_tools.dataset.reader import Dataset, Record
-from fleet_tools.dataset.writer import DatasetWriter
+import lazy_loader
 
-__all__ = ["Dataset", "DatasetWriter", "Record"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,37 +1,33 @@
-"""One attempt at a demonstration: the unit of collecting, the same wherever it is made."""
+"""One attempt at a demonstration: the unit of collection, the same wherever it is made."""
 
-import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.outcomes import NOT_REPRODUCIBLE, WORKER_ERROR
+from fleet_tools.dataset import episode_file
+from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.reader import AttemptRecord
+from fleet_tools.envs.making import make_env
+from fleet_tools.envs.outcomes import NOT_REPRODUCIBLE, SUCCESS
 from fleet_tools.errors import DatasetError
-from fleet_tools.policies.sources import PolicySource, find
-from fleet_tools.registration import make_environment
-from fleet_tools.rollouts.episode import (
-    Episode,
-    NoEpisode,
-    StoredActions,
-    first_difference,
-    rollout,
-    try_episode,
-)
+from fleet_tools.policies.guarded import make_guarded
+from fleet_tools.policies.policy import StoredActions
+from fleet_tools.policies.sources import PolicySource, find_policy
+from fleet_tools.rollouts.episode import Episode, first_difference
+from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.seeds import TRAINING
-
-# Data sets and Drake are imported once something is to be attempted.
-if TYPE_CHECKING:
-    from fleet_tools.dataset import Record
-    from fleet_tools.dataset.header import Header
+from fleet_tools.storage.provenance import installed_packages
 
 
 def scene_seed(seed: int, attempt: int) -> int:
     """Returns the seed of an attempt's scene, one of `fleet_tools.sim.seeds.TRAINING`.
 
-    Data sets of different seeds share no scenes.
+    Args:
+        seed: Seed of the dataset; datasets with different seeds share no scenes.
+        attempt: Number of the attempt.
     """
     drawn = int(np.random.SeedSequence([seed, attempt]).generate_state(1, np.uint64)[0])
     return drawn % len(TRAINING)
@@ -42,23 +38,21 @@ def collect_episode(
     seed: int,
     *,
     policy: str = "expert",
-    **keywords: Any,
+    **env_kwargs: Any,
 ) -> Episode:
     """Collects one episode; the same arguments give the same episode.
 
     Args:
         task: Name of a task of the package, or path of a task file.
-        seed: Of the scene.
+        seed: Seed of the scene.
         policy: See `fleet_tools.policies.sources`.
-        keywords: Of the environment.
+        env_kwargs: Other keyword arguments of the environment.
 
     Raises:
         FleetToolsError: There is no such task or policy, or the scene cannot begin.
     """
-    from fleet_tools.policies.guarded import make_guarded
-
-    found = find(policy)
-    env = make_environment(task=task, **{**found.environment, **keywords})
+    found = find_policy(policy)
+    env = make_env(task=task, **{**found.env_kwargs, **env_kwargs})
     try:
         return rollout(env, make_guarded(found, env, seed), seed=seed)
     finally:
@@ -66,75 +60,63 @@ def collect_episode(
 
 
 def make_attempts(
-    header: "Header", policy: PolicySource, verify: bool
-) -> Callable[[int], tuple["Record", bytes | None]]:
-    """Returns what makes a data set's attempts, by number: their records, and files to store.
+    header: Header, policy: PolicySource, verify: bool
+) -> Callable[[int], tuple[AttemptRecord, bytes | None]]:
+    """Returns a function that makes a dataset's attempts by number.
 
     Args:
-        header: Of the data set, with all that an attempt depends on.
-        policy: The one that the header names; made anew for each attempt, which so does not depend
-            on those before.
-        verify: Whether to run each episode's actions again; one that does not come out bit for
-            bit is "not_reproducible".
+        header: Header of the dataset, with all that an attempt depends on.
+        policy: The policy that the header names; made anew for each attempt, which therefore does
+            not depend on earlier ones.
+        verify: Whether to run each success again from its actions; one that does not agree bit
+            for bit is "not_reproducible".
+
+    Returns:
+        A function from a number to the attempt's record, and its episode's file if it is stored.
 
     Raises:
-        DatasetError: Other versions are installed here than where the data set was begun.
+        DatasetError: Other versions are installed here than where the dataset was begun.
         FleetToolsError: The environment cannot be made here.
     """
-    from fleet_tools.dataset import episode_file
-    from fleet_tools.dataset.header import installed_packages, remake_environment
-    from fleet_tools.policies.guarded import make_guarded
-
     if installed_packages() != header.packages:
         raise DatasetError(
-            f"The data set is made with {header.packages}, but a worker has "
+            f"The dataset is made with {header.packages}, but a worker has "
             f"{installed_packages()}, which may give other bits. Install the same on all machines."
         )
-    env = remake_environment(header)
+    env = header.make_env()
 
     def collect(seed: int) -> Episode:
         episode = rollout(env, make_guarded(policy, env, seed), seed=seed)
-        return _verified(env, episode) if verify and episode.succeeded else episode
+        return _verified(env, episode) if verify and episode.outcome == SUCCESS else episode
 
-    def make(attempt: int) -> tuple["Record", bytes | None]:
-        record, episode = attempt_episode(header.seed, attempt, collect)
+    def make(number: int) -> tuple[AttemptRecord, bytes | None]:
+        seed = scene_seed(header.seed, number)
+        result = attempt(lambda: collect(seed))
+        record = attempt_record(header.seed, number, result)
         record = record.model_copy(update={"verified": verify and record.success})
-        kept = episode is not None and (record.success or header.keep_failures)
-        return record, episode_file.to_bytes(episode, attempt) if kept else None
+        if result.episode is None or not (record.success or header.keep_failures):
+            return record, None
+        return record, episode_file.to_bytes(result.episode, number)
 
     return make
 
 
-def attempt_episode(
-    seed: int, attempt: int, collect: Callable[[int], Episode]
-) -> tuple["Record", Episode | None]:
-    """Makes an attempt, and takes down what came of it.
+def attempt_record(seed: int, number: int, result: Attempt) -> AttemptRecord:
+    """Returns the record of an attempt.
 
     Args:
-        seed: Of the data set.
-        attempt: Its number.
-        collect: Makes the episode of a scene's seed.
-
-    Raises:
-        FleetToolsError: What is wrong with every attempt, such as a missing library.
+        seed: Seed of the dataset.
+        number: Number of the attempt.
+        result: Its result.
     """
-    from fleet_tools.dataset import Record
-
-    begun = time.perf_counter()
-    scene = scene_seed(seed, attempt)
-    came = try_episode(lambda: collect(scene))
-    seconds = round(time.perf_counter() - begun, 3)
-    record = Record(attempt=attempt, seed=scene, seconds=seconds, **_facts(came))
-    return record, came if isinstance(came, Episode) else None
-
-
-def lost_attempt(seed: int, attempt: int, reason: str) -> "Record":
-    """Returns the record of an attempt that no worker survived."""
-    from fleet_tools.dataset import Record
-
-    scene = scene_seed(seed, attempt)
-    came = NoEpisode(WORKER_ERROR, reason)
-    return Record(attempt=attempt, seed=scene, seconds=0.0, **_facts(came))
+    scene = None if result.episode is None else result.episode.scene
+    return AttemptRecord(
+        attempt=number,
+        seed=scene_seed(seed, number),
+        tool=None if scene is None else scene.tool,
+        object=None if scene is None else scene.object,
+        **result.facts(),
+    )
 
 
 def _verified(env: gymnasium.Env, episode: Episode) -> Episode:
@@ -142,22 +124,5 @@ def _verified(env: gymnasium.Env, episode: Episode) -> Episode:
     difference = first_difference(episode, again)
     if difference is None:
         return episode
-    what = f"run again, it differs from step {difference.step} on: {', '.join(difference.what)}"
-    return replace(episode, outcome=NOT_REPRODUCIBLE, error=what)
-
-
-def _facts(episode: Episode | NoEpisode) -> dict[str, Any]:
-    from fleet_tools.dataset.reader import last_digest
-
-    if isinstance(episode, NoEpisode):
-        return {"success": False, "steps": 0, **asdict(episode)}
-    return {
-        "outcome": episode.outcome,
-        "success": episode.succeeded,
-        "steps": len(episode),
-        "tool": episode.scene.tool,
-        "object": episode.scene.object,
-        "state_digest": last_digest(episode),
-        "error": episode.error,
-        "info": dict(episode.info),
-    }
+    error = f"run again, it differs from step {difference.step} on: {', '.join(difference.what)}"
+    return replace(episode, outcome=NOT_REPRODUCIBLE, error=error)

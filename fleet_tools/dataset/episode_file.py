@@ -9,9 +9,9 @@
         infos/success           (T,) bool
         infos/state_digest      (T + 1,) uint64
 
-`scene` and `error` are JSON. Everything is contiguous and uncompressed, so that it can be mapped,
-but for the pictures of cameras, which are compressed one by one. The same episode gives the same
-bytes.
+`scene` and `error` are JSON. Arrays are contiguous and uncompressed, so that they can be mapped
+into memory, except for camera images, which are compressed one by one. The same episode gives the
+same bytes.
 """
 
 import io
@@ -19,14 +19,14 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from fleet_tools.config.values import parse
 from fleet_tools.errors import DatasetError
-from fleet_tools.perception.observation_config import is_picture
+from fleet_tools.perception.observation_config import is_image
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import Scene
 
@@ -39,16 +39,15 @@ _LAYOUT = {
     "digests": "infos/state_digest",
 }
 
-_FORMAT_VERSION = ("v110", "v110")  # or the bytes would change with the HDF5 library
-_ALIGNMENT = {"alignment_threshold": 1, "alignment_interval": 8}  # of arrays that are mapped
 _COMPRESSION = {"compression": "gzip", "compression_opts": 1, "shuffle": True}  # any HDF5 reads it
 
 
-class Place(NamedTuple):
-    """Where an array lies in a file.
+class ArrayLocation(NamedTuple):
+    """The location of an array in a file.
 
     Attributes:
-        shape, dtype: Of the array.
+        shape: Shape of the array.
+        dtype: Type of its entries.
         offset: Bytes before it; None if it is compressed, or empty.
     """
 
@@ -58,14 +57,20 @@ class Place(NamedTuple):
 
 
 def to_bytes(episode: Episode, number: int) -> bytes:
-    """Returns the content of the file; `Episode.info` is not in it, for it may differ each time.
+    """Returns the content of the file, without `Episode.info`, which may differ each time.
 
     Args:
-        episode: What to write.
+        episode: The episode.
         number: k in the group's name.
     """
     image = io.BytesIO()
-    with h5py.File(image, "w", libver=_FORMAT_VERSION, **_ALIGNMENT) as file:
+    with h5py.File(
+        image,
+        "w",
+        libver=("v110", "v110"),  # otherwise the bytes would change with the HDF5 library
+        alignment_threshold=1,
+        alignment_interval=8,  # arrays are mapped into memory
+    ) as file:
         group = file.create_group(f"episode_{number}")
         group.attrs["id"] = number
         group.attrs["seed"] = episode.scene.seed
@@ -87,32 +92,37 @@ def read(path: Path) -> Episode:
         DatasetError: The file is missing, truncated or not an episode.
     """
     with _opened(path) as group:
-        attributes = dict(group.attrs)
-        arrays = {field: group[name][()] for field, name in _LAYOUT.items()}
-        observations = {name: rows[()] for name, rows in group["observations"].items()}
+        attributes: dict[str, Any] = dict(group.attrs)
+        arrays = {field: _array(group, name)[()] for field, name in _LAYOUT.items()}
+        observations = group.require_group("observations")
         return Episode(
             scene=parse(Scene, json.loads(attributes["scene"]), "its scene"),
-            observations=observations,
+            observations={name: _array(observations, name)[()] for name in _names(observations)},
+            actions=arrays["actions"],
+            rewards=arrays["rewards"],
+            terminated=arrays["terminated"],
+            truncated=arrays["truncated"],
+            success=arrays["success"],
+            digests=arrays["digests"],
             outcome=attributes["outcome"],
             error=json.loads(attributes["error"]),
-            **arrays,
         )
 
 
-def locate(path: Path, names: Iterable[str]) -> dict[str, Place]:
-    """Finds where arrays lie in the file.
+def locate(path: Path, names: Iterable[str]) -> dict[str, ArrayLocation]:
+    """Locates arrays in a file.
 
     Args:
-        path: Of the file.
-        names: Of fields of `Episode`, or "observations/<name>".
+        path: Path of the file.
+        names: Names of fields of `Episode`, or "observations/<name>".
 
     Raises:
         DatasetError: The file is missing, truncated or not an episode, or has no such array.
     """
     with _opened(path) as group:
-        arrays = {name: group[_LAYOUT.get(name, name)] for name in names}
+        arrays = {name: _array(group, _LAYOUT.get(name, name)) for name in names}
         return {
-            name: Place(array.shape, array.dtype, array.id.get_offset())
+            name: ArrayLocation(array.shape, array.dtype, array.id.get_offset())
             for name, array in arrays.items()
         }
 
@@ -124,7 +134,18 @@ def read_rows(path: Path, name: str, rows: int | slice) -> np.ndarray:
         DatasetError: The file is missing, truncated or not an episode, or has no such array.
     """
     with _opened(path) as group:
-        return group[_LAYOUT.get(name, name)][rows]
+        return _array(group, _LAYOUT.get(name, name))[rows]
+
+
+def _names(group: h5py.Group) -> list[str]:
+    return [str(name) for name in group]
+
+
+def _array(group: h5py.Group, name: str) -> h5py.Dataset:
+    found = group[name]
+    if not isinstance(found, h5py.Dataset):
+        raise TypeError(f"{name} is not an array")
+    return found
 
 
 @contextmanager
@@ -140,6 +161,6 @@ def _opened(path: Path) -> Iterator[h5py.Group]:
 
 
 def _add(group: h5py.Group, name: str, rows: np.ndarray) -> None:
-    storage = {"chunks": (1, *rows.shape[1:]), **_COMPRESSION} if is_picture(name) else {}
+    storage = {"chunks": (1, *rows.shape[1:]), **_COMPRESSION} if is_image(name) else {}
     # Times of creation would be different bytes for the same content.
     group.create_dataset(name, data=rows, track_times=False, **storage)

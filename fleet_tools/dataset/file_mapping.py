@@ -1,6 +1,6 @@
-"""A file as an array of bytes that are read when they are touched.
+"""Files mapped into memory as arrays of bytes.
 
-`mmap.mmap` keeps every mapped file open, until Python 3.13 brings `trackfd=False`; data sets have
+`mmap.mmap` keeps every mapped file open, until Python 3.13 brings `trackfd=False`; datasets have
 more files than a process may commonly have open (1,024). Here, a file is closed once it is mapped.
 """
 
@@ -27,7 +27,7 @@ def map_file(path: Path) -> np.ndarray:
     """Maps a file.
 
     Returns:
-        (size,) uint8, read-only; the mapping lasts as long as an array shows a part of it.
+        (size,) uint8, read-only; the mapping lasts as long as an array that views it.
 
     Raises:
         OSError: There is no such file, it is empty, or too many are mapped.
@@ -36,7 +36,7 @@ def map_file(path: Path) -> np.ndarray:
 
 
 class _Mapping:
-    """Memory that is given back with the last array that shows it."""
+    """Mapped memory, released with the last array that views it."""
 
     def __init__(self, path: Path) -> None:
         self._size = 0

@@ -4,51 +4,29 @@ It describes an environment completely, so that the same one can be made again f
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
 import pydantic
 import yaml
 
-import fleet_tools
-from fleet_tools.config.tasks import TaskConfig, task_names, task_path
-from fleet_tools.config.values import Positive, Value, differences, parse
-from fleet_tools.errors import ConfigError, FleetToolsError
-from fleet_tools.registration import CUSTOM_ID, environment_id, make_environment
+from fleet_tools.config.values import Positive, Value, parse_yaml
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.policies.sources import current_name
+from fleet_tools.storage.json_documents import rename_keys
+from fleet_tools.storage.provenance import TaskFile, installed_packages, read_task_file
+from fleet_tools.storage.record_folder import Document
 
-SCHEMA_VERSION = 1
+if TYPE_CHECKING:
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
 
-_PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
-
-
-class TaskFile(Value):
-    """A task file as it was.
-
-    Attributes:
-        name: The task's.
-        content_digest: Hash of what the file says, whatever its comments and layout.
-        text: The file, verbatim.
-        folder: Where relative paths of a user's own task begin; None for the package's own.
-    """
-
-    name: str
-    content_digest: str
-    text: str
-    folder: str | None
+SCHEMA_VERSION = 2
 
 
-class Environment(Value):
-    """What to make: `gymnasium.make(id, **kwargs)`."""
-
-    id: str
-    kwargs: dict[str, pydantic.JsonValue]
-
-
-class Array(Value):
-    """An array of each step: its shape and dtype, what its entries are, in which unit and frame."""
+class ArraySpec(Value):
+    """An array of each step: shape and dtype, and what its entries are, in which unit and frame."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -57,29 +35,49 @@ class Array(Value):
     entries: tuple[str, ...] = ()
     """Names along the first axis, where they have names."""
     scale: tuple[float, ...] = ()
-    """What an entry of 1 means, in the unit, where it is not 1."""
+    """Meaning of an entry of 1, in the unit, where it is not 1."""
 
 
-class Header(Value):
+class Header(Document):
     """The content of `dataset.json`."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     task: TaskFile
-    environment: Environment
+    env_spec: EnvSpec
     policy: str
     seed: pydantic.NonNegativeInt
     keep_failures: bool
     control_rate_hz: Positive
-    action: Array
-    observation: dict[str, Array]
+    action: ArraySpec
+    observation: dict[str, ArraySpec]
     packages: dict[str, str]
 
-    def differences(self, other: "Header") -> list[str]:
-        """Says in what two headers differ that may not differ within one data set."""
-        return differences(self._essence(), other._essence())
+    def make_env(self, **others: Any) -> "ToolUseEnv":
+        """Makes the environment of the dataset again, from the task file as it was then.
 
-    def _essence(self) -> dict[str, object]:
-        kwargs = {key: value for key, value in self.environment.kwargs.items() if key != "task"}
+        Args:
+            others: Keyword arguments that are to differ, such as the render mode.
+
+        Raises:
+            FleetToolsError: What it was made of does not exist here.
+        """
+        try:
+            present = read_task_file(self.env_spec.task).content_digest
+        except FleetToolsError:
+            present = None
+        if present == self.task.content_digest:
+            return self.env_spec.make(**others)
+        content = parse_yaml(self.task.text, f"The task file of the dataset ({self.task.name})")
+        if content.get("assets") is not None and self.task.folder is not None:
+            content["assets"] = str(Path(self.task.folder) / content["assets"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{self.task.name}.yaml"
+            path.write_text(yaml.safe_dump(content))
+            return self.env_spec.make(**{**others, "task": str(path)})
+
+    def essence(self) -> dict[str, object]:
+        """Returns what must not differ within one dataset, by its name in messages."""
+        kwargs = {key: value for key, value in self.env_spec.kwargs.items() if key != "task"}
         return {
             "the task": f"{self.task.name} ({self.task.content_digest})",
             "the environment": kwargs,
@@ -90,47 +88,32 @@ class Header(Value):
         }
 
 
-def read_task_file(name_or_path: str) -> TaskFile:
-    """Reads a task file as it is.
+def upgrade_from_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Brings the header of schema version 1 to version 2, which renames some entries."""
+    upgraded = rename_keys(data, {"environment": "env_spec"})
+    if isinstance(data.get("policy"), str):
+        upgraded["policy"] = current_name(data["policy"])
+    return upgraded | {"schema_version": 2}
+
+
+def describe(
+    env: gymnasium.Env, spec: EnvSpec, *, policy: str, seed: int, keep_failures: bool
+) -> Header:
+    """Describes a dataset that is to be collected.
+
+    Args:
+        env: The environment, as `spec.make()` returns it.
+        spec: Its specification.
+        policy: Name of the policy.
+        seed: Seed of the dataset.
+        keep_failures: Whether failed episodes are stored.
 
     Raises:
         UnknownNameError, ConfigError: There is no such task, or it is not valid.
     """
-    path = task_path(name_or_path)
-    try:
-        text = path.read_text()
-        task = parse(TaskConfig, yaml.safe_load(text), str(path))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    own = name_or_path not in task_names()
-    return TaskFile(
-        name=task.name,
-        content_digest=task.digest(),
-        text=text,
-        folder=str(path.parent) if own else None,
-    )
-
-
-def describe(
-    env: gymnasium.Env, task: str, *, policy: str, seed: int, keep_failures: bool, **kwargs
-) -> Header:
-    """Describes a data set to be collected.
-
-    Args:
-        env: The environment, as `make_environment(task=task, **kwargs)` returns it.
-        task: Name of a task of the package, or path of a task file.
-        policy, seed, keep_failures: How it is collected.
-        kwargs: The environment's other keywords.
-    """
-    file = read_task_file(task)
-    own = file.folder is not None
-    env = env.unwrapped
     return Header(
-        task=file,
-        environment=Environment(
-            id=CUSTOM_ID if own else environment_id(task),
-            kwargs={"task": str(task_path(task)) if own else task, **kwargs},
-        ),
+        task=read_task_file(spec.task),
+        env_spec=spec,
         policy=policy,
         seed=seed,
         keep_failures=keep_failures,
@@ -141,69 +124,32 @@ def describe(
     )
 
 
-def installed_packages(names: Iterable[str] = _PACKAGES) -> dict[str, str]:
-    """The versions on which bits depend: this package's and others', by default an episode's."""
-    return {"fleet_tools": fleet_tools.__version__} | {name: version(name) for name in names}
+def describe_action(env: gymnasium.Env) -> ArraySpec:
+    """Describes the actions of an environment of this package."""
+    from fleet_tools.envs.tool_use_env import unwrap
 
-
-def other_versions(packages: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
-    """Returns the packages that are installed in another version here: that one, and ours."""
-    here = installed_packages()
-    return {
-        name: (then, here.get(name)) for name, then in packages.items() if then != here.get(name)
-    }
-
-
-def remake_environment(header: Header, **others: Any) -> gymnasium.Env:
-    """Makes the environment of a data set again, from the task file as it was then.
-
-    Args:
-        header: Of the data set.
-        others: Keywords that are to differ, such as how it renders.
-
-    Raises:
-        FleetToolsError: What it was made of does not exist here.
-    """
-    kwargs = {**header.environment.kwargs, **others}
-    try:
-        unchanged = read_task_file(kwargs["task"]).content_digest == header.task.content_digest
-    except FleetToolsError:
-        unchanged = False
-    if unchanged:
-        return make_environment(**kwargs)
-    content = yaml.safe_load(header.task.text)
-    if content.get("assets") is not None and header.task.folder is not None:
-        content["assets"] = str(Path(header.task.folder) / content["assets"])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{header.task.name}.yaml"
-        path.write_text(yaml.safe_dump(content))
-        return make_environment(**kwargs | {"task": str(path)})
-
-
-def describe_action(env: gymnasium.Env) -> Array:
-    """What an action of an environment of this package is."""
-    env = env.unwrapped
-    space = env.action_space
     axes = [f"{motion}_{axis}" for motion in ("translation", "rotation") for axis in "xyz"]
-    return Array(
-        shape=space.shape,
-        dtype=space.dtype.name,
+    return ArraySpec(
+        shape=(6,),
+        dtype="float32",
         unit="m, rad",
         frame="end effector, as it is before the step",
-        entries=axes,
-        scale=env.action_scale.tolist(),
+        entries=tuple(axes),
+        scale=tuple(unwrap(env).action_scale.tolist()),
     )
 
 
-def describe_observation(env: gymnasium.Env) -> dict[str, Array]:
-    """What an observation of an environment of this package holds, by name."""
+def describe_observation(env: gymnasium.Env) -> dict[str, ArraySpec]:
+    """Describes the entries of an observation of an environment of this package, by name."""
+    from fleet_tools.envs.tool_use_env import unwrap
+
     return {
-        name: Array(
-            shape=sense.space.shape,
-            dtype=sense.space.dtype.name,
-            unit=sense.unit,
-            frame=sense.frame,
-            entries=sense.entries,
+        name: ArraySpec(
+            shape=feature.space.shape,
+            dtype=feature.space.dtype.name,
+            unit=feature.unit,
+            frame=feature.frame,
+            entries=feature.entries,
         )
-        for name, sense in env.unwrapped.senses.items()
+        for name, feature in unwrap(env).features.items()
     }

@@ -1,4 +1,4 @@
-"""Data sets for PyTorch.
+"""Datasets for PyTorch.
 
     from torch.utils.data import DataLoader
     from fleet_tools.dataset.learning import FleetDataset, collate
@@ -7,59 +7,62 @@
     for batch in DataLoader(dataset, batch_size=64, shuffle=True, collate_fn=collate):
         batch["observation"]["point_cloud"], batch["action"], batch["mask"]
 
-Raises:
-    MissingLibraryError: PyTorch is absent; the message holds the line that installs it.
+Importing this module raises a `MissingLibraryError` with the installation command if PyTorch is
+absent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.utils.libraries import require
 
-torch = require("torch", "give samples as tensors", "`fleet_tools.dataset.samples` gives arrays.")
+require("torch", "give samples as tensors", "`fleet_tools.dataset.samples` gives arrays.")
 
+import torch  # noqa: E402
 from torch.utils.data import Dataset, default_collate  # noqa: E402
 
 
-class FleetDataset(Samples, Dataset):
-    """`Samples` as tensors, one by one or a batch at once."""
+class FleetDataset(Samples, Dataset[dict[str, Any]]):
+    """`Samples` as tensors, one by one or in batches."""
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Returns one sample, as `gather` does, without the axis of the batch."""
+        """Returns one sample, as `gather` does, without the batch axis."""
         return Gathered(self.gather([index]))[0]
 
     def __getitems__(self, indices: Sequence[int]) -> "Gathered":
-        """Returns samples at once; a `DataLoader` calls it."""
+        """Returns a batch of samples; a `DataLoader` calls it."""
         return Gathered(self.gather(indices))
 
 
-class Gathered(Sequence):
-    """Samples that already lie in one batch.
+class Gathered:
+    """Samples that already form one batch.
 
     Args:
-        arrays: As `Samples.gather` returns them.
+        arrays: Arrays, as `Samples.gather` returns them.
 
     Attributes:
-        batch: The same as tensors, which share the arrays' memory.
+        batch: The same as tensors, which share the memory of the arrays.
     """
 
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.batch = _mapped(torch.from_numpy, arrays)
 
     def __len__(self) -> int:
+        """Returns the number of samples."""
         return len(self.batch["action"])
 
     def __getitem__(self, row: int) -> dict[str, Any]:
+        """Returns one sample."""
         return _mapped(lambda tensor: tensor[row], self.batch)
 
 
-def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns samples as a batch, without a copy if they were gathered at once."""
+def collate(samples: Gathered | list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns samples as a batch, without a copy if they already form one."""
     return samples.batch if isinstance(samples, Gathered) else default_collate(samples)
 
 
-def _mapped(function, tree: Any) -> Any:
+def _mapped(function: Callable[[Any], Any], tree: Any) -> Any:
     if isinstance(tree, dict):
         return {name: _mapped(function, branch) for name, branch in tree.items()}
     return function(tree)

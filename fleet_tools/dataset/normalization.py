@@ -1,4 +1,4 @@
-"""Statistics of samples, by which policies normalize what they see and do."""
+"""Statistics of samples, by which policies normalize observations and actions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,22 +9,23 @@ from fleet_tools.config.values import Value
 from fleet_tools.dataset.mapped import OBSERVATIONS
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
-from fleet_tools.perception.observation_config import is_picture
+from fleet_tools.perception.observation_config import is_image
 from fleet_tools.perception.point_cloud import ABSENT
 
 CLOUD = "point_cloud"
-"""The observation whose rows are points and their mask."""
+"""Name of the observation whose rows are points and their mask."""
 
 
 class Statistics(Value):
-    """What the numbers of an array are like over many steps.
+    """Statistics of an array over many steps.
 
     Attributes:
-        shape: Of mean, std, min and max, which are listed in C order: the array's own, or (4,) for
-            a point cloud, whose present points all count alike.
-        count: Of steps; of present points for a point cloud.
-        mean, std, min, max: Of each entry; the standard deviation is the population's.
-        cloud: Whether it is of a point cloud. The mask and rows of absent points stay as they are.
+        shape: Shape of mean, std, min and max, which are listed in C order: the array's, or (4,)
+            for a point cloud, whose present points have equal weights.
+        count: Number of steps; of present points for a point cloud.
+        mean, min, max: Mean and extremes of each entry.
+        std: Population standard deviation of each entry.
+        cloud: Whether the array is a point cloud; its mask and absent points are not normalized.
     """
 
     shape: tuple[int, ...]
@@ -36,22 +37,22 @@ class Statistics(Value):
     cloud: bool = False
 
     def normalize(self, rows: Any) -> Any:
-        """Returns (rows - mean) / std, and only rows - mean of entries that never change.
+        """Returns (rows - mean) / std; entries that never change are only centred.
 
         Args:
-            rows: (..., *shape), or (..., N, 4) of point clouds: an array, or a tensor.
+            rows: (..., *shape), or (..., N, 4) for point clouds: an array or a tensor.
         """
         offset, scale = self._like(rows)
         return self._present(rows, (rows - offset) / scale)
 
     def denormalize(self, rows: Any) -> Any:
-        """Undoes `normalize`."""
+        """Inverts `normalize`."""
         offset, scale = self._like(rows)
         return self._present(rows, rows * scale + offset)
 
     def _like(self, rows: Any) -> tuple[Any, Any]:
-        """Returns offset and scale as arrays or tensors, as rows are."""
-        constant = np.equal(self.min, self.max)  # std of it may be a rounding error, not 0
+        """Returns offset and scale as arrays or tensors, like the rows."""
+        constant = np.equal(self.min, self.max)  # whose std may be a rounding error
         offset, scale = np.array(self.mean), np.where(constant, 1.0, self.std)
         if self.cloud:
             offset[3], scale[3] = 0.0, 1.0
@@ -63,11 +64,11 @@ class Statistics(Value):
 
 
 class Normalization(Value):
-    """Statistics of what is observed before, and done in, every step of some samples.
+    """Statistics of the observations and actions of all steps of some samples.
 
     Attributes:
-        observation: By name; pictures have none.
-        action: Of actions.
+        observation: Statistics by name; images have none.
+        action: Statistics of actions.
     """
 
     observation: dict[str, Statistics]
@@ -75,28 +76,28 @@ class Normalization(Value):
 
 
 def normalization_of(samples: Samples) -> Normalization:
-    """Computes the statistics of all steps of the samples' episodes, each once, in one pass.
+    """Computes the statistics of all steps of the samples' episodes, in one pass.
 
     Raises:
         DatasetError: A file cannot be read, holds numbers that are not finite, or there is no step.
     """
     sums: dict[str, _Moments] = {}
-    for place, episode in enumerate(samples.episodes):
+    for index, episode in enumerate(samples.episodes):
         steps = episode.record.steps
-        for name, rows in samples.rows(place).items():
-            if steps == 0 or is_picture(name):
+        for name, rows in samples.rows(index).items():
+            if steps == 0 or is_image(name):
                 continue
             entries = _entries(rows[:steps], name == f"{OBSERVATIONS}{CLOUD}")
             if not np.isfinite(entries).all():
                 raise DatasetError(
-                    f"{episode.path} has numbers in {name!r} that are not finite, of which there "
-                    "are no statistics. Choose other `observations`."
+                    f"{episode.path} has numbers in {name!r} that are not finite and have no "
+                    "statistics. Choose other `observations`."
                 )
             if entries.shape[-1] > 0:
                 moments = _Moments.of(entries)
                 sums[name] = sums[name].merged(moments) if name in sums else moments
     if "actions" not in sums:
-        raise DatasetError("These samples have no step, and so no statistics.")
+        raise DatasetError("These samples have no steps, and therefore no statistics.")
     return Normalization(
         observation={
             name: sums[f"{OBSERVATIONS}{name}"].statistics(cloud=name == CLOUD)
@@ -108,7 +109,7 @@ def normalization_of(samples: Samples) -> Normalization:
 
 
 def _entries(rows: np.ndarray, cloud: bool) -> np.ndarray:
-    """Returns what each entry was, (..., n) for n rows; contiguous, for so NumPy sums exactly."""
+    """Returns the values of each entry, (..., n); contiguous, so that NumPy sums pairwise."""
     if cloud:
         columns = np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T)
         present = columns[3] != ABSENT
@@ -118,7 +119,7 @@ def _entries(rows: np.ndarray, cloud: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Count, mean, sum of squared deviations, and extremes of entries, in double precision."""
+    """Count, mean, sum of squared deviations and extremes of entries, in double precision."""
 
     count: int
     mean: np.ndarray

@@ -1,4 +1,4 @@
-"""Who has which data: parts of one pool, as different from each other as one likes."""
+"""Partitions of a pool of data among robots, with adjustable heterogeneity."""
 
 from collections.abc import Hashable, Sequence
 
@@ -10,36 +10,37 @@ from fleet_tools.errors import ConfigError
 def dirichlet_partition(
     labels: Sequence[Hashable], robots: int, alpha: float, generator: np.random.Generator
 ) -> list[list[int]]:
-    """Deals items to robots, each of which has its own mixture of labels.
+    """Partitions items among robots, each of which has its own mixture of labels.
 
     Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated
     Visual Classification", 2019: every robot draws its mixture from Dirichlet(alpha p), where p are
     the shares of the labels in the pool, and takes items of labels drawn from it, as long as there
-    are any. Robots take one at a time in turn, so that all meet the same scarcity, and their
-    numbers of items differ by one at most.
+    are any. Robots take one item at a time in turn, so that all meet the same scarcity, and their
+    numbers of items differ by at most one.
 
     Args:
-        labels: Of every item, such as its tool, its task or its pair of tool and object.
-        robots: How many, at least 1 and at most as many as there are items.
-        alpha: Towards 0, a robot has items of one label; towards infinity, all have p.
+        labels: Label of every item, such as its tool, its task or its pair of tool and object.
+        robots: Number of robots, at least 1 and at most the number of items.
+        alpha: Concentration: towards 0, a robot has items of one label; towards infinity, all
+            robots have the mixture p.
         generator: Draws mixtures and items.
 
     Returns:
-        The places of every robot's items, ascending; every item is in exactly one.
+        The indices of every robot's items, ascending; every item belongs to exactly one robot.
 
     Raises:
         ConfigError: There is no such partition.
     """
     if not 1 <= robots <= len(labels):
         raise ConfigError(
-            f"{len(labels)} items can be dealt to between 1 and {len(labels)} robots; given: "
+            f"{len(labels)} items can be partitioned among 1 to {len(labels)} robots; given: "
             f"{robots!r}."
         )
     if not 0 < alpha < np.inf:
         raise ConfigError(f"alpha is a positive number; given: {alpha!r}.")
     piles: dict[Hashable, list[int]] = {}
-    for place, label in enumerate(labels):
-        piles.setdefault(label, []).append(place)
+    for index, label in enumerate(labels):
+        piles.setdefault(label, []).append(index)
     shuffled = [generator.permutation(pile).tolist() for pile in piles.values()]
     left = np.array([len(pile) for pile in shuffled])
     mixtures = generator.dirichlet(alpha * left / len(labels), size=robots)
@@ -47,7 +48,7 @@ def dirichlet_partition(
     for turn in range(len(labels)):
         robot = turn % robots
         weights = mixtures[robot] * (left > 0)
-        if weights.sum() == 0:  # all that it likes is gone
+        if weights.sum() == 0:  # none of its labels is left
             weights = left
         pile = generator.choice(len(left), p=weights / weights.sum())
         parts[robot].append(shuffled[pile].pop())

@@ -1,4 +1,4 @@
-"""Reads a data set: its header, its manifest of every attempt, and its episodes."""
+"""Reads a dataset: its header, its manifest of every attempt, and its episodes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,31 +9,32 @@ import pydantic
 
 from fleet_tools.config.values import Value
 from fleet_tools.dataset import episode_file
-from fleet_tools.dataset.header import SCHEMA_VERSION, Header
+from fleet_tools.dataset.header import SCHEMA_VERSION, Header, upgrade_from_1
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
-from fleet_tools.storage.documents import read_document, read_lines
+from fleet_tools.storage.record_folder import FolderKind
 
 HEADER = "dataset.json"
 MANIFEST = "manifest.jsonl"
 EPISODES = "episodes"
 
 
-class Record(Value):
-    """A line of the manifest: what came of one attempt.
+class AttemptRecord(Value):
+    """A line of the manifest: the result of one attempt.
 
     Attributes:
-        attempt: Counts from 0.
-        seed: `env.reset(seed=seed)` draws the attempt's scene.
-        outcome: See `fleet_tools.rollouts.episode.Episode`.
+        attempt: Number of the attempt, from 0.
+        seed: Seed of the attempt's scene, as for `env.reset(seed=seed)`.
+        outcome: See `fleet_tools.envs.outcomes`.
         success: Whether the outcome is a success.
-        steps: Control steps.
-        file: Where the episode is, relative to the data set; None if it was not stored.
-        tool, object: Of the scene; None if it could not even begin.
-        state_digest: Of the last state, hexadecimal.
+        steps: Number of control steps.
+        file: Path of the episode, relative to the dataset; None if it was not stored.
+        tool: Tool of the scene; None if the scene could not even begin.
+        object: Object of the scene; likewise.
+        state_digest: Hash of the final state, hexadecimal.
         seconds: Wall time.
-        error: What went wrong, where something did.
-        verified: Whether it was run again before it counted, and came out bit for bit.
+        error: Error message, if there was an error.
+        verified: Whether it was run again before it counted, and agreed bit for bit.
         info: See `fleet_tools.rollouts.episode.Episode`.
     """
 
@@ -52,40 +53,67 @@ class Record(Value):
     info: dict[str, pydantic.JsonValue] = {}
 
 
+DATASET = FolderKind(
+    what="a dataset",
+    maker="python -m fleet_tools.collect",
+    error=DatasetError,
+    document=Header,
+    document_name=HEADER,
+    version=SCHEMA_VERSION,
+    record=AttemptRecord,
+    log_name=MANIFEST,
+    upgrades={1: upgrade_from_1},
+    subfolders=(EPISODES,),
+    without_log="; without it, the failed attempts are unknown",
+)
+"""Folders that hold datasets."""
+
+
 class Dataset:
-    """Reads a data set.
+    """Reads a dataset.
 
     Args:
-        folder: Of the data set.
+        folder: Folder of the dataset.
 
     Attributes:
-        folder, header: Where and what it is.
+        folder: As given.
+        header: Content of `dataset.json`.
 
     Raises:
-        DatasetError: It is not there, of another version, or damaged.
+        DatasetError: The dataset is missing, of an unknown version, or damaged.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.header = read_header(self.folder)
-        records, _ = read_manifest(self.folder)
-        records.sort(key=lambda record: record.attempt)  # with many workers, they end in any order
+        self.header = DATASET.read_document(self.folder)
+        records, _ = DATASET.read_records(self.folder)
+        records.sort(key=lambda record: record.attempt)  # with several workers, they end unordered
         self._records = {record.attempt: record for record in records}
 
-    def manifest(self) -> list[Record]:
-        """Returns what came of every attempt, in their order."""
+    def manifest(self) -> list[AttemptRecord]:
+        """Returns the records of all attempts, in order."""
         return list(self._records.values())
 
-    def stored(self) -> list[Record]:
-        """Returns the attempts whose episodes are stored."""
+    def stored(self) -> list[AttemptRecord]:
+        """Returns the records of the attempts whose episodes are stored, in order."""
         return [record for record in self._records.values() if record.file is not None]
 
-    def draw(self, count: int | None, seed: int) -> list[Record]:
-        """Returns so many of the stored attempts, drawn by a seed, in their order.
+    def path(self, record: AttemptRecord) -> Path:
+        """Returns the file of a stored episode.
+
+        Raises:
+            DatasetError: The episode was not stored.
+        """
+        if record.file is None:
+            raise DatasetError(f"{self.folder} holds no episode of attempt {record.attempt}.")
+        return self.folder / record.file
+
+    def draw(self, count: int | None, seed: int) -> list[AttemptRecord]:
+        """Draws stored attempts, in order.
 
         Args:
-            count: All of them if None, or if there are no more.
-            seed: Of the generator.
+            count: Number of attempts; None takes all, as does a number beyond theirs.
+            seed: Seed of the draw.
 
         Raises:
             DatasetError: No episode is stored.
@@ -94,7 +122,7 @@ class Dataset:
         if not records:
             raise DatasetError(
                 f"{self.folder} holds no episodes yet. `python -m fleet_tools.collect` adds some; "
-                "its --keep-failures stores those that fail, too."
+                "its --keep-failures stores failed ones, too."
             )
         if count is None or count >= len(records):
             return records
@@ -118,63 +146,26 @@ class Dataset:
         record = self._records.get(attempt)
         if record is None or record.file is None:
             raise DatasetError(f"{self.folder} holds no episode of attempt {attempt}.")
+        path = self.path(record)
         try:
-            episode = episode_file.read(self.folder / record.file)
+            episode = episode_file.read(path)
         except DatasetError as error:
             raise DatasetError(f"{error} {self.remedy(record)}") from error
-        if last_digest(episode) != record.state_digest:
+        if episode.final_digest != record.state_digest:
             raise DatasetError(
-                f"{self.folder / record.file} is not the episode that {MANIFEST} lists. "
-                f"{self.remedy(record)}"
+                f"{path} is not the episode that {MANIFEST} lists. {self.remedy(record)}"
             )
         return replace(episode, info=record.info)
 
-    def remedy(self, record: Record) -> str:
-        """Returns how to get an episode again whose file is missing or damaged."""
+    def remedy(self, record: AttemptRecord) -> str:
+        """Returns how to recover an episode whose file is missing or damaged."""
         header = self.header
-        task = header.environment.kwargs["task"]
         option = "--tool" if header.task.folder is None else "--task"
         before = [r for r in self.manifest() if r.attempt <= record.attempt]
         episodes = sum(r.success for r in before) + (not record.success)
         keep = " --keep-failures" if header.keep_failures else ""
         return (
-            f"Copy it here from `python -m fleet_tools.collect {option} {task} "
+            f"Copy it here from `python -m fleet_tools.collect {option} {header.env_spec.task} "
             f"--seed {header.seed} --episodes {episodes}{keep} --output ANOTHER`, which makes it "
             "again."
         )
-
-
-def last_digest(episode: Episode) -> str:
-    """Returns the hash of the last state, as the manifest has it."""
-    return hexadecimal(episode.digests[-1])
-
-
-def hexadecimal(digest: np.uint64) -> str:
-    """Returns a hash as the manifest has it."""
-    return f"{int(digest):016x}"
-
-
-def read_header(folder: Path) -> Header:
-    """Reads `dataset.json`.
-
-    Raises:
-        DatasetError: It is missing, damaged or of another version.
-    """
-    missing = (
-        f"{folder} is not a data set: it has no {HEADER}. `python -m fleet_tools.collect` makes "
-        "one."
-    )
-    return read_document(folder / HEADER, Header, SCHEMA_VERSION, DatasetError, missing)
-
-
-def read_manifest(folder: Path) -> tuple[list[Record], int]:
-    """Reads the whole lines of `manifest.jsonl`; a torn last line never counted.
-
-    Returns:
-        The records, and how many bytes they take.
-
-    Raises:
-        DatasetError: It is missing or damaged.
-    """
-    without = "; without it nobody knows which attempts failed"
-    return read_lines(folder / MANIFEST, Record, DatasetError, without)

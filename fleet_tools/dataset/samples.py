@@ -1,4 +1,4 @@
-"""Samples to learn from: single steps, or windows of steps, out of one or several data sets."""
+"""Samples to learn from: single steps, or windows of steps, of one or several datasets."""
 
 import copy
 from collections.abc import Iterable, Sequence
@@ -7,46 +7,47 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fleet_tools.dataset.header import Array
+from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.dataset.mapped import OBSERVATIONS, MappedEpisodes, Rows, StoredEpisode
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.windows import Windows
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
-from fleet_tools.perception.observation_config import observing_keywords
+from fleet_tools.perception.observation_config import observation_kwargs
 
 EPISODE = "episode"
 
 
 class Samples:
-    """Steps t of episodes, each an observation[t] and the action[t] that answered it.
+    """Steps t of episodes, each an observation[t] and the action[t] that followed it.
 
-    What is observed after the last action belongs to no step. Samples are in the order of the
-    folders, of the attempts and of time. No episode's file is opened before one of its steps is
-    wanted, and only what is wanted of it is read.
+    The observation after the last action belongs to no step. Samples are in the order of the
+    folders, of the attempts and of time. An episode's file is opened when one of its steps is
+    first used, and only the arrays that are used are read.
 
     Args:
-        folders: Of one data set, or of several.
-        observations: Entries that are wanted; all if None.
+        folders: Folder of one dataset, or folders of several.
+        observations: Entries of the observation to use; all if None.
         sequence_length: None for single steps; L for windows of L steps; "episode" for whole
-            episodes, L being the steps of the longest.
-        stride: Steps from the beginning of a window to that of the next, the first step of each
-            episode being one; with L, they follow each other without overlap.
+            episodes, where L is the number of steps of the longest.
+        stride: Steps from the beginning of one window to that of the next; with L, windows follow
+            each other without overlap.
         padded: Whether windows may reach beyond the end of their episode, where they hold zeros
-            and their mask is False; otherwise those that would are left out.
-        failures: Whether stored episodes that did not succeed are wanted, too.
+            and their mask is False; otherwise such windows are left out.
+        failures: Whether to use stored episodes that did not succeed, too.
 
     Attributes:
-        observation: What is wanted of an observation, by name.
-        action: What an action is.
-        environment: The keywords of an environment that observes the same, see
-            `vision.observing_keywords`; None where data sets were observed in several ways.
-        episodes: In order, also those that have no sample for being too short.
+        observation: Layout of the used entries of the observation, by name.
+        action: Layout of an action.
+        env_kwargs: Keyword arguments of an environment with the same observations, see
+            `fleet_tools.perception.observation_config.observation_kwargs`; None where the datasets
+            differ in them.
+        episodes: All episodes in order, also those that are too short for a sample.
         sequence_length: L, or None.
 
     Raises:
-        DatasetError: A data set cannot be read, they do not fit together, or have no episode.
+        DatasetError: A dataset cannot be read, datasets do not fit together, or have no episode.
         UnknownNameError: There is no such entry.
-        ConfigError: The length or the stride is no positive number.
+        ConfigError: The length or the stride is not a positive number.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Samples:
             _require_count("sequence_length", sequence_length, f", {EPISODE!r} or None")
         datasets = _open(folders)
         self.observation, self.action = _common_layout(datasets, observations)
-        self.environment = _common_environment(datasets)
+        self.env_kwargs = _common_env_kwargs(datasets)
         self.episodes = _episodes(datasets, failures)
         if sequence_length == EPISODE:
             longest = max(1, *(episode.record.steps for episode in self.episodes))
@@ -82,10 +83,10 @@ class Samples:
         """Copies samples into arrays.
 
         Args:
-            indices: (B,) of samples.
+            indices: (B,), indices of samples.
 
         Returns:
-            {"observation": {name: (B, ...)}, "action": (B, 6)}; of windows, (B, L, ...), (B, L, 6)
+            {"observation": {name: (B, ...)}, "action": (B, 6)}; for windows, (B, L, ...), (B, L, 6)
             and "mask": (B, L) bool, True where there is a step.
 
         Raises:
@@ -98,8 +99,8 @@ class Samples:
             name: np.empty((len(starts), L, *array.shape), array.dtype)
             for name, array in self._arrays().items()
         }
-        places = zip(episodes.tolist(), starts.tolist(), sizes.tolist(), strict=True)
-        for row, (episode, start, size) in enumerate(places):
+        located = zip(episodes.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+        for row, (episode, start, size) in enumerate(located):
             rows = self.rows(episode)
             for name, array in gathered.items():
                 array[row, :size] = rows[name][start : start + size]
@@ -116,11 +117,11 @@ class Samples:
         return batch
 
     def rows(self, episode: int) -> dict[str, Rows]:
-        """Returns what is wanted of one of the `episodes`, mapped and read-only.
+        """Returns the arrays of one of the `episodes`, mapped and read-only.
 
         Returns:
-            "actions", T rows, and "observations/<name>", T + 1 rows; pictures are read when rows
-            of them are taken.
+            "actions", T rows, and "observations/<name>", T + 1 rows; images are read when their
+            rows are indexed.
 
         Raises:
             DatasetError: The file is missing, damaged, or another episode's.
@@ -128,17 +129,17 @@ class Samples:
         return self._mapped.rows(self.episodes[episode])
 
     def subset(self, episodes: Iterable[int]) -> Self:
-        """Returns the samples of some of the episodes, such as one robot's.
+        """Returns the samples of some of the episodes, such as those of one robot.
 
         Args:
-            episodes: Their places in `episodes`.
+            episodes: Their indices in `episodes`.
         """
-        subset = copy.copy(self)  # shares what is mapped
-        subset.episodes = tuple(self.episodes[place] for place in episodes)
+        subset = copy.copy(self)  # shares the mappings
+        subset.episodes = tuple(self.episodes[index] for index in episodes)
         subset._windows = subset._cut()
         return subset
 
-    def _arrays(self) -> dict[str, Array]:
+    def _arrays(self) -> dict[str, ArraySpec]:
         observed = {f"{OBSERVATIONS}{name}": array for name, array in self.observation.items()}
         return {**observed, "actions": self.action}
 
@@ -155,7 +156,7 @@ def _require_count(what: str, given: object, others: str = "") -> None:
 def _open(folders: str | Path | Sequence[str | Path]) -> list[Dataset]:
     listed = [folders] if isinstance(folders, str | Path) else list(folders)
     if not listed:
-        raise DatasetError("No data set is given. `python -m fleet_tools.collect` makes one.")
+        raise DatasetError("No dataset is given. `python -m fleet_tools.collect` makes one.")
     return [Dataset(folder) for folder in listed]
 
 
@@ -169,47 +170,47 @@ def _episodes(datasets: list[Dataset], failures: bool) -> tuple[StoredEpisode, .
     if not episodes:
         stored = sum(map(len, datasets))
         raise DatasetError(
-            f"{', '.join(str(dataset.folder) for dataset in datasets)}: no episode that succeeded, "
-            f"{stored} that failed. `failures=True` takes these, too."
+            f"{', '.join(str(dataset.folder) for dataset in datasets)}: no successful episode, "
+            f"{stored} failed ones. `failures=True` takes these, too."
         )
     return episodes
 
 
 def _common_layout(
-    datasets: list[Dataset], wanted: Sequence[str] | None
-) -> tuple[dict[str, Array], Array]:
-    """Returns what all data sets observe, of what is wanted, and what an action is in all."""
+    datasets: list[Dataset], requested: Sequence[str] | None
+) -> tuple[dict[str, ArraySpec], ArraySpec]:
+    """Returns the layouts of the requested observations and of actions, common to all datasets."""
     first = datasets[0]
     for dataset in datasets:
-        for name in wanted or ():
+        for name in requested or ():
             if name not in dataset.header.observation:
                 known = dataset.header.observation
                 raise UnknownNameError(f"observation in {dataset.folder}", name, known)
     for other in datasets[1:]:
-        mine, its = first.header.observation, other.header.observation
-        names = list({**mine, **its}) if wanted is None else wanted
-        found = {name: _differences(mine.get(name), its.get(name)) for name in names}
+        expected, given = first.header.observation, other.header.observation
+        names = list({**expected, **given}) if requested is None else requested
+        found = {name: _differences(expected.get(name), given.get(name)) for name in names}
         found["action"] = _differences(first.header.action, other.header.action)
         if any(found.values()):
             fitting = [name for name, differences in found.items() if not differences]
             raise DatasetError(
-                f"{other.folder} does not fit to {first.folder}: "
+                f"{other.folder} does not fit {first.folder}: "
                 f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
-                f"What fits: {', '.join(fitting) or 'nothing'}. Give what is wanted of it as "
+                f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
                 "`observations=[...]`; the action must fit."
             )
     observation = first.header.observation
-    chosen = observation if wanted is None else {name: observation[name] for name in wanted}
+    chosen = observation if requested is None else {name: observation[name] for name in requested}
     return dict(chosen), first.header.action
 
 
-def _common_environment(datasets: list[Dataset]) -> dict[str, Any] | None:
-    first, *others = (observing_keywords(each.header.environment.kwargs) for each in datasets)
+def _common_env_kwargs(datasets: list[Dataset]) -> dict[str, Any] | None:
+    first, *others = (observation_kwargs(each.header.env_spec.kwargs) for each in datasets)
     return first if all(other == first for other in others) else None
 
 
-def _differences(one: Array | None, other: Array | None) -> str:
-    if one is None or other is None:
-        return "" if one is other else f"only in the {'former' if other is None else 'latter'}"
-    pairs = {name: (getattr(one, name), getattr(other, name)) for name in Array.model_fields}
+def _differences(first: ArraySpec | None, second: ArraySpec | None) -> str:
+    if first is None or second is None:
+        return "" if first is second else f"only in the {'former' if second is None else 'latter'}"
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in ArraySpec.model_fields}
     return ", ".join(f"{name} {a}, not {b}" for name, (a, b) in pairs.items() if a != b)

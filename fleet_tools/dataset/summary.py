@@ -1,4 +1,4 @@
-"""What a data set amounts to: counts, rates, and why attempts failed."""
+"""The summary of a dataset: counts, rates, and why attempts failed."""
 
 import statistics
 from collections import Counter
@@ -7,14 +7,14 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import Record
+from fleet_tools.dataset.reader import AttemptRecord
 from fleet_tools.utils.statistics import wilson_interval
 
 _LISTED = 8
-"""How many tools and objects the text names."""
+"""Number of tools and objects that the text names."""
 
 
-def summarize(folder: Path, header: Header, records: list[Record]) -> dict[str, Any]:
+def summarize(folder: Path, header: Header, records: list[AttemptRecord]) -> dict[str, Any]:
     """Returns the summary as plain JSON data."""
     successes = sum(record.success for record in records)
     stored = [record for record in records if record.file is not None]
@@ -40,7 +40,7 @@ def summarize(folder: Path, header: Header, records: list[Record]) -> dict[str, 
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """Returns the summary for people."""
+    """Returns the summary as text."""
     lines = [
         f"{summary['task']}: {summary['stored_episodes']} episodes, {summary['stored_steps']} "
         f"steps, {summary['bytes'] / 1e6:.2f} MB in {summary['output']}"
@@ -66,11 +66,11 @@ def as_text(summary: dict[str, Any]) -> str:
 
 
 def short_name(model: str | None) -> str:
-    """Returns the name of a tool or object, which may be the path of a user's own."""
+    """Returns the name of a tool or object, which may be given by its path."""
     return "unknown" if model is None else PurePath(model).name
 
 
-def _lengths(records: list[Record]) -> dict[str, float] | None:
+def _lengths(records: list[AttemptRecord]) -> dict[str, float] | None:
     steps = [record.steps for record in records]
     if not steps:
         return None
@@ -89,8 +89,8 @@ def _listing(counts: dict[str, int]) -> str:
     return ", ".join(parts[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _causes(records: list[Record]) -> dict[str, dict[str, Any]]:
-    """Counts failed attempts by outcome, each with the first one as example."""
+def _causes(records: list[AttemptRecord]) -> dict[str, dict[str, Any]]:
+    """Returns the number of failed attempts by outcome, each with an example."""
     causes: dict[str, dict[str, Any]] = {}
     for record in records:
         if not record.success:

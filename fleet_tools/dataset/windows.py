@@ -1,4 +1,6 @@
-"""Which stretch of which episode an item of a data set is: the arithmetic of indices."""
+"""Windows of steps over episodes: the steps of an episode to which an index refers."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -6,15 +8,15 @@ import numpy as np
 class Windows:
     """Windows of L steps over episodes, in the order of the episodes and of time.
 
-    In every episode of T steps, windows begin at steps 0, stride, 2 stride, ... If they may be
-    padded, at all of these before T, and the last ones reach beyond the end; otherwise, only where
-    L steps are left.
+    In an episode of T steps, windows begin at steps 0, stride, 2 stride, ...: with padding, at all
+    of these before T, so that the last ones extend beyond the end; without, only where L steps
+    remain.
 
     Args:
-        steps: (n,) T of every episode; it may be 0.
-        length: L, at least 1.
-        stride: At least 1.
-        padded: Whether windows may reach beyond the end of their episode.
+        steps: (n,), number of steps T of each episode; it may be 0.
+        length: Number of steps of a window, L, at least 1.
+        stride: Number of steps between the beginnings of windows, at least 1.
+        padded: Whether windows may extend beyond the end of their episode.
     """
 
     def __init__(self, steps: np.ndarray, length: int, stride: int, padded: bool) -> None:
@@ -26,8 +28,10 @@ class Windows:
         """Returns the number of windows."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def locate(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Finds windows.
+    def locate(
+        self, indices: Sequence[int] | np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Locates windows.
 
         Args:
             indices: (k,) integers; negative ones count from the end, as in a list.

@@ -1,11 +1,12 @@
-"""Scores that anyone can compute again: protocols, results, and how two results compare.
+"""Evaluation of policies: protocols, trials, results, scores and comparisons.
 
-protocol    what is evaluated: tasks, splits, the seeds of scenes
-result      what came of it, as values, and their two files
-scores      success rates with intervals, from episodes
-comparison  of two results, scene by scene
-policies    who is evaluated: by name, by module:factory, by checkpoint
-trial       one episode of it, and the same again from its stored actions
-writer      stores what ended, whatever happens to the process
-summary     a result in words and columns
+protocol     what is evaluated: tasks, splits and the seeds of scenes
+result       an evaluation as values
+result_file  its two files, also those of earlier versions
+scores       success rates with intervals, from episodes
+comparison   two results, compared scene by scene
+trial        one episode of an evaluation, and its check from the stored actions
+run          an evaluation from its beginning to its scores
+writer       storage of episodes as they end
+summary      a result as text
 """

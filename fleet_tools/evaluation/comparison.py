@@ -1,4 +1,4 @@
-"""Two results on the same scenes: which policy is better, and whether that may be chance."""
+"""Comparison of two results, scene by scene."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ from fleet_tools.utils.statistics import mcnemar, paired_difference, paired_inte
 Pair = tuple[EpisodeResult, EpisodeResult]
 
 
-class Difference(Value):
-    """How the success of two policies at the end differs, scene by scene.
+class SuccessDifference(Value):
+    """Difference of two policies' success, scene by scene.
 
     Attributes:
-        both, only_first, only_second, neither: In how many scenes who succeeded.
-        difference: Of the success rates, first minus second, as the mean over all pairs of task
-            and split; None without scenes.
+        both, only_first, only_second, neither: Numbers of scenes by which policies succeeded.
+        difference: Difference of the success rates, first minus second, as the mean over all pairs
+            of task and split; None without scenes.
         low, high: Its 95% interval, by a stratified bootstrap of pairs.
-        p_value: Of McNemar's exact test.
+        p_value: p-value of McNemar's exact test.
     """
 
     both: pydantic.NonNegativeInt
@@ -35,84 +35,86 @@ class Difference(Value):
 
 
 class Comparison(Value):
-    """Two results, compared.
+    """Comparison of two results.
 
     Attributes:
-        first, second: The policies' names.
-        left_out: Scenes that only one of them has an episode of, or in which the simulator failed.
-        total, tasks: The differences, of all scenes and of each task's.
+        first, second: Names of the policies.
+        left_out: Number of scenes of which only one result has an episode, or in which the
+            simulator failed.
+        total: Difference over all scenes.
+        tasks: Difference over the scenes of each task.
     """
 
     first: str
     second: str
     left_out: pydantic.NonNegativeInt
-    total: Difference
-    tasks: dict[str, Difference]
+    total: SuccessDifference
+    tasks: dict[str, SuccessDifference]
 
 
 def compare(first: Evaluation, second: Evaluation) -> Comparison:
-    """Compares two results; with the two exchanged, all signs change and nothing else.
+    """Compares two results; exchanging them changes the signs only.
 
     Raises:
         ResultError: They are of different protocols, or of different scenes.
     """
     require_comparable(first.result, second.result)
-    one, other = first.result, second.result
     pairs, left_out = _pairs(first.episodes, second.episodes)
     return Comparison(
-        first=one.policy.name,
-        second=other.policy.name,
+        first=first.result.policy.name,
+        second=second.result.policy.name,
         left_out=left_out,
         total=_difference(pairs),
         tasks={
             task: _difference(of_task)
-            for task in one.protocol.tasks
+            for task in first.result.protocol.tasks
             if (of_task := [pair for pair in pairs if pair[0].task == task])
         },
     )
 
 
-def require_comparable(one: Result, other: Result) -> None:
-    """Sees to it that two results are of the same scenes.
+def require_comparable(first: Result, second: Result) -> None:
+    """Checks that two results are of the same scenes.
 
     Raises:
         ResultError: They are of different protocols or task files.
     """
-    if one.protocol_digest != other.protocol_digest:
+    if first.protocol_digest != second.protocol_digest:
         raise ResultError(
-            f"{one.policy.name!r} went through {one.protocol.title!r} ({one.protocol_digest}), "
-            f"{other.policy.name!r} through {other.protocol.title!r} ({other.protocol_digest}). "
-            "Only results of the same protocol and task files can be compared."
+            f"{first.policy.name!r} was evaluated by {first.protocol.title!r} "
+            f"({first.protocol_digest}), {second.policy.name!r} by {second.protocol.title!r} "
+            f"({second.protocol_digest}). Only results of the same protocol and task files can be "
+            "compared."
         )
 
 
 def _pairs(
     first: Sequence[EpisodeResult], second: Sequence[EpisodeResult]
 ) -> tuple[list[Pair], int]:
-    mine, its = ({episode.key: episode for episode in side} for side in (first, second))
-    pairs = [(mine[key], its[key]) for key in mine if key in its]
+    firsts, seconds = ({episode.key: episode for episode in side} for side in (first, second))
+    pairs = [(firsts[key], seconds[key]) for key in firsts if key in seconds]
     for one, other in pairs:
         digests = {one.scene_digest, other.scene_digest} - {None}
         if len(digests) > 1:
             raise ResultError(
-                f"Episode {one.index} of {one.task}, {one.split}, began in another scene than the "
-                "other result's, so one of the two was made with other models or is not genuine."
+                f"Episode {one.index} of {one.task}, {one.split}, began in different scenes in the "
+                "two results, so one of them was made with other models or is not genuine."
             )
-    kept = [(one, other) for one, other in pairs if is_trial(one) and is_trial(other)]
-    return kept, len(mine.keys() | its.keys()) - len(kept)
+    counted = [pair for pair in pairs if all(map(is_trial, pair))]
+    return counted, len(firsts.keys() | seconds.keys()) - len(counted)
 
 
-def _difference(pairs: Sequence[Pair]) -> Difference:
+def _difference(pairs: Sequence[Pair]) -> SuccessDifference:
     strata = [
         _counts([pair for pair in pairs if (pair[0].task, pair[0].split) == name])
         for name in {(one.task, one.split) for one, _ in pairs}
     ]
     both, only_first, only_second, neither = (
-        sum((one.success, other.success) == who for one, other in pairs)
-        for who in ((True, True), (True, False), (False, True), (False, False))
+        sum((one.success, other.success) == outcome for one, other in pairs)
+        for outcome in ((True, True), (True, False), (False, True), (False, False))
     )
     low, high = paired_interval(strata)
-    return Difference(
+    return SuccessDifference(
         both=both,
         only_first=only_first,
         only_second=only_second,

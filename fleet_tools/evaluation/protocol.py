@@ -1,32 +1,32 @@
-"""What is evaluated: tasks, splits and the seeds of their scenes, as a YAML file fixes them.
+"""Protocols: YAML files that fix the tasks, splits and scene seeds of an evaluation.
 
-The horizon and what counts as success are the task files'. What a policy observes is its own
-affair. Success is counted at the end and at any time; episodes in which the simulator failed are
-counted apart.
+The task files define the time limit and success. Each policy chooses its observations. Success is
+counted as the outcome and as success after any step; episodes in which the simulator failed are
+counted separately.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pydantic
 
+from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.config.values import Count, Value, load_yaml
-from fleet_tools.dataset.header import read_task_file
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.sim.scene import check_randomization
 from fleet_tools.sim.seeds import EVALUATION
 from fleet_tools.sim.splits import model_pairs
-from fleet_tools.utils.resources import task_configs_root
+from fleet_tools.storage.provenance import read_task_file
 
 
 def _of_evaluation(seed: int) -> int:
     if seed not in EVALUATION:
         raise ValueError(
-            f"seeds of evaluation lie from {EVALUATION.start} (2^52) to {EVALUATION[-1]}, for "
-            "smaller ones are trained with"
+            f"evaluation seeds lie between {EVALUATION.start} (2^52) and {EVALUATION[-1]}; smaller "
+            "ones are for training"
         )
     return seed
 
@@ -35,26 +35,26 @@ class Scenes(Value):
     """The scenes of a split, the same number for each task.
 
     Attributes:
-        scenes: How many.
-        first_seed: Scene k of each task is drawn by `first_seed + k`.
+        scenes: Number of scenes.
+        first_seed: Scene k of each task has the seed `first_seed + k`.
     """
 
     scenes: Count
     first_seed: Annotated[int, pydantic.AfterValidator(_of_evaluation)]
 
     def seeds(self) -> range:
-        """Returns the seeds of all scenes, in their order."""
+        """Returns the seeds of all scenes, in order."""
         return range(self.first_seed, self.first_seed + self.scenes)
 
 
 class Trial(Value):
-    """One episode that a protocol asks for.
+    """One episode of a protocol.
 
     Attributes:
         task: Name of a task of the package.
-        split: From which tool and object are drawn; see `fleet_tools.sim.splits`.
-        index: Which of the split's scenes, from 0.
-        seed: Of the scene.
+        split: Split from which tool and object are drawn; see `fleet_tools.sim.splits`.
+        index: Index of the scene in the split.
+        seed: Seed of the scene.
     """
 
     task: str
@@ -64,19 +64,19 @@ class Trial(Value):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What names it within a protocol: task, split and index."""
+        """Identifier within a protocol: task, split and index."""
         return self.task, self.split, self.index
 
 
 class Protocol(Value):
-    """An evaluation, so that two policies that went through it can be compared.
+    """Definition of an evaluation; policies evaluated by the same protocol can be compared.
 
     Attributes:
-        name, version: Together they name it; a published version never changes.
-        description: What it is for.
+        name, version: Identifier; a published version never changes.
+        description: Purpose.
         tasks: Names of tasks of the package.
         randomization: See `fleet_tools.sim.scene.sample_scene`.
-        splits: By name; see `fleet_tools.sim.splits`.
+        splits: Scenes of each split; see `fleet_tools.sim.splits`.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Protocol(Value):
     splits: Annotated[dict[str, Scenes], pydantic.Field(min_length=1)]
 
     @pydantic.model_validator(mode="after")
-    def _no_scene_counts_twice(self):
+    def _no_scene_twice(self) -> Self:
         if len(set(self.tasks)) < len(self.tasks):
             raise ValueError(f"a task is given twice: {list(self.tasks)}")
         end, before = EVALUATION.start, None
@@ -104,47 +104,48 @@ class Protocol(Value):
         return f"{self.name} v{self.version}"
 
     def trials(
-        self, task: str | None = None, split: str | None = None, episodes: int | None = None
+        self, task: str | None = None, split: str | None = None, scenes: int | None = None
     ) -> list[Trial]:
-        """Returns the episodes that it asks for, in its order.
+        """Returns the protocol's trials, in its order.
 
         Args:
-            task, split: Only those; all if None.
-            episodes: At most so many of each task and split, the first ones; all if None.
+            task: The only task; all if None.
+            split: The only split; all if None.
+            scenes: Number of first scenes of each task and split; all if None.
 
         Raises:
-            UnknownNameError: There is no such task or split in it.
+            UnknownNameError: The protocol has no such task or split.
         """
         for what, given, known in (("task", task, self.tasks), ("split", split, self.splits)):
             if given is not None and given not in known:
-                raise UnknownNameError(f"{what} in the protocol {self.title!r}", given, known)
+                raise UnknownNameError(f"{what} of the protocol {self.title!r}", given, known)
         return [
             Trial(task=of_task, split=of_split, index=index, seed=seed)
             for of_task in self.tasks
             if task in (None, of_task)
-            for of_split, scenes in self.splits.items()
+            for of_split, its_scenes in self.splits.items()
             if split in (None, of_split)
-            for index, seed in enumerate(scenes.seeds()[:episodes])
+            for index, seed in enumerate(its_scenes.seeds()[:scenes])
         ]
 
 
 def protocol_names() -> list[str]:
-    """The protocols that come with the package."""
+    """Returns the names of the package's protocols."""
     return sorted(path.stem for path in _root().glob("*.yaml"))
 
 
 def load_protocol(name_or_path: str) -> Protocol:
-    """Reads a protocol of the package by name, or one's own by path.
+    """Reads a protocol of the package by name, or a user's own by path.
 
     Raises:
-        UnknownNameError: There is no such protocol, or it names a task or split that is not there.
-        ConfigError: The file says something that it may not say.
+        UnknownNameError: There is no such protocol, or no such task or split as it names.
+        ConfigError: The file is not valid.
     """
     path = Path(os.path.expanduser(name_or_path))
     if name_or_path in protocol_names():
         path = _root() / f"{name_or_path}.yaml"
     elif not (path.suffix in (".yaml", ".yml") and path.is_file()):
-        remedy = "One of your own is given by the path of its YAML."
+        remedy = "A protocol of your own is given by the path of its YAML file."
         raise UnknownNameError("protocol", name_or_path, protocol_names(), remedy)
     protocol = load_yaml(Protocol, path)
     check_randomization(protocol.randomization)
@@ -157,16 +158,16 @@ def load_protocol(name_or_path: str) -> Protocol:
 
 
 def task_digests(protocol: Protocol) -> dict[str, str]:
-    """Returns the hashes of what the protocol's task files say here, by name."""
+    """Returns the hashes of the protocol's task files, as installed here, by task."""
     return {name: read_task_file(name).content_digest for name in protocol.tasks}
 
 
 def protocol_digest(protocol: Protocol, tasks: Mapping[str, str]) -> str:
-    """Returns a hash of all that a protocol says, through its task files, too.
+    """Returns the hash of a protocol and its task files.
 
     Args:
         protocol: The protocol.
-        tasks: See `task_digests`.
+        tasks: Hashes of its task files, see `task_digests`.
     """
     return _Content(protocol=protocol, tasks=dict(tasks)).digest()
 

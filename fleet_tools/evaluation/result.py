@@ -1,46 +1,43 @@
-"""What came of an evaluation: `result.json` says who, by what and how well; `episodes.jsonl`, all.
+"""Results of evaluations, as values.
 
 Every number follows from the episodes, and every episode from its seed and its actions.
 """
 
 import base64
 import binascii
-import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import pydantic
 
-from fleet_tools.config.values import NonNegative, Number, Value, differences
+from fleet_tools.config.values import NonNegative, Number, Seed, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.errors import ConfigError, ResultError
+from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
-from fleet_tools.storage.documents import read_document, read_lines
-from fleet_tools.utils import machine
+from fleet_tools.policies.sources import PolicySource
+from fleet_tools.storage.provenance import Machine
+from fleet_tools.storage.record_folder import Document
 
-RESULT = "result.json"
-EPISODES = "episodes.jsonl"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class EpisodeResult(Trial):
-    """A line of `episodes.jsonl`: what came of one trial.
+    """Result of one trial, a line of `episodes.jsonl`.
 
     Attributes:
         outcome: One of `fleet_tools.envs.outcomes`.
-        success: Whether it ended as a success.
+        success: Whether the outcome is a success.
         success_once: Whether the success predicates held after any step.
-        steps: Control steps, T.
-        tool, object: Of the scene; None if nothing could begin.
+        steps: Number of control steps, T.
+        tool, object: Models of the scene; None if the process was lost.
         scene_digest: `Scene.digest` of the scene that the seed draws; None likewise.
-        state_digest: Of the exact state at the end, hexadecimal; None likewise.
-        actions: (T, 6) as executed; see `encode_actions`.
-        seconds: Wall time of the episode, making the policy included where it was made for it.
-        error: What went wrong, where something did.
-        info: What the policy remembers (`fleet_tools.rollouts.episode.Policy`), and "policy_seconds", the
-            wall time that it took for itself.
+        state_digest: Hash of the exact final state, hexadecimal; None if nothing could begin.
+        actions: (T, 6), as executed; see `encode_actions`.
+        seconds: Wall time of the episode, including the policy's creation if it was made for it.
+        error: Error message, if there was an error.
+        info: The policy's `info`, and "policy_seconds", the wall time that the policy took.
     """
 
     outcome: str
@@ -57,16 +54,16 @@ class EpisodeResult(Trial):
     info: dict[str, pydantic.JsonValue] = {}
 
     @pydantic.model_validator(mode="after")
-    def _parts_fit(self):
+    def _consistent(self) -> Self:
         if self.success != (self.outcome == SUCCESS) or self.success > self.success_once:
             raise ValueError(
-                f"success is {self.success} and success_once is {self.success_once}, where the "
+                f"success is {self.success} and success_once is {self.success_once}, but the "
                 f"outcome is {self.outcome!r}"
             )
         if len(decode_actions(self.actions)) != self.steps:
-            raise ValueError(f"there are not {self.steps} actions, as there are steps")
+            raise ValueError(f"the number of actions is not {self.steps}, the number of steps")
         if self.state_digest is None and self.outcome != WORKER_ERROR and self.steps:
-            raise ValueError("the hash of the last state is missing")
+            raise ValueError("the hash of the final state is missing")
         return self
 
 
@@ -75,8 +72,8 @@ class Rate(Value):
 
     Attributes:
         successes, trials: Counts.
-        rate: None without trials.
-        low, high: The interval.
+        rate: Success rate; None without trials.
+        low, high: Limits of the interval.
     """
 
     successes: pydantic.NonNegativeInt
@@ -87,26 +84,26 @@ class Rate(Value):
 
 
 class Score(Value):
-    """How well a policy did in some episodes.
+    """Success rates and errors in some episodes.
 
     Attributes:
-        end: Success at the end, which is what policies are ranked by.
-        any_time: Success after any step.
-        simulation_errors: Episodes in which the simulator failed; they are no trials.
-        policy_errors: Those in which the policy raised an error, or its action was none. They and
-            the next are trials, and failures.
-        worker_errors: Those whose process died or hung.
+        success: Rate of episodes whose outcome is a success, by which policies are ranked.
+        success_once: Rate of episodes in which the success predicates held after any step.
+        simulation_errors: Number of episodes in which the simulator failed; they are no trials.
+        policy_errors: Number of episodes in which the policy raised an error or returned an
+            invalid action; they are failed trials.
+        worker_errors: Number of episodes whose process died or hung; they are failed trials.
     """
 
-    end: Rate
-    any_time: Rate
+    success: Rate
+    success_once: Rate
     simulation_errors: pydantic.NonNegativeInt
     policy_errors: pydantic.NonNegativeInt
     worker_errors: pydantic.NonNegativeInt
 
     @property
     def errors(self) -> dict[str, int]:
-        """How many episodes ended by an error, by whose it was."""
+        """Numbers of episodes that ended by an error, by its origin."""
         return {
             "policy": self.policy_errors,
             "worker": self.worker_errors,
@@ -118,10 +115,11 @@ class Scores(Value):
     """All numbers of a result; see `fleet_tools.evaluation.scores.score`.
 
     Attributes:
-        total: The mean over all pairs of task and split, each of which counts the same; its
-            intervals are a stratified bootstrap's, the others are Wilson's.
-        tasks, splits: By name.
-        strata: By task, then by split.
+        total: Mean over all pairs of task and split, with equal weights; its intervals are of a
+            stratified bootstrap, all others are Wilson's.
+        tasks: Score of each task.
+        splits: Score of each split.
+        strata: Score of each pair, by task, then by split.
     """
 
     total: Score
@@ -130,64 +128,73 @@ class Scores(Value):
     strata: dict[str, dict[str, Score]]
 
 
-class PolicyIdentity(Value):
-    """Who was evaluated.
+class PolicyProvenance(Value):
+    """The evaluated policy and its origin.
 
     Attributes:
-        name: What tables call it.
-        kind: "built_in", "factory" or "checkpoint".
-        source: The name, module:factory, or the checkpoint file's name.
-        content_digest: Hash of the checkpoint, or of the module's file; None for the package's own.
-        environment: Keywords of its environment, such as {"obs_mode": "point_cloud"}.
-        training_seed: Of its training, where it is one of several of the same name; else None.
+        name: Name in tables.
+        kind: Kind of its source.
+        source: Built-in name, module:factory, or file name of the checkpoint.
+        content_digest: Hash of the checkpoint, or of the module's file; None for built-in policies.
+        env_kwargs: Keyword arguments of its environment, such as {"obs_mode": "point_cloud"}.
+        training_seed: Seed of its training run, if it is one of several of the same name.
     """
 
     name: str
     kind: Literal["built_in", "factory", "checkpoint"]
     source: str
     content_digest: str | None
-    environment: dict[str, pydantic.JsonValue]
-    training_seed: pydantic.NonNegativeInt | None = None
-
-
-class Machine(Value):
-    """Where it ran; seconds depend on it, and nothing else should."""
-
-    system: str
-    processor: str
-    cores: Number
-    memory_gib: Number
+    env_kwargs: dict[str, pydantic.JsonValue]
+    training_seed: Seed | None = None
 
     @classmethod
-    def here(cls) -> "Machine":
-        """Returns this one."""
+    def of(
+        cls,
+        policy: PolicySource,
+        name: str | None = None,
+        obs_mode: str | None = None,
+        training_seed: int | None = None,
+    ) -> "PolicyProvenance":
+        """Returns the provenance of a policy.
+
+        Args:
+            policy: The policy's source.
+            name: Name in tables; follows from the source if None.
+            obs_mode: Observation mode; the policy's own choice if None.
+            training_seed: See the class.
+        """
+        file_stem = Path(policy.source).stem
         return cls(
-            system=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-            processor=machine.processor(),
-            cores=machine.available_cores(),
-            memory_gib=round(machine.total_memory() / machine.GIB, 1),
+            name=name or (file_stem if policy.kind == "checkpoint" else policy.name),
+            kind=policy.kind,
+            source=policy.name,
+            content_digest=policy.content_digest,
+            env_kwargs={**policy.env_kwargs, **({"obs_mode": obs_mode} if obs_mode else {})},
+            training_seed=training_seed,
         )
 
 
-class Result(Value):
+class Result(Document):
     """The content of `result.json`.
 
     Attributes:
-        schema_version: Of both files.
-        protocol, task_digests, protocol_digest: By what; see `fleet_tools.evaluation.protocol`.
-        policy: Who.
-        packages: The versions on which the bits of an episode depend.
-        machine: Where.
-        command: That made it, the last time that it went on.
-        complete: Whether there is every episode of the protocol.
-        scores: Of the episodes that there are; None while it runs, or after a kill.
+        schema_version: Schema version of both files.
+        protocol: The protocol.
+        task_digests: Hashes of its task files, by task.
+        protocol_digest: Hash of the protocol and its task files.
+        policy: The evaluated policy.
+        packages: Versions of the packages on which the bits of an episode depend.
+        machine: Machine of the evaluation.
+        command: Command that made or last resumed it.
+        complete: Whether all episodes of the protocol are there.
+        scores: Scores of the episodes that are there; None before the end, or after a kill.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     protocol: Protocol
     task_digests: dict[str, str]
     protocol_digest: str
-    policy: PolicyIdentity
+    policy: PolicyProvenance
     packages: dict[str, str]
     machine: Machine
     command: str
@@ -195,21 +202,18 @@ class Result(Value):
     scores: Scores | None = None
 
     @pydantic.model_validator(mode="after")
-    def _digest_is_right(self):
+    def _right_digest(self) -> Self:
         if self.protocol_digest != protocol_digest(self.protocol, self.task_digests):
             raise ValueError("protocol_digest is not the hash of the protocol and its tasks")
         return self
 
-    def differences(self, other: "Result") -> list[str]:
-        """Says in what two results differ that may not differ within one."""
-        return differences(self._essence(), other._essence())
-
-    def _essence(self) -> dict[str, object]:
+    def essence(self) -> dict[str, object]:
+        """Returns what must not differ within one evaluation, by its name in messages."""
         return {
             "the protocol": f"{self.protocol.title} ({self.protocol_digest})",
             "the policy": self.policy.source,
             "the policy's hash": self.policy.content_digest,
-            "the policy's environment": self.policy.environment,
+            "the policy's environment": self.policy.env_kwargs,
             "the policy's training seed": self.policy.training_seed,
             **{f"the version of {name}": number for name, number in self.packages.items()},
         }
@@ -217,7 +221,7 @@ class Result(Value):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A result and the episodes that it stands on, in the protocol's order."""
+    """A result, and all its episodes in the protocol's order."""
 
     result: Result
     episodes: list[EpisodeResult]
@@ -229,78 +233,13 @@ def encode_actions(actions: np.ndarray) -> str:
 
 
 def decode_actions(text: str) -> np.ndarray:
-    """Returns the actions, (T, 6) float32, of which `encode_actions` made the text.
+    """Returns the actions, (T, 6) float32, from the text of `encode_actions`.
 
     Raises:
-        ConfigError: It made no such text.
+        ConfigError: It is not such a text.
     """
     try:
         flat = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
         return flat.reshape(-1, 6).astype(np.float32)
     except (binascii.Error, ValueError) as error:
         raise ConfigError(f"Actions are base64 of rows of six float32; {error}.") from None
-
-
-def load_evaluation(folder: str | Path) -> Evaluation:
-    """Reads an evaluation and sees whether its parts belong together.
-
-    Raises:
-        ResultError: It is missing, damaged, of another version, or its episodes are not those of
-            its protocol.
-    """
-    folder = Path(folder)
-    result = read_result(folder)
-    episodes, _ = read_episodes(folder)
-    return Evaluation(result, in_order(result.protocol, episodes, folder / EPISODES))
-
-
-def read_result(folder: Path) -> Result:
-    """Reads `result.json`.
-
-    Raises:
-        ResultError: It is missing, damaged or of another version.
-    """
-    missing = (
-        f"{folder} is no evaluation: it has no {RESULT}. `python -m fleet_tools.evaluate` makes "
-        "one."
-    )
-    return read_document(folder / RESULT, Result, SCHEMA_VERSION, ResultError, missing)
-
-
-def read_episodes(folder: Path) -> tuple[list[EpisodeResult], int]:
-    """Reads the whole lines of `episodes.jsonl`; a torn last line never counted.
-
-    Returns:
-        The episodes in the order in which they ended, and how many bytes they take.
-
-    Raises:
-        ResultError: It is missing or damaged.
-    """
-    return read_lines(folder / EPISODES, EpisodeResult, ResultError)
-
-
-def in_order(protocol: Protocol, episodes: list[EpisodeResult], where: Path) -> list[EpisodeResult]:
-    """Returns episodes in their protocol's order.
-
-    Args:
-        protocol: The protocol.
-        episodes: All or some of its trials.
-        where: They come from, for the message.
-
-    Raises:
-        ResultError: One is not the protocol's, has another seed than there, or is given twice.
-    """
-    seeds = {trial.key: trial.seed for trial in protocol.trials()}
-    by_key: dict[tuple, EpisodeResult] = {}
-    for episode in episodes:
-        place = f"{where}: the episode {episode.index} of {episode.task}, {episode.split}"
-        if episode.key not in seeds:
-            raise ResultError(f"{place}, is none of the protocol {protocol.title!r}.")
-        if episode.seed != seeds[episode.key]:
-            raise ResultError(
-                f"{place}, has the seed {episode.seed}; the protocol says {seeds[episode.key]}."
-            )
-        if episode.key in by_key:
-            raise ResultError(f"{place}, is there twice.")
-        by_key[episode.key] = episode
-    return [by_key[key] for key in seeds if key in by_key]

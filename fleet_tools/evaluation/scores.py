@@ -1,6 +1,6 @@
 """Success rates with intervals, from episodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.protocol import Protocol
@@ -19,8 +19,8 @@ def score(protocol: Protocol, episodes: Episodes) -> Scores:
     """Computes all numbers of a result; the order of the episodes does not matter.
 
     Args:
-        protocol: Whose trials they are.
-        episodes: All or some; tasks and splits without any are left out.
+        protocol: The protocol.
+        episodes: Results of all or some of its trials; tasks and splits without any are left out.
     """
     by_task = _grouped(protocol.tasks, episodes, lambda episode: episode.task)
     by_split = _grouped(protocol.splits, episodes, lambda episode: episode.split)
@@ -40,12 +40,12 @@ def score(protocol: Protocol, episodes: Episodes) -> Scores:
 
 
 def is_trial(episode: EpisodeResult) -> bool:
-    """Whether it says something about its policy: all but those in which the simulator failed."""
+    """Returns whether an episode counts: all do, except those in which the simulator failed."""
     return episode.outcome != SIMULATION_ERROR
 
 
 def _grouped(
-    names: Sequence[str] | Mapping, episodes: Episodes, name_of: Callable[[EpisodeResult], str]
+    names: Iterable[str], episodes: Episodes, name_of: Callable[[EpisodeResult], str]
 ) -> dict[str, Episodes]:
     groups = {name: [e for e in episodes if name_of(e) == name] for name in names}
     return {name: group for name, group in groups.items() if group}
@@ -55,8 +55,8 @@ def _score(strata: Sequence[Episodes]) -> Score:
     outcomes = [episode.outcome for stratum in strata for episode in stratum]
     trials = [[episode for episode in stratum if is_trial(episode)] for stratum in strata]
     return Score(
-        end=_rate([(sum(e.success for e in stratum), len(stratum)) for stratum in trials]),
-        any_time=_rate(
+        success=_rate([(sum(e.success for e in stratum), len(stratum)) for stratum in trials]),
+        success_once=_rate(
             [(sum(e.success_once for e in stratum), len(stratum)) for stratum in trials]
         ),
         simulation_errors=outcomes.count(SIMULATION_ERROR),

@@ -1,19 +1,26 @@
-"""A result in words and columns, for people."""
+"""A result as text."""
 
 from collections.abc import Iterator
 
-from fleet_tools.evaluation.comparison import Comparison, Difference
+from fleet_tools.evaluation.comparison import Comparison, SuccessDifference
 from fleet_tools.evaluation.result import Rate, Result, Score
 
 
 def as_text(result: Result, comparison: Comparison | None = None) -> str:
-    """Returns a table of a result's scores, and of its comparison with another, if one is given."""
+    """Returns a table of a result's scores.
+
+    Args:
+        result: The result, with scores.
+        comparison: Its comparison with another one, for a second table.
+    """
     scores, protocol = result.scores, result.protocol
     state = "complete" if result.complete else "incomplete"
-    lines = [f"{result.policy.name} by {protocol.title} ({result.protocol_digest}), {state}"]
+    lines = [f"{result.policy.name}, protocol {protocol.title} ({result.protocol_digest}), {state}"]
+    if scores is None:
+        return lines[0]
     lines += _table(
         [
-            ["task", "split", "success", "95% interval", "at any time", "errors"],
+            ["task", "split", "success", "95% interval", "success once", "errors"],
             *(
                 [task, split, *_cells(score)]
                 for task, strata in scores.strata.items()
@@ -30,7 +37,7 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
     )
     if comparison is not None:
         one, other = comparison.first, comparison.second
-        lines += ["", f"{one} less {other}, in the same scenes"]
+        lines += ["", f"{one} minus {other}, in the same scenes"]
         lines += _table(
             [
                 [
@@ -51,20 +58,19 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
 
 def _cells(score: Score) -> list[str]:
     return [
-        _rate(score.end),
-        f"{score.end.low:.1%} to {score.end.high:.1%}",
-        _rate(score.any_time),
-        ", ".join(f"{count} {who}" for who, count in score.errors.items() if count),
+        _rate(score.success),
+        f"{score.success.low:.1%} to {score.success.high:.1%}",
+        _rate(score.success_once),
+        ", ".join(f"{count} {origin}" for origin, count in score.errors.items() if count),
     ]
 
 
 def _rate(rate: Rate) -> str:
-    share = "" if rate.rate is None else f" {rate.rate:.1%}"
-    return f"{rate.successes}/{rate.trials}{share}"
+    percentage = "" if rate.rate is None else f" {rate.rate:.1%}"
+    return f"{rate.successes}/{rate.trials}{percentage}"
 
 
-def _compared(difference: Difference) -> list[str]:
-    d = difference
+def _compared(d: SuccessDifference) -> list[str]:
     scenes = d.both + d.only_first + d.only_second + d.neither
     return [
         str(scenes),

@@ -1,12 +1,12 @@
-"""Who acts: a policy by its name, by module:factory, or by its checkpoint.
+"""Policies by name, by module:factory, or by checkpoint.
 
-    expert, disturbed_expert, random, zero      the package's own
-    module:factory      `factory(env)` returns a `fleet_tools.rollouts.episode.Policy`; `factory` may have a
-                        mapping `environment` with keywords of the environment that decide what it
-                        observes, such as {"obs_mode": "point_cloud"}
+    expert, noisy_expert, random, zero      built in
+    module:factory      `factory(env)` returns a `fleet_tools.policies.policy.Policy`; `factory` may
+                        have a mapping `env_kwargs` with keyword arguments of the environment that
+                        affect its observations, such as {"obs_mode": "point_cloud"}
     PATH                a checkpoint of `fleet_tools.baselines.policies`
 
-All programs that let a policy act find it here.
+All programs that run a policy find it here.
 """
 
 import contextlib
@@ -15,99 +15,158 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import gymnasium
+import pydantic
 
 from fleet_tools.errors import FleetToolsError, PolicyError, UnknownNameError
-from fleet_tools.rollouts.episode import Policy
+from fleet_tools.perception.observation_config import OBSERVATION_KWARGS
+from fleet_tools.policies.policy import Policy
 from fleet_tools.utils.imports import load_function
+
+PolicyName = Annotated[
+    str,
+    pydantic.Field(
+        description="The policy: expert, noisy_expert, random or zero; module:factory, where "
+        "factory(env) returns an object with reset() and act(observation); or the path of a "
+        "checkpoint."
+    ),
+]
+"""An option that names a policy."""
+
+
+@dataclass(frozen=True)
+class _BuiltIn:
+    """A policy of the package, imported when it is made.
+
+    Attributes:
+        factory: Its class, as module:class.
+        seeded: Whether the class takes a seed beside the environment.
+    """
+
+    factory: str
+    seeded: bool = False
+
+
+_BUILT_IN = {
+    "expert": _BuiltIn("fleet_tools.experts.policy:ExpertPolicy"),
+    "noisy_expert": _BuiltIn("fleet_tools.experts.noise_injection:NoisyExpert"),
+    "random": _BuiltIn("fleet_tools.policies.trivial:RandomPolicy", seeded=True),
+    "zero": _BuiltIn("fleet_tools.policies.trivial:ZeroPolicy"),
+}
+_FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
+
+_LOAD_CHECKPOINT_POLICY = "fleet_tools.baselines.policies.policy:load_checkpoint_policy"
+_ENV_KWARGS_OF_CHECKPOINT = "fleet_tools.baselines.policies.checkpoint:env_kwargs_of"
 
 
 @dataclass(frozen=True)
 class PolicySource:
-    """Where a policy comes from; a value that other processes can make the policy from.
+    """Where a policy comes from; a value from which other processes can make the policy.
 
     Attributes:
-        kind: What it is.
-        source: As `find` takes it; a checkpoint's path is absolute.
-        content_digest: Hash of the checkpoint, or of the module's file; None for the package's own.
-        environment: Keywords of the environment in which it sees what it reads.
+        kind: Kind of the source.
+        source: Its name, as `find_policy` takes it; a checkpoint's path is absolute.
+        content_digest: Hash of the checkpoint, or of the module's file; None for built-in policies.
+        env_kwargs: Keyword arguments of the environment that give the observations it reads.
     """
 
     kind: Literal["built_in", "factory", "checkpoint"]
     source: str
     content_digest: str | None
-    environment: dict[str, Any]
+    env_kwargs: dict[str, Any]
 
     @property
     def name(self) -> str:
-        """Its source, wherever a checkpoint's file lies."""
+        """The source, without the folder of a checkpoint."""
         return Path(self.source).name if self.kind == "checkpoint" else self.source
 
     def __str__(self) -> str:
-        """Names it so that another content is another name, such as "best.safetensors (3f2a)"."""
+        """Returns a name that differs for different content, as "best.safetensors (3f2a)"."""
         return f"{self.name} ({self.content_digest})" if self.content_digest else self.name
 
     def make(self, env: gymnasium.Env, seed: int = 0) -> Policy:
         """Makes the policy.
 
         Args:
-            env: Where it is to act.
-            seed: Of what `random` draws.
+            env: The environment in which it is to act.
+            seed: Seed of the policy `random`.
 
         Raises:
-            PolicyError: Its file is no longer the one that was found, or its factory raises an
-                error.
+            PolicyError: Its file has changed since it was found, or its factory raises an error.
             FleetToolsError: It cannot act in this environment.
         """
         if self.kind == "built_in":
-            return _BUILT_IN[self.source](env, seed)
-        factory = self.kind == "factory"
-        make = _factory(self.source) if factory else partial(_load, Path(self.source))
-        with blame("making it"):
+            built_in = _BUILT_IN[self.source]
+            make = load_function(built_in.factory)
+            return make(env, seed) if built_in.seeded else make(env)
+        factory = _factory(self.source) if self.kind == "factory" else None
+        with policy_errors("making it"):
             if _digest(_file(self.kind, self.source)) != self.content_digest:
                 raise PolicyError(
-                    f"{self.source} is no longer what it was at the beginning. Begin anew, with a "
-                    "copy that nobody changes."
+                    f"{self.source} has changed since the start. Start anew, with a copy that "
+                    "nobody changes."
                 )
-            return make(env)
+            if factory is not None:
+                return factory(env)
+            return load_function(_LOAD_CHECKPOINT_POLICY)(Path(self.source), env)
 
 
-def find(source: str) -> PolicySource:
+def find_policy(source: str) -> PolicySource:
     """Finds a policy, without making it.
 
     Args:
-        source: See above.
+        source: See the module.
 
     Raises:
         UnknownNameError: There is no such policy.
-        PolicyError: Its module raises an error, or holds no such factory.
+        PolicyError: Its module raises an error, or has no such factory.
         FleetToolsError: Its checkpoint cannot be read.
     """
-    if source in _BUILT_IN:
-        return PolicySource("built_in", source, None, {})
+    name = current_name(source)
+    if name in _BUILT_IN:
+        return PolicySource("built_in", name, None, {})
     if Path(source).is_file():
         path = Path(source).absolute()  # a link keeps its name
-        return PolicySource("checkpoint", str(path), _digest(path), _observed_by_checkpoint(path))
+        env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
+        return PolicySource("checkpoint", str(path), _digest(path), env_kwargs)
     if ":" in source:
-        environment = _environment_of(_factory(source), source)
-        return PolicySource("factory", source, _digest(_file("factory", source)), environment)
-    remedy = "One's own is module:factory, or the path of a checkpoint."
+        env_kwargs = _env_kwargs_of_factory(_factory(source), source)
+        return PolicySource("factory", source, _digest(_file("factory", source)), env_kwargs)
+    remedy = "A policy of your own is given as module:factory, or as the path of a checkpoint."
     raise UnknownNameError("policy", source, _BUILT_IN, remedy)
 
 
-@contextlib.contextmanager
-def blame(doing: str) -> Iterator[None]:
-    """Turns whatever a policy's own code raises inside into a `PolicyError`.
+def load_policy(source: str, env: gymnasium.Env, seed: int = 0) -> Policy:
+    """Makes a policy by name, by module:factory, or by the path of its checkpoint.
 
     Args:
-        doing: What it was at.
+        source: "expert", "noisy_expert", "random", "zero", "module:factory" or a path.
+        env: The environment in which it is to act.
+        seed: Seed of the policy "random".
 
     Raises:
-        PolicyError: It raised something that is no error of this package.
+        FleetToolsError: See `find_policy` and `PolicySource.make`.
+    """
+    return find_policy(source).make(env, seed)
+
+
+def current_name(policy: str) -> str:
+    """Returns the present name of a policy that an earlier version may have named."""
+    return _FORMER_NAMES.get(policy, policy)
+
+
+@contextlib.contextmanager
+def policy_errors(activity: str) -> Iterator[None]:
+    """Turns the errors of a policy's own code into a `PolicyError`.
+
+    Args:
+        activity: What the policy is doing, for the message.
+
+    Raises:
+        PolicyError: The code raised something that is not an error of this package.
     """
     try:
         yield
@@ -117,82 +176,31 @@ def blame(doing: str) -> Iterator[None]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         what = f"{type(error).__name__}: {error}"[:500]
-        raise PolicyError(f"{doing} raised at {where}: {what}") from error
-
-
-# --- The package's own --------------------------------------------------------------------------
-
-
-def _expert(env: gymnasium.Env, seed: int) -> Policy:
-    from fleet_tools.experts.policy import ExpertPolicy
-
-    return ExpertPolicy(env)
-
-
-def _disturbed_expert(env: gymnasium.Env, seed: int) -> Policy:
-    from fleet_tools.experts.noise_injection import DisturbedExpert
-
-    return DisturbedExpert(env)
-
-
-def _random(env: gymnasium.Env, seed: int) -> Policy:
-    from fleet_tools.policies.trivial import RandomPolicy
-
-    return RandomPolicy(env, seed)
-
-
-def _zero(env: gymnasium.Env, seed: int) -> Policy:
-    from fleet_tools.policies.trivial import ZeroPolicy
-
-    return ZeroPolicy(env)
-
-
-_BUILT_IN: dict[str, Callable[[gymnasium.Env, int], Policy]] = {
-    "expert": _expert,
-    "disturbed_expert": _disturbed_expert,
-    "random": _random,
-    "zero": _zero,
-}
-
-
-# --- From outside -------------------------------------------------------------------------------
+        raise PolicyError(f"{activity} raised at {where}: {what}") from error
 
 
 def _factory(source: str) -> Callable[[gymnasium.Env], Policy]:
-    with blame(f"Importing {source.partition(':')[0]}"):
+    with policy_errors(f"Importing {source.partition(':')[0]}"):
         return load_function(source, "factory of policies")
 
 
 def _file(kind: str, source: str) -> Path | None:
-    """What a policy's digest is of; a factory's module is imported, and may have no file."""
+    """Returns the file whose content is hashed; an imported module may have none."""
     if kind == "checkpoint":
         return Path(source)
     file = getattr(sys.modules[source.partition(":")[0]], "__file__", None)
     return Path(file) if file else None
 
 
-def _environment_of(factory: Callable, source: str) -> dict[str, Any]:
-    from fleet_tools.perception.observation_config import OBSERVING_KEYWORDS
-
-    environment = dict(getattr(factory, "environment", {}))
-    for keyword in environment:
-        if keyword not in OBSERVING_KEYWORDS:
-            what = f"keyword of an environment that {source} may choose"
-            remedy = "All others are for those who let it act."
-            raise UnknownNameError(what, keyword, OBSERVING_KEYWORDS, remedy)
-    return environment
-
-
-def _load(path: Path, env: gymnasium.Env) -> Policy:
-    from fleet_tools.baselines.policies.policy import load_policy
-
-    return load_policy(path, env)
-
-
-def _observed_by_checkpoint(path: Path) -> dict[str, Any]:
-    from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-
-    return load_checkpoint(path).blueprint.environment
+def _env_kwargs_of_factory(factory: Callable, source: str) -> dict[str, Any]:
+    former = getattr(factory, "environment", {})  # the attribute's name in version 0.1
+    env_kwargs = dict(getattr(factory, "env_kwargs", former))
+    for name in env_kwargs:
+        if name not in OBSERVATION_KWARGS:
+            what = f"argument of an environment that {source} may choose"
+            remedy = "The others are chosen by whoever runs the policy."
+            raise UnknownNameError(what, name, OBSERVATION_KWARGS, remedy)
+    return env_kwargs
 
 
 def _digest(path: Path | None) -> str | None:

@@ -1,22 +1,24 @@
-"""Policies that know nothing: what every score is to be measured against."""
-
-from typing import Any
+"""Policies without knowledge, with which every success rate is to be compared."""
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
+
+from fleet_tools.errors import ConfigError
 
 
 class ZeroPolicy:
-    """Does nothing."""
+    """Returns zero actions."""
 
     def __init__(self, env: gymnasium.Env) -> None:
-        self._action = np.zeros(env.action_space.shape, env.action_space.dtype)
+        space = _action_space(env)
+        self._action = np.zeros(space.shape, space.dtype)
 
     def reset(self) -> None:
-        """Has nothing to forget."""
+        """Does nothing."""
 
-    def act(self, observation: Any) -> np.ndarray:
-        """Returns zeros."""
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns zeros, (6,)."""
         return self._action.copy()
 
 
@@ -25,17 +27,24 @@ class RandomPolicy:
 
     Args:
         env: The environment.
-        seed: Of the policy's own generator.
+        seed: Seed of the policy's own generator.
     """
 
     def __init__(self, env: gymnasium.Env, seed: int = 0) -> None:
-        self._space = env.action_space
+        self._space = _action_space(env)
         self._generator = np.random.default_rng(seed)
 
     def reset(self) -> None:
-        """Goes on with its generator, so that episodes differ."""
+        """Keeps the generator's state, so that episodes differ."""
 
-    def act(self, observation: Any) -> np.ndarray:
-        """Returns a random action."""
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns a random action, (6,)."""
         draw = self._generator.uniform(self._space.low, self._space.high)
         return draw.astype(self._space.dtype)
+
+
+def _action_space(env: gymnasium.Env) -> spaces.Box:
+    space = env.action_space
+    if not isinstance(space, spaces.Box):
+        raise ConfigError(f"The actions of {env} are no arrays, but a {type(space).__name__}.")
+    return space

@@ -1,13 +1,10 @@
-"""Hands a data set to other projects' readers: `python -m fleet_tools.dataset export DIR --to X`.
+"""Exports datasets to other formats: `python -m fleet_tools.dataset export FOLDER --to FORMAT`.
 
-    minari       a view: links to our files, which `minari.load_dataset` opens
-    robomimic    a view: virtual arrays over our files, which its `SequenceDataset` opens
-    lerobot      a copy in LeRobot's format 3.0, pictures lossless
-    zarr         a copy in the layout of diffusion policy's `ReplayBuffer`
+minari       a view: links to the dataset's files, which `minari.load_dataset` opens
+robomimic    a view: virtual arrays over the dataset's files, for its `SequenceDataset`
+lerobot      a copy in LeRobot's format 3.0, with lossless images
+zarr         a copy in the layout of diffusion policy's `ReplayBuffer`
 
-Each keeps every episode's attempt, seed, outcome, error and scene, and says what it cannot hold.
+Each keeps attempt, seed, outcome, error and scene of every episode, and lists what it cannot hold.
+`exporting` selects the episodes and calls the format's module, `source` reads the episodes.
 """
-
-from fleet_tools.dataset.export.exporting import FORMATS, Export, export_dataset
-
-__all__ = ["FORMATS", "Export", "export_dataset"]

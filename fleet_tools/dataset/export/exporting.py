@@ -1,4 +1,4 @@
-"""Chooses what to export, and puts the whole of it in its place or nothing."""
+"""Selects the episodes of an export, and puts a complete output in place, or none."""
 
 import contextlib
 import os
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_tools.dataset.export import lerobot, minari, robomimic, zarr
+from fleet_tools.dataset.export.formats import FORMAT_NAMES, FormatName
 from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import Dataset, Record
+from fleet_tools.dataset.reader import AttemptRecord, Dataset
 from fleet_tools.errors import DatasetError, UnknownNameError
 
 
 @dataclass(frozen=True)
-class Format:
-    """Another project's format.
+class ExportFormat:
+    """Format of another project.
 
     Attributes:
-        suffix: Of the output's name, if none is given.
-        write: Writes a source to a path that is later moved to its target, and returns what the
-            format could not hold.
+        suffix: Suffix of the output's name, if none is given.
+        write: Writes a source to a path that is moved to its target afterwards, and returns what
+            the format could not hold.
         opens: Returns the line of Python that opens an output.
-        target: Returns where below the output the data set belongs.
+        target: Returns the location of the dataset in an output.
     """
 
     suffix: str
@@ -32,24 +33,32 @@ class Format:
     target: Callable[[Path, Header], Path] = lambda output, header: output
 
 
-FORMATS = {
-    "minari": Format("-minari", minari.write, minari.opens, minari.target),
-    "robomimic": Format("-robomimic.hdf5", robomimic.write, robomimic.opens),
-    "lerobot": Format("-lerobot", lerobot.write, lerobot.opens),
-    "zarr": Format(".zarr", zarr.write, zarr.opens),
-}
+def _export_format(name: FormatName) -> ExportFormat:
+    match name:
+        case "lerobot":
+            return ExportFormat("-lerobot", lerobot.write, lerobot.opens)
+        case "minari":
+            return ExportFormat("-minari", minari.write, minari.opens, minari.target)
+        case "robomimic":
+            return ExportFormat("-robomimic.hdf5", robomimic.write, robomimic.opens)
+        case "zarr":
+            return ExportFormat(".zarr", zarr.write, zarr.opens)
+
+
+FORMATS: dict[str, ExportFormat] = {name: _export_format(name) for name in FORMAT_NAMES}
+"""All formats by their names, see `FormatName`."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was exported.
+    """A finished export.
 
     Attributes:
-        format: A name in `FORMATS`.
-        output: The file or folder that is new.
-        episodes, steps: How many.
-        bytes: Of the output.
-        opens: The line of Python that opens it.
+        format: Name of the format, see `FORMATS`.
+        output: The new file or folder.
+        episodes, steps: Numbers of episodes and of control steps.
+        bytes: Size of the output.
+        opens: Line of Python that opens it.
         left_out: What the format, or this export, does not hold.
     """
 
@@ -65,43 +74,45 @@ class Export:
 def export_dataset(
     dataset: Dataset, to: str, output: Path | None = None, *, failures: bool = False
 ) -> Export:
-    """Exports a data set.
+    """Exports the successful episodes of a dataset.
 
     Args:
-        dataset: Of which the successful episodes are taken.
-        to: A name in `FORMATS`.
-        output: Beside the data set if None. Minari's is a root, which may hold other data sets.
-        failures: Takes the stored failures, too, marked as such.
+        dataset: The dataset.
+        to: Name of the format, see `FORMATS`.
+        output: New file or folder; beside the dataset if None. Minari's is a root, which may hold
+            other datasets.
+        failures: Whether to export stored failures, too, marked as such.
 
     Raises:
         UnknownNameError: There is no such format.
-        MissingLibraryError: What writes it is absent; the message says how to install it.
+        MissingLibraryError: The library that writes it is missing; the message says how to install
+            it.
         DatasetError: The output exists, there is nothing to export, or an episode is damaged.
-        OSError: It cannot be written; nothing is left behind.
+        OSError: The output cannot be written; nothing is left behind.
     """
     if to not in FORMATS:
         raise UnknownNameError("format", to, FORMATS)
-    form = FORMATS[to]
+    export_format = FORMATS[to]
     if output is None:
         folder = dataset.folder.resolve()
-        output = folder.with_name(folder.name + form.suffix)
-    target = form.target(output, dataset.header)
-    source = Source(dataset, _chosen(dataset, failures))
-    with _whole(target) as aside:
-        left_out = form.write(source, aside, target)
+        output = folder.with_name(folder.name + export_format.suffix)
+    target = export_format.target(output, dataset.header)
+    source = Source(dataset, _selected(dataset, failures))
+    with _complete(target) as aside:
+        left_out = export_format.write(source, aside, target)
     return Export(
         format=to,
         output=str(target),
         episodes=len(source.records),
         steps=source.steps,
         bytes=_size(target),
-        opens=form.opens(output, dataset.header),
-        left_out=left_out + _not_chosen(dataset, source.records),
+        opens=export_format.opens(output, dataset.header),
+        left_out=left_out + _not_selected(dataset, source.records),
     )
 
 
 def as_text(export: Export) -> str:
-    """Returns for people what was exported."""
+    """Returns a summary of an export for people."""
     lines = [
         f"{export.format}: {export.episodes} episodes, {export.steps} steps, "
         f"{export.bytes / 1e6:.2f} MB in {export.output}",
@@ -111,36 +122,40 @@ def as_text(export: Export) -> str:
     return "\n".join(lines)
 
 
-def _chosen(dataset: Dataset, failures: bool) -> list[Record]:
-    chosen = [r for r in dataset.stored() if r.steps > 0 and (r.success or failures)]
-    if not chosen:
-        remedy = "" if failures or not len(dataset) else " --all takes failures, too."
+def _selected(dataset: Dataset, failures: bool) -> list[AttemptRecord]:
+    records = [r for r in dataset.stored() if r.steps > 0 and (r.success or failures)]
+    if not records:
+        remedy = "" if failures or not len(dataset) else " --all exports failures, too."
         raise DatasetError(f"{dataset.folder} holds no episode to export.{remedy}")
-    return chosen
+    return records
 
 
-def _not_chosen(dataset: Dataset, chosen: list[Record]) -> list[str]:
-    attempts = {record.attempt for record in chosen}
+def _not_selected(dataset: Dataset, selected: list[AttemptRecord]) -> list[str]:
+    attempts = {record.attempt for record in selected}
     rest = [record for record in dataset.manifest() if record.attempt not in attempts]
     stored = [record for record in rest if record.file is not None]
     empty = sum(record.steps == 0 for record in stored)
     counts = {
-        "failed episodes (--all takes them, too)": len(stored) - empty,
+        "failed episodes (--all exports them, too)": len(stored) - empty,
         "episodes without a single step": empty,
-        "attempts of which only the manifest knows": len(rest) - len(stored),
+        "attempts that only the manifest lists": len(rest) - len(stored),
     }
     return [
-        "each attempt's wall time and what the policy said of it (manifest.jsonl)",
+        "wall time and policy info of each attempt (manifest.jsonl)",
         *(f"{count} {what}" for what, count in counts.items() if count),
     ]
 
 
 @contextlib.contextmanager
-def _whole(target: Path) -> Iterator[Path]:
-    """Yields a path to write a file or a folder to, which is moved when all went well."""
+def _complete(target: Path) -> Iterator[Path]:
+    """Yields a temporary path for a file or a folder, which becomes the target when all went well.
+
+    Raises:
+        DatasetError: The target exists.
+    """
     _refuse_existing(target)
-    beside = next(folder for folder in target.absolute().parents if folder.exists())
-    aside = beside / f".{target.name}.{os.getpid()}"
+    existing = next(folder for folder in target.absolute().parents if folder.exists())
+    aside = existing / f".{target.name}.{os.getpid()}"
     try:
         yield aside
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,19 +1,19 @@
-"""A copy in LeRobot's format 3.0; pictures are PNGs within Parquet, and so lose nothing.
+"""A copy in LeRobot's format 3.0; images are PNGs within Parquet files, and therefore lossless.
 
-    meta/info.json, stats.json, tasks.parquet, fleet_tools.json (our header)
+    meta/info.json, stats.json, tasks.parquet, fleet_tools.json (the dataset's header)
     meta/episodes/chunk-000/file-000.parquet    a row for each episode
     data/chunk-000/file-000.parquet             a row for each step
 
-A row of `data` is an observation, the action that follows it, and what came of that:
+A row of `data` holds an observation, the action that follows it, and the result of the step:
 
-    observation.state                           body and keypoints, end to end
-    observation.images.<camera>                 colours
-    observation.<name>                          everything else as it is: depth, points, poses
+    observation.state                           robot state and keypoints, concatenated
+    observation.images.<camera>                 color images
+    observation.<name>                          all other entries: depth, points, poses
     action
     next.reward, next.done, next.terminated, next.truncated, next.success
     timestamp, frame_index, episode_index, index, task_index
 
-There are statistics of state, action and colours. The layout is that of LeRobot 0.4
+There are statistics of state, action and color images. The layout is that of LeRobot 0.4
 (https://github.com/huggingface/lerobot).
 """
 
@@ -25,19 +25,20 @@ from typing import Any
 import numpy as np
 import yaml
 
-from fleet_tools.dataset.export.lerobot_stats import Stats, combined, picture_stats, vector_stats
-from fleet_tools.dataset.export.parquet import ParquetFiles, column, picture_column, write_indexed
-from fleet_tools.dataset.export.source import Source, provenance
-from fleet_tools.dataset.header import Array, Header
+from fleet_tools.dataset.export.lerobot_stats import Stats, combined, image_stats, vector_stats
+from fleet_tools.dataset.export.parquet import ParquetFiles, column, image_column, write_indexed
+from fleet_tools.dataset.export.source import Source, episode_metadata
+from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.perception.observation_config import channel_of
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 
 _VERSION = "v3.0"
 _FILE_MB, _CHUNK_FILES = 100, 1000
-_PLACE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+_FILE_NAME = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
 STATE, ACTION = "observation.state", "action"
+_IMAGES = "observation.images."
 _SCALARS = {
     "next.reward": "float64",
     "next.done": "bool",
@@ -53,62 +54,62 @@ _SCALARS = {
 
 
 def opens(output: Path, header: Header) -> str:
-    """Returns how to open it."""
+    """Returns the line of Python that opens the copy."""
     return f'LeRobotDataset("fleet_tools/{header.task.name}", root="{output}")'
 
 
 def write(source: Source, aside: Path, target: Path) -> list[str]:
-    """Writes the copy; see `exporting.Format`. One episode is in memory at a time."""
+    """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     pa = require("pyarrow", "write LeRobot's format")
-    columns, sentence = columns_of(source.header), _sentence(source.header)
-    if columns.colours:
-        require("PIL", "write pictures as PNG")
+    columns, description = columns_of(source.header), _task_description(source.header)
+    if columns.color_images:
+        require("PIL", "write images as PNG")
     (aside / "meta").mkdir(parents=True)
-    every: list[dict[str, Stats]] = []
+    stats: list[dict[str, Stats]] = []
     begin = 0
-    with _files(aside / "data") as data, _files(aside / "meta" / "episodes") as told:
+    with _files(aside / "data") as data, _files(aside / "meta" / "episodes") as episodes:
         for number, (record, episode) in enumerate(source.episodes()):
             rows = columns.rows(episode, number, begin, source.header.control_rate_hz)
-            every.append(columns.stats(rows))
+            stats.append(columns.stats(rows))
             end = begin + len(episode)
             row = {
                 "episode_index": number,
-                "tasks": [sentence],
+                "tasks": [description],
                 "length": len(episode),
                 "dataset_from_index": begin,
                 "dataset_to_index": end,
-                **_place_of("data", data),
-                **_place_of("meta/episodes", told),
-                **_flat_stats(every[-1]),
-                **provenance(record, episode),
+                **_location("data", data),
+                **_location("meta/episodes", episodes),
+                **_flat_stats(stats[-1]),
+                **episode_metadata(record, episode),
             }
             data.write(pa.table({name: columns.arrow(name, rows[name]) for name in rows}))
-            told.write(_table_of(row))
+            episodes.write(_row_table(row))
             begin = end
-    whole = {name: combined([stats[name] for stats in every]) for name in every[0]}
-    _write_json(aside / "meta" / "stats.json", _plain(whole))
+    total = {name: combined([each[name] for each in stats]) for name in stats[0]}
+    _write_json(aside / "meta" / "stats.json", _plain(total))
     _write_json(aside / "meta" / "info.json", _info(source, columns))
     _write_json(aside / "meta" / "fleet_tools.json", source.header.model_dump(mode="json"))
-    write_indexed(aside / "meta/tasks.parquet", [sentence], "task_index", [0])
+    write_indexed(aside / "meta/tasks.parquet", [description], "task_index", [0])
     return [
-        "the observation after each episode's last action, for a row has an action",
+        "the observation after each episode's last action, since a row has an action",
         "hashes of the states (`Episode.digests`)",
     ]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What becomes of the observation.
+    """Assignment of the observation's entries to columns.
 
     Attributes:
-        state: What `observation.state` holds, end to end, by its name in our observations.
-        colours: Cameras' names.
-        others: What stays as it is.
+        state: Entries that `observation.state` concatenates, by name.
+        color_images: Entries with color images, by camera.
+        others: Entries with columns of their own, by name.
     """
 
-    state: dict[str, Array]
-    colours: dict[str, Array]
-    others: dict[str, Array]
+    state: dict[str, ArraySpec]
+    color_images: dict[str, ArraySpec]
+    others: dict[str, ArraySpec]
 
     def rows(
         self, episode: Episode, number: int, begin: int, rate_hz: float
@@ -116,19 +117,19 @@ class Columns:
         """Returns the columns of an episode, T rows each.
 
         Args:
-            episode: Which.
-            number: Its own.
-            begin: The number of steps before it.
-            rate_hz: Of control.
+            episode: The episode.
+            number: Its number in the export.
+            begin: Number of steps before it.
+            rate_hz: Control rate.
         """
         steps = len(episode)
-        seen = {name: rows[:steps] for name, rows in episode.observations.items()}
-        state = [seen[name].reshape(steps, -1) for name in self.state]
+        observations = {name: rows[:steps] for name, rows in episode.observations.items()}
+        state = [observations[name].reshape(steps, -1) for name in self.state]
         k = np.arange(steps)
         return {
             **({STATE: np.concatenate(state, axis=1)} if state else {}),
-            **{f"observation.images.{name}": seen[f"{name}_rgb"] for name in self.colours},
-            **{f"observation.{name}": seen[name] for name in self.others},
+            **{f"{_IMAGES}{name}": observations[f"{name}_rgb"] for name in self.color_images},
+            **{f"observation.{name}": observations[name] for name in self.others},
             ACTION: episode.actions,
             "next.reward": episode.rewards,
             "next.done": k == steps - 1,
@@ -143,26 +144,24 @@ class Columns:
         }
 
     def stats(self, rows: dict[str, np.ndarray]) -> dict[str, Stats]:
-        """Returns the statistics of an episode's state, action and colours."""
+        """Returns the statistics of an episode's state, action and color images."""
         vectors = {name: vector_stats(rows[name]) for name in (STATE, ACTION) if name in rows}
-        pictures = {f"observation.images.{name}" for name in self.colours}
-        return vectors | {name: picture_stats(rows[name]) for name in rows if name in pictures}
+        return vectors | {name: image_stats(rows[name]) for name in rows if self._is_image(name)}
 
     def arrow(self, name: str, rows: np.ndarray) -> Any:
-        """Returns a column as Arrow has it."""
-        is_colour = name.removeprefix("observation.images.") in self.colours
-        return picture_column(rows) if is_colour else column(rows)
+        """Returns a column as an Arrow array."""
+        return image_column(rows) if self._is_image(name) else column(rows)
 
-    def features(self, action: Array) -> dict[str, Any]:
-        """Returns what `info.json` says of the columns."""
+    def features(self, action: ArraySpec) -> dict[str, Any]:
+        """Returns the description of the columns in `info.json`."""
         entries = [entry for name, array in self.state.items() for entry in _entries(name, array)]
         state = {STATE: _feature("float32", (len(entries),), entries)} if entries else {}
         axes = ["height", "width", "channels"]
         return (
             state
             | {
-                f"observation.images.{name}": _feature("image", array.shape, axes)
-                for name, array in self.colours.items()
+                f"{_IMAGES}{name}": _feature("image", array.shape, axes)
+                for name, array in self.color_images.items()
             }
             | {
                 f"observation.{name}": _feature(array.dtype, array.shape, None)
@@ -172,22 +171,25 @@ class Columns:
             | {name: _feature(dtype, (1,), None) for name, dtype in _SCALARS.items()}
         )
 
+    def _is_image(self, name: str) -> bool:
+        return name.removeprefix(_IMAGES) in self.color_images
+
 
 def columns_of(header: Header) -> Columns:
-    """Divides the observation: what policies take as one vector, colours, and the rest."""
-    seen = header.observation
-    channels = {name: channel_of(name) for name in seen}
+    """Assigns the observation's entries to columns, as `Columns` describes."""
+    observation = header.observation
+    channels = {name: channel_of(name) for name in observation}
     cameras = tuple(name.removesuffix(channel) for name, channel in channels.items() if channel)
-    colours = {name: array for name, array in seen.items() if channels[name] == "rgb"}
+    colors = {name: array for name, array in observation.items() if channels[name] == "rgb"}
     state = {
         name: array
-        for name, array in seen.items()
+        for name, array in observation.items()
         if array.dtype == "float32" and name != "point_cloud" and not name.startswith(cameras)
     }
     return Columns(
         state=state,
-        colours={name.removesuffix("_rgb"): array for name, array in colours.items()},
-        others={n: array for n, array in seen.items() if n not in colours and n not in state},
+        color_images={name.removesuffix("_rgb"): array for name, array in colors.items()},
+        others={n: a for n, a in observation.items() if n not in colors and n not in state},
     )
 
 
@@ -204,18 +206,18 @@ def _info(source: Source, columns: Columns) -> dict[str, Any]:
         "video_files_size_in_mb": _FILE_MB,
         "fps": round(header.control_rate_hz),
         "splits": {"train": f"0:{episodes}"},
-        "data_path": f"data/{_PLACE}",
+        "data_path": f"data/{_FILE_NAME}",
         "video_path": None,
         "features": columns.features(header.action),
     }
 
 
-def _sentence(header: Header) -> str:
+def _task_description(header: Header) -> str:
     return yaml.safe_load(header.task.text)["description"]
 
 
-def _entries(name: str, array: Array) -> list[str]:
-    """Names the numbers of an array, in their order."""
+def _entries(name: str, array: ArraySpec) -> list[str]:
+    """Returns the names of an array's numbers, in their order."""
 
     def label(index: tuple[int, ...]) -> str:
         first = array.entries[index[0]] if array.entries else index[0]
@@ -229,11 +231,11 @@ def _feature(dtype: str, shape: tuple[int, ...], names: list[str] | None) -> dic
 
 
 def _files(folder: Path) -> ParquetFiles:
-    return ParquetFiles(folder, _PLACE, _FILE_MB, _CHUNK_FILES)
+    return ParquetFiles(folder, _FILE_NAME, _FILE_MB, _CHUNK_FILES)
 
 
-def _place_of(name: str, files: ParquetFiles) -> dict[str, int]:
-    chunk, file = files.place()
+def _location(name: str, files: ParquetFiles) -> dict[str, int]:
+    chunk, file = files.next_location()
     return {f"{name}/chunk_index": chunk, f"{name}/file_index": file}
 
 
@@ -245,14 +247,14 @@ def _flat_stats(stats: dict[str, Stats]) -> dict[str, Any]:
     }
 
 
-def _table_of(row: dict[str, Any]) -> Any:
+def _row_table(row: dict[str, Any]) -> Any:
     import pyarrow as pa
 
     error = {"error": pa.array([row["error"]], pa.string())}  # None has no type
     return pa.table({name: pa.array([value]) for name, value in row.items()} | error)
 
 
-def _plain(stats: dict[str, Stats]) -> dict[str, dict[str, list]]:
+def _plain(stats: dict[str, Stats]) -> dict[str, dict[str, list[Any]]]:
     return {
         name: {kind: values.tolist() for kind, values in kinds.items()}
         for name, kinds in stats.items()

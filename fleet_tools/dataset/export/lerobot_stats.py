@@ -1,4 +1,4 @@
-"""Statistics as LeRobot keeps them: of each episode, and of all."""
+"""Statistics in LeRobot's form, of single episodes and of all of them."""
 
 import numpy as np
 
@@ -6,10 +6,11 @@ Stats = dict[str, np.ndarray]
 
 _QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
 _STRIDE = 4
+"""Only every fourth pixel of every fourth line of an image counts."""
 
 
 def vector_stats(rows: np.ndarray) -> Stats:
-    """Returns the statistics of rows (T, n), entry by entry; `count` is T."""
+    """Returns the statistics of the columns of (T, n); `count` is T."""
     rows = np.asarray(rows, np.float64)
     quantiles = np.quantile(rows, list(_QUANTILES.values()), axis=0)
     return {
@@ -22,33 +23,34 @@ def vector_stats(rows: np.ndarray) -> Stats:
     }
 
 
-def picture_stats(pictures: np.ndarray) -> Stats:
-    """Returns the statistics of pictures (T, height, width, 3) uint8, colour by colour.
+def image_stats(images: np.ndarray) -> Stats:
+    """Returns the statistics of the channels of images, (T, height, width, 3) uint8.
 
-    Colours are in [0, 1], the results (3, 1, 1), of every fourth pixel of every fourth line.
+    Returns:
+        Statistics of channels in [0, 1], (3, 1, 1) each; `count` is T.
     """
-    colours = pictures[:, ::_STRIDE, ::_STRIDE].reshape(-1, 3) / 255
-    stats = {name: value.reshape(3, 1, 1) for name, value in _without_count(vector_stats(colours))}
-    return stats | {"count": np.array([len(pictures)])}
+    pixels = images[:, ::_STRIDE, ::_STRIDE].reshape(-1, 3) / 255
+    stats = {name: values.reshape(3, 1, 1) for name, values in _without_count(vector_stats(pixels))}
+    return stats | {"count": np.array([len(images)])}
 
 
 def combined(parts: list[Stats]) -> Stats:
-    """Returns the statistics of all parts together, given those of each.
+    """Returns the statistics of all parts together, from the statistics of each part.
 
-    Quantiles are the parts' mean, weighted by their counts, which only comes near the truth.
+    Quantiles are means of the parts' quantiles, weighted by the counts, and only approximate.
     """
     counts = np.array([part["count"][0] for part in parts])
-    weights = counts / counts.sum()
+    fractions = counts / counts.sum()
 
     def mean(values: list[np.ndarray]) -> np.ndarray:
-        return np.tensordot(weights, np.stack(values), axes=1)
+        return np.tensordot(fractions, np.stack(values), axes=1)
 
-    whole = mean([part["mean"] for part in parts])
-    squares = mean([part["std"] ** 2 + (part["mean"] - whole) ** 2 for part in parts])
+    total = mean([part["mean"] for part in parts])
+    squares = mean([part["std"] ** 2 + (part["mean"] - total) ** 2 for part in parts])
     return {
         "min": np.min([part["min"] for part in parts], axis=0),
         "max": np.max([part["max"] for part in parts], axis=0),
-        "mean": whole,
+        "mean": total,
         "std": np.sqrt(squares),
         "count": np.array([counts.sum()]),
         **{name: mean([part[name] for part in parts]) for name in _QUANTILES},

@@ -1,12 +1,12 @@
-"""A view for Minari: its metadata, and a file of links to the episodes as they lie.
+"""A view for Minari: its metadata, and a file of links to the episodes' files.
 
     fleet_tools/hammer/expert-state-v0/data/metadata.json
-                                           /main_data.hdf5     episode_<n> -> our file, our group
+                                           /main_data.hdf5     episode_<n> -> file and group
 
-Our episodes are stored in Minari's own layout, so that nothing is copied. The links are relative:
-data set and view can be moved together. Minari numbers episodes from 0 to n - 1; our attempt is
-`dataset.storage.get_episode_metadata([n])`'s `id`, beside `seed`, `outcome`, `error` and `scene`.
-The layout is that of Minari 0.5 (https://minari.farama.org).
+Episodes are stored in Minari's own layout, so nothing is copied. The links are relative: dataset
+and view can be moved together. Minari numbers the episodes from 0 to n - 1; the number of an
+episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, beside `seed`, `outcome`,
+`error` and `scene`. The layout is that of Minari 0.5 (https://minari.farama.org).
 """
 
 import copy
@@ -21,51 +21,49 @@ import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.dataset.export.source import Source
-from fleet_tools.dataset.header import Array, Header
+from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.actions import action_space
-from fleet_tools.envs.observations import picture_space
+from fleet_tools.envs.observations import image_space
 from fleet_tools.perception.observation_config import channel_of
 
 _VERSION = "0.5.4"
-"""Of Minari, the first whose metadata can say that pictures are not JPEGs."""
+"""Version of Minari, the first whose metadata can declare that images are not JPEGs."""
 
 
 def dataset_id(header: Header) -> str:
-    """Returns the name that Minari knows the data set by."""
-    mode = header.environment.kwargs.get("obs_mode", "state")
-    task, policy, mode = (
-        re.sub(r"[^-\w]", "_", n) for n in (header.task.name, header.policy, mode)
-    )
+    """Returns the name of the dataset in Minari."""
+    names = (header.task.name, header.policy, header.env_spec.obs_mode)
+    task, policy, mode = (re.sub(r"[^-\w]", "_", name) for name in names)
     return f"fleet_tools/{task}/{policy}-{mode}-v0"
 
 
 def target(output: Path, header: Header) -> Path:
-    """Returns where the data set belongs below the root of Minari's data sets."""
+    """Returns the folder of the dataset below `output`, the root of Minari's datasets."""
     return output / dataset_id(header)
 
 
 def opens(output: Path, header: Header) -> str:
-    """Returns how to open it, `output` being the root."""
+    """Returns the line of Python that opens the view; `output` is the root."""
     return (
         f"minari.load_dataset({dataset_id(header)!r}), with MINARI_DATASETS_PATH={output.resolve()}"
     )
 
 
 def write(source: Source, aside: Path, target: Path) -> list[str]:
-    """Writes the view; see `exporting.Format`."""
+    """Writes the view; see `exporting.ExportFormat`."""
     folder = aside / "data"
     folder.mkdir(parents=True)
     with h5py.File(folder / "main_data.hdf5", "w") as file:
-        for number, (_, episode) in enumerate(source.files()):
+        for number, (_, episode) in enumerate(source.located_episodes()):
             link = h5py.ExternalLink(episode.relative_to(target / "data"), episode.group)
             file[f"episode_{number}"] = link
     (folder / "metadata.json").write_text(json.dumps(_metadata(source)))
-    return ["units and frames of observations, but for our own header in `metadata.json`"]
+    return ["units and frames of observations, except for the header in `metadata.json`"]
 
 
 def _metadata(source: Source) -> dict[str, Any]:
     header = source.header
-    linked = sum((source.dataset.folder / record.file).stat().st_size for record in source.records)
+    linked = sum(source.dataset.path(record).stat().st_size for record in source.records)
     return {
         "dataset_id": dataset_id(header),
         "minari_version": _VERSION,
@@ -90,11 +88,11 @@ def _metadata(source: Source) -> dict[str, Any]:
     }
 
 
-def observation_box(name: str, array: Array) -> spaces.Box:
-    """Returns the space of an entry of the observation, as the environment has it."""
+def observation_box(name: str, array: ArraySpec) -> spaces.Box:
+    """Returns the space of an observation's entry, equal to the environment's."""
     channel = channel_of(name)
     if channel is not None:
-        return picture_space(channel, *array.shape[:2])
+        return image_space(channel, *array.shape[:2])
     return spaces.Box(-np.inf, np.inf, array.shape, np.dtype(array.dtype))
 
 
@@ -109,6 +107,6 @@ def _as_json(box: spaces.Box) -> dict[str, Any]:
 
 
 def _env_spec(header: Header) -> str:
-    spec = copy.deepcopy(gymnasium.spec(header.environment.id))
-    spec.kwargs.update(header.environment.kwargs)
+    spec = copy.deepcopy(gymnasium.spec(header.env_spec.id))
+    spec.kwargs.update(header.env_spec.kwargs)
     return spec.to_json()

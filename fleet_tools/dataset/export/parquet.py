@@ -1,82 +1,87 @@
-"""Rows of arrays as Parquet files, in numbered files of bounded size."""
+"""Arrays as rows of Parquet files, which are numbered and of bounded size."""
 
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 _GROUP_BYTES = 8 << 20
-"""How much is gathered before it is written: small groups of rows are slow to write and read."""
+"""Bytes collected before they are written: small groups of rows are slow to write and read."""
+
+_INDEX = "__index_level_0__"
 
 
 class ParquetFiles:
-    """Writes tables of the same columns one after the other, and begins new files as they grow.
+    """Writes tables of the same columns, and starts new files as they grow.
 
     Args:
-        folder: Of the files.
-        place: Their names in it, with `chunk_index` and `file_index` to be filled in.
-        file_mb: After about so many MiB, a new file is begun.
-        chunk_files: After so many files, a new chunk is.
+        folder: Folder of the files.
+        file_name: Name of a file in the folder, with fields `chunk_index` and `file_index`.
+        file_mb: Approximate size after which a new file is started, MiB.
+        chunk_files: Number of files of a chunk.
     """
 
-    def __init__(self, folder: Path, place: str, file_mb: int, chunk_files: int) -> None:
-        self._folder, self._place = folder, place
+    def __init__(self, folder: Path, file_name: str, file_mb: int, chunk_files: int) -> None:
+        self._folder, self._file_name = folder, file_name
         self._file_bytes, self._chunk_files = file_mb << 20, chunk_files
-        self._count = 0
-        self._path: Path | None = None
-        self._writer = None
-        self._gathered: list[Any] = []
-        self._gathered_bytes = 0
+        self._count = 0  # of complete files
+        self._present: tuple[Path, Any] | None = None  # the present file and its writer
+        self._buffer: list[Any] = []
+        self._buffered_bytes = 0
 
-    def place(self) -> tuple[int, int]:
-        """Returns the chunk and file into which the next table goes."""
+    def next_location(self) -> tuple[int, int]:
+        """Returns the indices of the chunk and of the file into which the next table goes."""
         if self._bytes() >= self._file_bytes:
             self.close()
             self._count += 1
         return divmod(self._count, self._chunk_files)
 
     def write(self, table: Any) -> None:
-        """Adds a table."""
-        self.place()
-        self._gathered.append(table)
-        self._gathered_bytes += table.nbytes
-        if self._gathered_bytes >= _GROUP_BYTES:
+        """Adds a table of Arrow."""
+        self.next_location()
+        self._buffer.append(table)
+        self._buffered_bytes += table.nbytes
+        if self._buffered_bytes >= _GROUP_BYTES:
             self._flush()
 
     def close(self) -> None:
         """Completes the present file."""
-        if self._gathered:
+        if self._buffer:
             self._flush()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._present is not None:
+            _, writer = self._present
+            writer.close()
+            self._present = None
 
-    def __enter__(self) -> "ParquetFiles":
+    def __enter__(self) -> Self:
+        """Returns the writer itself."""
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Completes the present file; after an error, the collected tables are dropped."""
         if error is not None:
-            self._gathered = []  # it is of no use any more
+            self._buffer = []
         self.close()
 
     def _bytes(self) -> int:
-        written = 0 if self._writer is None else self._path.stat().st_size
-        return written + self._gathered_bytes
+        written = 0 if self._present is None else self._present[0].stat().st_size
+        return written + self._buffered_bytes
 
     def _flush(self) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.concat_tables(self._gathered).combine_chunks()
-        self._gathered, self._gathered_bytes = [], 0
-        if self._writer is None:
+        table = pa.concat_tables(self._buffer).combine_chunks()
+        self._buffer, self._buffered_bytes = [], 0
+        if self._present is None:
             chunk, file = divmod(self._count, self._chunk_files)
-            self._path = self._folder / self._place.format(chunk_index=chunk, file_index=file)
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
-        self._writer.write_table(table)
+            path = self._folder / self._file_name.format(chunk_index=chunk, file_index=file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._present = path, pq.ParquetWriter(path, table.schema, compression="zstd")
+        _, writer = self._present
+        writer.write_table(table)
 
 
 def column(rows: np.ndarray) -> Any:
@@ -94,26 +99,33 @@ def column(rows: np.ndarray) -> Any:
     return values
 
 
-def picture_column(pictures: np.ndarray) -> Any:
-    """Returns pictures (T, height, width, 3) uint8 as PNGs, as the `datasets` library has them."""
+def image_column(images: np.ndarray) -> Any:
+    """Returns images, (T, height, width, 3) uint8, as PNGs as the library `datasets` reads them."""
     import pyarrow as pa
     from PIL import Image
 
-    def png(picture: np.ndarray) -> bytes:
+    def png(image: np.ndarray) -> bytes:
         content = io.BytesIO()
-        Image.fromarray(picture).save(content, format="PNG")
+        Image.fromarray(image).save(content, format="PNG")
         return content.getvalue()
 
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    return pa.array([{"bytes": png(picture), "path": None} for picture in pictures], kind)
+    return pa.array([{"bytes": png(image), "path": None} for image in images], kind)
 
 
 def write_indexed(path: Path, index: list[str], name: str, values: list[int]) -> None:
-    """Writes a table of one column, which pandas reads with `index` as its index."""
+    """Writes a table of one column, whose index pandas reads.
+
+    Args:
+        path: Path of the file.
+        index: Index of each row.
+        name: Name of the column.
+        values: The column.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def described(column: str, kind: str, numpy_kind: str) -> dict[str, Any]:
+    def description(column: str, kind: str, numpy_kind: str) -> dict[str, Any]:
         return {
             "name": column,
             "field_name": column,
@@ -127,12 +139,9 @@ def write_indexed(path: Path, index: list[str], name: str, values: list[int]) ->
         "index_columns": [_INDEX],
         "column_indexes": [],
         "columns": [
-            described(name, "int64", "int64"),
-            described(_INDEX, "unicode", "object") | {"name": None},
+            description(name, "int64", "int64"),
+            description(_INDEX, "unicode", "object") | {"name": None},
         ],
         "pandas_version": "2.0",
     }
     pq.write_table(table.replace_schema_metadata({"pandas": json.dumps(pandas)}), path)
-
-
-_INDEX = "__index_level_0__"

@@ -1,4 +1,4 @@
-"""What is exported: some of a data set's episodes, read one at a time."""
+"""The episodes of an export, read one at a time."""
 
 import os
 from collections.abc import Iterator
@@ -10,29 +10,32 @@ import h5py
 import numpy as np
 
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import Dataset, Record, hexadecimal
+from fleet_tools.dataset.reader import AttemptRecord, Dataset
 from fleet_tools.errors import DatasetError
-from fleet_tools.rollouts.episode import Episode
+from fleet_tools.rollouts.episode import Episode, hexadecimal
+
+METADATA = ("seed", "outcome", "error", "scene")
+"""Attributes of an episode's group that exports keep; `error` and `scene` are JSON."""
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """The shape, with its T or T + 1 rows, and dtype of an array in an episode's file."""
+    """Shape and dtype of an array in an episode's file, with T or T + 1 rows."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
 
 
 @dataclass(frozen=True, eq=False)
-class EpisodeFile:
-    """Where an episode's arrays lie; nothing of them has been read.
+class LocatedEpisode:
+    """Location and layout of an episode's arrays, none of which has been read.
 
     Attributes:
-        path: Of the file.
-        group: In it, that holds the episode.
-        steps: T.
-        attributes: Those of `PROVENANCE`.
-        observations: By name, T + 1 rows each.
+        path: The episode's file.
+        group: Name of the HDF5 group that holds the episode.
+        steps: Number of control steps, T.
+        attributes: The attributes of `METADATA`.
+        observations: Arrays with T + 1 rows, by name.
     """
 
     path: Path
@@ -42,76 +45,65 @@ class EpisodeFile:
     observations: dict[str, StoredArray]
 
     def relative_to(self, folder: Path) -> str:
-        """Returns the path as seen from a folder, so that both can be moved together."""
+        """Returns the file's path relative to a folder, so that both can be moved together."""
         return os.path.relpath(self.path.resolve(), folder.resolve())
-
-
-PROVENANCE = ("seed", "outcome", "error", "scene")
-"""What is kept of where an episode came from, beside its attempt; the latter two are JSON."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The episodes to be exported.
+    """The episodes of an export.
 
     Attributes:
-        dataset: That holds them.
-        records: Theirs; their place in this list is their number in the export.
+        dataset: The dataset.
+        records: Records of the episodes; an index in this list is the episode's number in the
+            export.
     """
 
     dataset: Dataset
-    records: list[Record]
+    records: list[AttemptRecord]
 
     @property
     def header(self) -> Header:
-        """Of the data set."""
+        """Header of the dataset."""
         return self.dataset.header
 
     @property
     def steps(self) -> int:
-        """Of all episodes."""
+        """Number of control steps of all episodes."""
         return sum(record.steps for record in self.records)
 
-    def episodes(self) -> Iterator[tuple[Record, Episode]]:
+    def episodes(self) -> Iterator[tuple[AttemptRecord, Episode]]:
         """Reads the episodes, one after the other.
 
         Raises:
-            DatasetError: A file is missing or damaged; the message says how to mend it.
+            DatasetError: A file is missing or damaged; the message says how to recover it.
         """
         return ((record, self.dataset.episode(record.attempt)) for record in self.records)
 
-    def files(self) -> Iterator[tuple[Record, EpisodeFile]]:
-        """Looks into the episodes' files without reading their arrays.
+    def located_episodes(self) -> Iterator[tuple[AttemptRecord, LocatedEpisode]]:
+        """Locates the episodes in their files, one after the other.
 
         Raises:
-            DatasetError: A file is missing or damaged; the message says how to mend it.
+            DatasetError: A file is missing or damaged; the message says how to recover it.
         """
-        return ((record, self._look_into(record)) for record in self.records)
+        return ((record, self._locate(record)) for record in self.records)
 
-    def _look_into(self, record: Record) -> EpisodeFile:
-        path = self.dataset.folder / record.file
+    def _locate(self, record: AttemptRecord) -> LocatedEpisode:
+        path = self.dataset.path(record)
         try:
             with h5py.File(path) as file:
-                (group,) = file.values()
-                if hexadecimal(group["infos/state_digest"][-1]) == record.state_digest:
-                    return EpisodeFile(
-                        path=path,
-                        group=group.name,
-                        steps=len(group["actions"]),
-                        attributes={name: group.attrs[name] for name in PROVENANCE},
-                        observations={
-                            name: StoredArray(rows.shape, rows.dtype)
-                            for name, rows in group["observations"].items()
-                        },
-                    )
-        except (OSError, LookupError, ValueError):
+                (name,) = map(str, file)
+                group = file.require_group(name)
+                if hexadecimal(_array(group, "infos/state_digest")[-1]) == record.state_digest:
+                    return _located(path, name, group)
+        except (OSError, LookupError, TypeError, ValueError):
             pass
-        self.dataset.episode(record.attempt)  # says what is wrong, and how to mend it
-        raise DatasetError(f"{path} cannot be linked to. Restore it from a copy.")
+        self.dataset.episode(record.attempt)  # raises an error with the reason and a remedy
+        raise DatasetError(f"{path} cannot be linked to. {self.dataset.remedy(record)}")
 
 
-def provenance(record: Record, episode: Episode) -> dict[str, Any]:
-    """Returns where an episode came from, as plain JSON data."""
+def episode_metadata(record: AttemptRecord, episode: Episode) -> dict[str, Any]:
+    """Returns attempt, seed, outcome, error and scene of an episode, as plain JSON data."""
     return {
         "attempt": record.attempt,
         "seed": record.seed,
@@ -119,3 +111,22 @@ def provenance(record: Record, episode: Episode) -> dict[str, Any]:
         "error": episode.error,
         "scene": episode.scene.to_json(),
     }
+
+
+def _located(path: Path, name: str, group: h5py.Group) -> LocatedEpisode:
+    observations = group.require_group("observations")
+    arrays = {name: _array(observations, name) for name in map(str, observations)}
+    return LocatedEpisode(
+        path=path,
+        group=f"/{name}",
+        steps=len(_array(group, "actions")),
+        attributes={name: group.attrs[name] for name in METADATA},
+        observations={name: StoredArray(rows.shape, rows.dtype) for name, rows in arrays.items()},
+    )
+
+
+def _array(group: h5py.Group, name: str) -> h5py.Dataset:
+    found = group[name]
+    if not isinstance(found, h5py.Dataset):
+        raise TypeError(f"{name} is not an array")
+    return found

@@ -1,0 +1,3 @@
+from .reader import AttemptRecord as AttemptRecord
+from .reader import Dataset as Dataset
+from .writer import DatasetWriter as DatasetWriter

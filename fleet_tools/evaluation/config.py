@@ -1,0 +1,29 @@
+"""Configuration of an evaluation."""
+
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import Count, Seed
+from fleet_tools.policies.sources import PolicyName
+
+
+class EvaluationConfig(OptionGroup):
+    """The policy of an evaluation, and the trials of its protocol that are run."""
+
+    aliases = {"scenes": ["--episodes"]}  # its name in version 0.1
+
+    policy: PolicyName
+    protocol: str = "v1"
+    """Name of a protocol, or path of your own."""
+    tool: str | None = None
+    """Only this task of the protocol."""
+    split: str | None = None
+    """Only this split of the protocol."""
+    scenes: Count | None = None
+    """Number of first scenes of each task and split (default: all)."""
+    name: str | None = None
+    """Name of the policy in tables (default: as given, or the checkpoint's file name)."""
+    training_seed: Seed | None = None
+    """Seed of the policy's training run, if it is one of several of the same name, which
+    leaderboards average."""
+    obs_mode: str | None = None
+    """Observation mode: state, multitask_state, point_cloud or rgbd (default: the policy's own
+    choice, or else state)."""

@@ -1,0 +1,112 @@
+"""An evaluation from its beginning to its scores."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from fleet_tools.envs.making import make_env
+from fleet_tools.evaluation.config import EvaluationConfig
+from fleet_tools.evaluation.protocol import Trial, load_protocol, protocol_digest, task_digests
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, PolicyProvenance, Result
+from fleet_tools.evaluation.trial import lost_trial, make_trials
+from fleet_tools.evaluation.writer import EvaluationWriter
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import LostJob
+from fleet_tools.policies.sources import PolicySource, find_policy
+from fleet_tools.storage.provenance import Machine, installed_packages
+
+
+def evaluate_policy(
+    config: EvaluationConfig, output: str | Path, workers: WorkerOptions | None = None
+) -> Evaluation:
+    """Evaluates a policy, or resumes an interrupted evaluation of it.
+
+    Args:
+        config: The policy and the trials.
+        output: Folder of the evaluation; created if it does not exist.
+        workers: Number, time limit and place of worker processes; the defaults if None.
+
+    Returns:
+        The result with its scores, and all episodes.
+
+    Raises:
+        FleetToolsError: There is no such policy, protocol, task or split; or the folder holds
+            something else.
+    """
+    policy, result = describe(config)
+    trials = result.protocol.trials(config.tool, config.split, config.scenes)
+    with EvaluationWriter(output, result) as writer:
+        run_trials(writer, policy, result, trials, workers or WorkerOptions())
+        return writer.finish()
+
+
+def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource, Result]:
+    """Describes an evaluation that is to be made, after checking that it can be.
+
+    Args:
+        config: The policy and the trials.
+        command: Command line, if any.
+
+    Returns:
+        The policy's source, and the result without scores.
+
+    Raises:
+        FleetToolsError: There is no such policy, protocol, task or split, or the policy's
+            environment cannot be made here.
+    """
+    policy = find_policy(config.policy)
+    protocol = load_protocol(config.protocol)
+    protocol.trials(config.tool, config.split)  # raises if it has no such task or split
+    provenance = PolicyProvenance.of(policy, config.name, config.obs_mode, config.training_seed)
+    for task in (config.tool,) if config.tool else protocol.tasks:
+        make_env(task=task, **provenance.env_kwargs).close()
+    digests = task_digests(protocol)
+    result = Result(
+        protocol=protocol,
+        task_digests=digests,
+        protocol_digest=protocol_digest(protocol, digests),
+        policy=provenance,
+        packages=installed_packages(),
+        machine=Machine.here(),
+        command=command,
+    )
+    return policy, result
+
+
+def run_trials(
+    writer: EvaluationWriter,
+    policy: PolicySource,
+    result: Result,
+    trials: Sequence[Trial],
+    workers: WorkerOptions,
+    *,
+    after_each: Callable[[EpisodeResult], None] = lambda episode: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Runs the trials whose results are missing, and stores their results.
+
+    Args:
+        writer: Writer of the evaluation.
+        policy: The policy's source.
+        result: Description of the evaluation.
+        trials: Trials of its protocol.
+        workers: Number, time limit and place of worker processes.
+        after_each: Called with each new result.
+        stop: Whether to begin no more trials.
+
+    Raises:
+        FleetToolsError: An error that affects every trial.
+        OSError: The disk is full or gone; results so far are stored.
+    """
+    done = {episode.key for episode in writer.records}
+    missing = iter([trial for trial in trials if trial.key not in done])
+    results = workers.run(
+        lambda: None if stop() else next(missing, None), partial(make_trials, result, policy)
+    )
+    with contextlib.closing(results):
+        for trial, episode in results:
+            if isinstance(episode, LostJob):
+                episode = lost_trial(trial, episode.reason)
+            writer.append(episode)
+            after_each(episode)
