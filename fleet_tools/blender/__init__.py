@@ -1,7 +1,7 @@
-"""Photographs: colour from Blender's path tracer, depth and labels from VTK.
+"""Photographs: colour images by Blender's path tracer, depth and segmentation by VTK.
 
-A Blender *server* draws what Drake's glTF client sends it. It is started from an environment of its
-own, for Blender's Python module `bpy` is bound to one version of Python and wants its own numpy:
+A Blender server renders what Drake's glTF client sends. It runs in an environment of its own,
+because Blender's Python module `bpy` needs one version of Python and of numpy:
 
     python3.11 -m venv bpy-env
     bpy-env/bin/pip install bpy==5.0.1
@@ -16,8 +16,8 @@ terminal:
 
     python -m fleet_tools.photograph DATASET --output PHOTOGRAPHS --camera overhead --every 6
 
-Seconds a photograph, all included, of an episode of the hammer on two cores of a machine that was
-also busy with other things (load 2.4 to 4.2; bpy 5.0.1, 16 light paths per pixel):
+Seconds per photograph, overhead included, of an episode of the hammer on two cores of a machine
+with other work to do (load 2.4 to 4.2; bpy 5.0.1, 16 light paths per pixel):
 
     size     camera    --workers 1  --workers 2
     320x240  third             4.0          5.2
@@ -25,13 +25,15 @@ also busy with other things (load 2.4 to 4.2; bpy 5.0.1, 16 light paths per pixe
     640x480  third            11.3         11.6
     640x480  overhead         12.0         15.6
 
-One picture keeps all cores busy, so more workers pay only where there are more cores than one
-picture can use, or more machines. `--samples` trades noise for time. Blender's other engine, EEVEE,
-wants a GPU: with OpenGL in software the 640x480 third view took it 67 s, Cycles 9.
+One image uses all cores, so more workers are faster only with more cores than one image can use, or
+with more machines. `--samples` trades noise for time. Blender's other engine, EEVEE, needs a GPU:
+with OpenGL in software it took 67 s for the 640x480 third-person view, Cycles 9 s.
 
 Colours pass through Blender's AgX, surfaces are lit by a furnished room and a lamp, and the
-background is a plain wall. What is where is VTK's to the pixel, so that depth and labels fit.
+background is a plain wall. Shapes are where VTK renders them, to the pixel, so that depth and
+segmentation fit the colour image.
 
-Files: `server` (HTTP), `studio` (processes), `drake_gltf` and `drawing` (one picture) belong to the
-server and import nothing of this package; `photographer` is the client.
+`server` (HTTP), `blender_pool` (processes), `drawing` and `drake_gltf` (one image) belong to the
+server, and import nothing else of this package. `photographer` is the client, and `photo_jobs` is
+what `fleet_tools.photograph` asks of it.
 """

@@ -1,7 +1,7 @@
-"""One Blender that draws glTF scenes, as a program that `server.py` speaks to through pipes.
+"""One Blender that draws glTF scenes, as a program with which `blender_pool.py` talks by pipes.
 
-It needs nothing but `bpy`. Each line of its input is a job in JSON, each line of its output the
-answer: {} once the picture is written, or {"error": "..."}. It ends when its input does.
+It needs only `bpy`. Each line of its input is a job in JSON, and each line of its output the
+answer: {} once the image is written, or {"error": "..."}. It ends with its input.
 """
 
 import argparse
@@ -10,36 +10,38 @@ import math
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-import bpy  # isort: skip  # it brings the others
-import bmesh
-import mathutils
+import bpy  # isort: skip  # pyright: ignore[reportMissingImports]  # it brings the next two
+import bmesh  # pyright: ignore[reportMissingImports]
+import mathutils  # pyright: ignore[reportMissingImports]
 
-# This file is run by its path, in an environment without our package.
-from drake_gltf import proper_gltf
+# This file is run by its path, in an environment without this package.
+from drake_gltf import proper_gltf  # pyright: ignore[reportMissingImports]
 
 SMOOTH_BELOW_DEG = 35.0
-"""Facets that meet at less than this angle are one curved surface."""
+"""Facets that meet at less than this angle belong to one curved surface."""
 
 WALL = (0.80, 0.82, 0.85, 1.0)
 LAMP_AT, LAMP_TOWARDS, LAMP_SIZE_M, LAMP_W = (0.9, 0.9, 2.0), (0.45, 0.0, 0.1), 0.8, 30.0
 ROOM, ROOM_STRENGTH = "interior", 0.45
-"""A panorama that comes with Blender; surfaces are lit by it and mirror it."""
+"""A panorama that is part of Blender; it lights surfaces, which reflect it."""
 
 VIEW, LOOK = "AgX", "AgX - Medium High Contrast"
-"""How light becomes colour, much as in a photograph."""
+"""Conversion of light to colour, much as in a photograph."""
 
 
-def draw(job: dict, *, samples: int, roughness: float, threads: int) -> None:
-    """Draws one picture.
+def draw(job: dict[str, Any], *, samples: int, roughness: float, threads: int) -> None:
+    """Draws an image.
 
     Args:
-        job: `scene` and `picture` are paths, of a glTF file that Drake wrote and of a PNG to be
-            written. The rest are the camera's numbers as Drake sends them: `width`, `height`,
-            `focal_x`, `focal_y`, `center_x`, `center_y` in pixels, `near` and `far` in metres.
+        job: `scene` is the path of a glTF file that Drake wrote, and `image` the path of the PNG
+            that is to be written. The other entries are the camera's numbers as Drake sends them:
+            `width`, `height`, `focal_x`, `focal_y`, `center_x`, `center_y` in pixels, `near` and
+            `far` in m.
         samples: Light paths per pixel.
-        roughness: Of surfaces, see `proper_gltf`.
-        threads: How many of the machine's cores to use.
+        roughness: Roughness of surfaces, see `proper_gltf`.
+        threads: Number of the machine's cores to use.
     """
     scene = Path(job["scene"])
     scene.write_text(json.dumps(proper_gltf(json.loads(scene.read_text()), roughness)))
@@ -47,14 +49,15 @@ def draw(job: dict, *, samples: int, roughness: float, threads: int) -> None:
     bpy.ops.import_scene.gltf(filepath=str(scene))
     for mesh in bpy.data.meshes:
         smooth(mesh)
-    aim(next(thing for thing in bpy.data.objects if thing.type == "CAMERA"), job)
+    camera = next(object for object in bpy.data.objects if object.type == "CAMERA")
+    set_intrinsics(camera, job)
     add_room()
     add_lamp()
-    render(job["picture"], samples, threads)
+    render(job["image"], samples, threads)
 
 
 def smooth(mesh: bpy.types.Mesh) -> None:
-    """Gives a mesh the normals of curved surfaces; VTK exports none."""
+    """Gives a mesh the normals of curved surfaces, which VTK does not export."""
     welded = bmesh.new()
     welded.from_mesh(mesh)
     bmesh.ops.remove_doubles(welded, verts=welded.verts, dist=1e-6)
@@ -64,28 +67,28 @@ def smooth(mesh: bpy.types.Mesh) -> None:
     mesh.set_sharp_from_angle(angle=math.radians(SMOOTH_BELOW_DEG))
 
 
-def aim(camera: bpy.types.Object, job: dict) -> None:
-    """Gives the scene's camera exactly the intrinsics of the job, of which glTF knows but one."""
+def set_intrinsics(camera: bpy.types.Object, job: dict[str, Any]) -> None:
+    """Gives the scene's camera all intrinsics of a job; the glTF file holds only one of them."""
     width, height = job["width"], job["height"]
     aspect = job["focal_x"] / job["focal_y"]
     lens, scene = camera.data, bpy.context.scene
     lens.sensor_fit = "HORIZONTAL"
     lens.lens = job["focal_x"] * lens.sensor_width / width
-    # Drake's own renderers count from the corner of the first pixel; so must we, to match them.
-    # Blender shifts in units of the picture's width.
+    # Drake's own renderers count pixels from the corner of the first one, and so does this one.
+    # Blender shifts in units of the image's width.
     lens.shift_x = (width / 2 - job["center_x"]) / width
     lens.shift_y = (job["center_y"] - height / 2) / width * aspect
     lens.clip_start, lens.clip_end = job["near"], job["far"]
     scene.camera = camera
     scene.render.resolution_x, scene.render.resolution_y = width, height
     scene.render.resolution_percentage = 100
-    # Their ratio counts; Blender wants both to be at least 1.
+    # Only their ratio matters; Blender requires both to be at least 1.
     scene.render.pixel_aspect_x = max(1.0, 1.0 / aspect)
     scene.render.pixel_aspect_y = max(1.0, aspect)
 
 
 def add_room() -> None:
-    """Surrounds the scene by a furnished room, of which the camera itself sees a plain wall."""
+    """Surrounds the scene by a furnished room, instead of which the camera sees a plain wall."""
     world = bpy.data.worlds.new("room")
     bpy.context.scene.world = world
     world.use_nodes = True
@@ -109,42 +112,42 @@ def add_room() -> None:
 
 
 def add_lamp() -> None:
-    """Hangs a large lamp over the table, for soft shadows."""
-    lamp = bpy.data.lights.new("lamp", "AREA")
-    lamp.energy, lamp.size, lamp.color = LAMP_W, LAMP_SIZE_M, (1.0, 0.95, 0.88)
-    hung = bpy.data.objects.new("lamp", lamp)
-    hung.location = LAMP_AT
+    """Adds a large lamp above the table, for soft shadows."""
+    light = bpy.data.lights.new("lamp", "AREA")
+    light.energy, light.size, light.color = LAMP_W, LAMP_SIZE_M, (1.0, 0.95, 0.88)
+    lamp = bpy.data.objects.new("lamp", light)
+    lamp.location = LAMP_AT
     towards = mathutils.Vector(LAMP_TOWARDS) - mathutils.Vector(LAMP_AT)
-    hung.rotation_euler = towards.to_track_quat("-Z", "Y").to_euler()
-    bpy.context.scene.collection.objects.link(hung)
+    lamp.rotation_euler = towards.to_track_quat("-Z", "Y").to_euler()
+    bpy.context.scene.collection.objects.link(lamp)
 
 
-def render(picture: str, samples: int, threads: int) -> None:
-    """Traces paths of light; the same scene gives the same picture."""
+def render(image: str, samples: int, threads: int) -> None:
+    """Renders by path tracing; the same scene gives the same image."""
     scene = bpy.context.scene
     scene.render.engine = "CYCLES"
     scene.render.threads_mode, scene.render.threads = "FIXED", threads
     cycles = scene.cycles
     cycles.device, cycles.samples, cycles.seed, cycles.max_bounces = "CPU", samples, 0, 4
     cycles.use_denoising, cycles.denoiser = True, "OPENIMAGEDENOISE"
-    # Prefiltering its guides would take longer than all the rest.
+    # Prefiltering the denoiser's guides would take longer than all other steps together.
     cycles.denoising_quality, cycles.denoising_prefilter = "BALANCED", "NONE"
     scene.view_settings.view_transform = VIEW
     scene.view_settings.look = LOOK
     scene.render.image_settings.file_format = "PNG"
     scene.render.image_settings.color_mode = "RGB"
-    scene.render.filepath = picture
+    scene.render.filepath = image
     bpy.ops.render.render(write_still=True)
 
 
 def main() -> None:
-    """Answers jobs until there are no more."""
+    """Answers jobs until the input ends."""
     parser = argparse.ArgumentParser(description="Draws glTF scenes; see server.py.")
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--roughness", type=float, required=True)
     parser.add_argument("--threads", type=int, required=True)
     options = parser.parse_args()
-    # Blender talks on stdout; that goes where errors go, so that answers have it to themselves.
+    # Blender prints to stdout; this goes to stderr, so that stdout holds answers only.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     print(json.dumps({"blender": bpy.app.version_string}), file=answers, flush=True)
@@ -152,7 +155,7 @@ def main() -> None:
         try:
             draw(json.loads(line), **vars(options))
             answer = {}
-        except Exception as error:  # whatever Blender says, the next job may be a better one
+        except Exception as error:  # of any kind; the next job may succeed
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
 

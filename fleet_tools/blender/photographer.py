@@ -1,4 +1,4 @@
-"""Photographs of simulated moments: colour from a Blender server, depth and labels from VTK."""
+"""Photographs of simulated states: colour by a Blender server, depth and segmentation by VTK."""
 
 import json
 import urllib.request
@@ -15,37 +15,39 @@ from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import EnvState
 from fleet_tools.errors import RenderServerError, UnknownNameError
-from fleet_tools.perception.appearance import paint
+from fleet_tools.perception.appearance import apply_appearance
+from fleet_tools.perception.observer import camera_poses
 from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.render_scene import Scenery
-from fleet_tools.perception.rendering import render_rgb
-from fleet_tools.perception.rig import CameraRig
-from fleet_tools.perception.sensor import Sensor
+from fleet_tools.perception.render_scene import RenderScene
+from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
 from fleet_tools.perception.third_person_view import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
 from fleet_tools.robot.panda import Visuals
-from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.world import build_world
+from fleet_tools.sim.task_models import find_task_model
+from fleet_tools.sim.world import World, build_world
 
 BLENDER = "blender"
-"""The renderer's name in Drake."""
+"""Name of the renderer in Drake."""
 
 START_SERVER = "python -m fleet_tools.blender --python BPY_ENV/bin/python"
 
 THIRD = "third"
-"""A camera that every task has: the view of `env.render()`."""
+"""Name of a camera that every task has: the third-person view of `env.render()`."""
+
+_THIRD_DEPTH_RANGE_M = (0.05, 10.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Photograph:
-    """What one camera sees of one moment.
+    """The images of one camera at one moment.
 
     Attributes:
-        rgb: (height, width, 3) uint8, from Blender.
-        depth, segmentation: From VTK, see `fleet_tools.perception.sensor.Sensor`.
-        K: (3, 3), intrinsics in pixels, as `fleet_tools.perception.pinhole` counts them.
-        X_WC: Pose of the camera: x to the right of the picture, y down, z into it.
+        rgb: (height, width, 3) uint8, by Blender.
+        depth: (height, width) float32, m, by VTK; see `render_depth`.
+        segmentation: (height, width) uint8, by VTK; see `fleet_tools.perception.segmentation`.
+        K: (3, 3), intrinsics in pixels, see `Pinhole.matrix`.
+        X_WC: Pose of the camera: x to the right in the image, y down, z into it.
     """
 
     rgb: np.ndarray
@@ -55,30 +57,46 @@ class Photograph:
     X_WC: RigidTransform
 
     def save(self, stem: Path) -> dict[str, str]:
-        """Writes `stem.png` with the colour and `stem.npz` with depth and segmentation.
+        """Writes `stem.png` with the colour image, and `stem.npz` with depth and segmentation.
 
         Returns:
-            The files' names.
+            The names of the files.
         """
         image = ImageRgba8U(self.rgb.shape[1], self.rgb.shape[0])
         image.mutable_data[:, :, :3], image.mutable_data[:, :, 3] = self.rgb, 255
-        picture, arrays = (stem.with_name(stem.name + end) for end in (".png", ".npz"))
-        ImageIo().Save(image, str(picture), ImageFileFormat.kPng)
-        np.savez_compressed(arrays, depth=self.depth, segmentation=self.segmentation)
-        return {"rgb": picture.name, "depth_and_segmentation": arrays.name}
+        png, npz = (stem.with_name(stem.name + suffix) for suffix in (".png", ".npz"))
+        ImageIo().Save(image, png, ImageFileFormat.kPng)  # pyright: ignore[reportArgumentType]
+        np.savez_compressed(npz, depth=self.depth, segmentation=self.segmentation)
+        return {"rgb": png.name, "depth_and_segmentation": npz.name}
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """The simulation of a pair of models, and its visual side, which outlives the pair."""
+
+    simulation: Simulation
+    render_scene: RenderScene
+
+    def has_models_of(self, scene: Scene) -> bool:
+        """Whether the world holds the tool and the object of a scene."""
+        present = self.simulation.scene
+        return (scene.tool, scene.object) == (present.tool, present.object)
 
 
 class Photographer:
     """Takes photographs of an environment's states.
 
-    Drake's client holds Python up until the picture has come. For several pictures at the same
-    time, take as many photographers, each in a process of its own.
+    Drake's client blocks Python until the server's image has arrived. Several photographs at the
+    same time therefore need as many processes, each with a photographer.
 
     Args:
-        task: The environment's.
+        task: Task of the environment.
         server: URL of a Blender server, see `fleet_tools.blender`.
-        size: (width, height) in pixels.
-        robot_visuals: The environment's.
+        size: (width, height) of the images, in pixels.
+        robot_visuals: Visual meshes of the arm, as in the environment.
+
+    Attributes:
+        cameras: Names of the cameras: `THIRD`, and those of the task.
     """
 
     def __init__(
@@ -89,82 +107,91 @@ class Photographer:
         robot_visuals: Visuals = "light",
     ) -> None:
         self._task, self._server, self._size = task, server.rstrip("/"), size
-        self._robot_visuals = robot_visuals
+        self._robot_visuals: Visuals = robot_visuals
+        self._stage: _Stage | None = None
         self.cameras = (THIRD, *task.cameras)
-        pinhole = Pinhole.from_field_of_view(*size, FIELD_OF_VIEW_DEG)
-        self._third = Sensor(pinhole, depth_range_m=(0.05, 10.0))
-        self._scenery: Scenery | None = None
-        self._rig: CameraRig | None = None
-        self._built: tuple[tuple[str, str], Simulation] | None = None
 
     def photograph(self, state: EnvState, camera: str) -> Photograph:
         """Takes a photograph.
 
         Args:
-            state: As `env.get_state()` returns it.
-            camera: One of `cameras`.
+            state: A state, as `env.get_state()` returns it.
+            camera: Name of one of the `cameras`.
 
         Raises:
             UnknownNameError: There is no such camera.
-            RenderServerError: The server is not there, or cannot render this.
-            MissingLibraryError: OpenGL is missing, without which there is no VTK.
+            RenderServerError: The server does not answer, or cannot render the image.
+            MissingLibraryError: OpenGL or its driver is missing, without which VTK cannot render.
         """
         if camera not in self.cameras:
             raise UnknownNameError("camera", camera, self.cameras)
-        simulation = self._enter(state.scene)
-        simulation.reset(state.scene)
-        simulation.restore(state.snapshot)
-        paint(self._scenery, state.scene)
-        query = self._scenery.query(simulation.query())
-        sensor, X_WC = self._third, look_at(EYE, TARGET)
-        if camera != THIRD:
-            sensor = self._rig.sensors[camera]
-            X_WC = self._rig.poses(state.scene.cameras, simulation.measure().X_WE)[camera]
+        stage = self._enter(state.scene)
+        stage.simulation.restore(state.snapshot)
+        pinhole, depth_range_m = self._intrinsics(camera)
+        X_WC = self._pose(camera, state.scene, stage.simulation)
+        query = stage.render_scene.query(stage.simulation.query())
         try:
-            rgb = render_rgb(query, sensor.pinhole, X_WC, BLENDER)
+            rgb = render_rgb(query, pinhole, X_WC, BLENDER)
         except RuntimeError as error:
-            raise RenderServerError(f"No photograph came: {error}") from error
+            raise RenderServerError(f"The server rendered no image: {error}") from error
         return Photograph(
             rgb=rgb,
-            depth=sensor.depth(query, X_WC),
-            segmentation=sensor.segmentation(query, X_WC),
-            K=sensor.pinhole.matrix(),
+            depth=render_depth(query, pinhole, X_WC, depth_range_m),
+            segmentation=render_segmentation(query, pinhole, X_WC),
+            K=pinhole.matrix(),
             X_WC=X_WC,
         )
 
-    def _enter(self, scene: Scene) -> Simulation:
-        """Returns the simulation of a scene's tool and object, and looks at its world."""
-        pair = scene.tool, scene.object
-        if self._built is None or self._built[0] != pair:
-            task = self._task
-            tool = find_model("tool", task.tool_family, scene.tool, task.assets)
-            object = find_model("object", task.object_family, scene.object, task.assets)
-            world = build_world(task, tool, object, robot_visuals=self._robot_visuals)
-            if self._scenery is None:
-                self._scenery = Scenery(world)
-                client = RenderEngineGltfClientParams(base_url=self._server)
-                engine = MakeRenderEngineGltfClient(client)
-                self._scenery.scene_graph.AddRenderer(BLENDER, engine)
-                self._rig = CameraRig(self._scenery, task.cameras, self._size)
-            self._scenery.enter(world)
-            self._built = (pair, Simulation(world, tool, object))
-        return self._built[1]
+    def _intrinsics(self, camera: str) -> tuple[Pinhole, tuple[float, float]]:
+        """Returns a camera's intrinsics and its depth range, m."""
+        if camera == THIRD:
+            pinhole = Pinhole.from_field_of_view(*self._size, FIELD_OF_VIEW_DEG)
+            return pinhole, _THIRD_DEPTH_RANGE_M
+        config = self._task.cameras[camera]
+        return Pinhole.of(config, self._size), config.depth_range_m
+
+    def _pose(self, camera: str, scene: Scene, simulation: Simulation) -> RigidTransform:
+        if camera == THIRD:
+            return look_at(EYE, TARGET)
+        X_WE = simulation.world_state().X_WE
+        return camera_poses(self._task.cameras, scene.cameras, X_WE)[camera]
+
+    def _enter(self, scene: Scene) -> _Stage:
+        """Begins a scene; a world is built if its tool or object differ from the last scene's."""
+        stage = self._stage
+        if stage is None or not stage.has_models_of(scene):
+            tool = find_task_model(self._task, "tool", scene.tool)
+            object = find_task_model(self._task, "object", scene.object)
+            world = build_world(self._task, tool, object, robot_visuals=self._robot_visuals)
+            render_scene = self._new_render_scene(world) if stage is None else stage.render_scene
+            render_scene.enter(world)
+            stage = self._stage = _Stage(Simulation(world, tool, object, scene), render_scene)
+        else:
+            stage.simulation.reset(scene)
+        apply_appearance(scene, stage.render_scene)
+        return stage
+
+    def _new_render_scene(self, world: World) -> RenderScene:
+        render_scene = RenderScene(world)
+        client = RenderEngineGltfClientParams(base_url=self._server)
+        render_scene.scene_graph.AddRenderer(BLENDER, MakeRenderEngineGltfClient(client))
+        return render_scene
 
 
 def require_server(server: str) -> Mapping[str, Any]:
-    """Returns what a Blender server says of itself.
+    """Asks a Blender server for its health, see `GET /health` in `fleet_tools.blender.server`.
 
     Raises:
-        RenderServerError: It is not there; the message has the line that starts one.
+        RenderServerError: The server does not answer; the message tells how to start one.
     """
     try:
         with urllib.request.urlopen(f"{server.rstrip('/')}/health", timeout=10) as answer:
             health = json.load(answer)
     except (OSError, ValueError) as error:
         raise RenderServerError(
-            f"No Blender answers at {server} ({error}). Start one in another terminal, with the "
-            f"Python of an environment that has bpy: {START_SERVER}"
+            f"No Blender server answers at {server} ({error}). Start one in another terminal, with "
+            f"the Python of an environment that has bpy: {START_SERVER}"
         ) from error
     if not isinstance(health, dict) or "blender" not in health:
-        raise RenderServerError(f"What answers at {server} is no server of fleet_tools.blender.")
+        raise RenderServerError(f"The server at {server} is not one of fleet_tools.blender.")
     return health

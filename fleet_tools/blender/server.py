@@ -1,11 +1,11 @@
 """Renders glTF scenes with Blender for Drake's glTF render client, over HTTP.
 
-A program of its own, for an environment that has `bpy` and nothing of ours: start this very file
-with that environment's Python, or let `python -m fleet_tools.blender` do so. Its own needs are the
-standard library's.
+This program runs in an environment that has `bpy` and not this package: start this file with that
+environment's Python, or let `python -m fleet_tools.blender` do so. Apart from Blender it needs only
+the standard library.
 
-`POST /render` answers Drake's form with a PNG; `GET /health` says what runs here. What is wrong
-with a request is told in plain text with a status of 4xx; 500 and above say that the drawing
+`POST /render` answers Drake's form with a PNG, `GET /health` with version and settings. An invalid
+request is answered by a status of 4xx and the reason as plain text; 500 means that the drawing
 failed. See "glTF Render Client-Server API" in Drake's documentation for the protocol.
 """
 
@@ -19,23 +19,26 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 MAX_PIXELS = 4096
-"""Along an edge of a picture."""
+"""Largest width and height of an image."""
 
-Draw = Callable[[dict, dict[str, float]], bytes]
-"""Returns the PNG of a scene, seen by a camera; see `studio.Studio.draw`."""
+_CHUNK = 2**16
+
+Draw = Callable[[dict[str, Any], dict[str, float]], bytes]
+"""Function that returns a scene's image as PNG, see `blender_pool.BlenderPool.draw`."""
 
 
 class RequestError(Exception):
     """A request that cannot be served.
 
     Args:
-        status: Of HTTP.
-        message: What is wrong with it.
+        status: HTTP status.
+        message: What is wrong with the request.
     """
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
@@ -43,17 +46,17 @@ class RequestError(Exception):
         self.status = status
 
 
-# --- What comes in ---------------------------------------------------------------------------
+# --- Requests -------------------------------------------------------------------------------
 
 
-def parse_request(content_type: str, body: bytes) -> tuple[dict, dict[str, float]]:
+def parse_request(content_type: str, body: bytes) -> tuple[dict[str, Any], dict[str, float]]:
     """Reads the form that Drake sends.
 
     Returns:
-        The scene, glTF, and the camera's numbers by name.
+        The scene as glTF, and the camera's numbers by name.
 
     Raises:
-        RequestError: It is not what this server draws.
+        RequestError: It is not a valid form, or asks for what this server does not draw.
     """
     fields = _parse_form(content_type, body)
 
@@ -62,15 +65,15 @@ def parse_request(content_type: str, body: bytes) -> tuple[dict, dict[str, float
             raise _bad(f"The field {name!r} is missing; given: {', '.join(sorted(fields))}.")
         return fields[name]
 
-    def number(name: str, least: float, most: float, kind: type = float):
+    def number(name: str, least: float, most: float, kind: type[int | float] = float) -> float:
         text = field(name).decode(errors="replace")
         try:
             value = kind(text)
         except ValueError:
             value = math.nan
         if not least <= value <= most:
-            wanted = "a whole number" if kind is int else "a number"
-            raise _bad(f"{name} is {wanted} from {least:g} to {most:g}; given: {text[:40]!r}.")
+            expected = "a whole number" if kind is int else "a number"
+            raise _bad(f"{name} is {expected} from {least:g} to {most:g}; given: {text[:40]!r}.")
         return value
 
     image_type = field("image_type").decode(errors="replace")
@@ -103,28 +106,33 @@ def _parse_form(content_type: str, body: bytes) -> dict[str, bytes]:
     if form.get_content_type() != "multipart/form-data" or not form.is_multipart():
         raise RequestError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"A form is wanted, multipart/form-data; given: {content_type[:80]!r}.",
+            f"A form is expected, multipart/form-data; given: {content_type[:80]!r}.",
         )
-    parts = ((part.get_param("name", header="content-disposition"), part) for part in form.walk())
-    return {name: part.get_payload(decode=True) for name, part in parts if name and part}
+    fields = {}
+    for part in form.walk():
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(content, bytes):
+            fields[name] = content
+    return fields
 
 
-def _parse_scene(text: bytes) -> dict:
+def _parse_scene(text: bytes) -> dict[str, Any]:
     try:
         scene = json.loads(text)
     except ValueError as error:
         raise _bad(f"The scene is not JSON: {error}.") from None
     try:
-        things = [*scene.get("buffers", []), *scene.get("images", [])]
-        elsewhere = [str(thing["uri"]) for thing in things if "uri" in thing]
+        resources = [*scene.get("buffers", []), *scene.get("images", [])]
+        uris = [str(resource["uri"]) for resource in resources if "uri" in resource]
         cameras = sum("camera" in node for node in scene["nodes"])
         scene["scenes"][0]["nodes"]
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise _bad(f"The scene is not glTF ({type(error).__name__}: {error}).") from None
-    for uri in elsewhere:
-        # Anything else would be a file of this machine, or of another.
+    for uri in uris:
+        # Any other URI would be a file of this machine, or an address elsewhere.
         if not uri.startswith("data:"):
-            raise _bad(f"A scene carries all that it needs; this one refers to {uri[:200]!r}.")
+            raise _bad(f"A scene must contain all its data; this one refers to {uri[:200]!r}.")
     if cameras != 1:
         raise _bad(f"A scene has one camera; this one has {cameras}.")
     return scene
@@ -134,47 +142,48 @@ def _bad(message: str) -> RequestError:
     return RequestError(HTTPStatus.BAD_REQUEST, message)
 
 
-# --- What goes out ---------------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------
 
 
 def make_server(
-    host: str, port: int, draw: Draw, health: dict, max_bytes: int
+    host: str, port: int, draw: Draw, health: Mapping[str, Any], max_bytes: int
 ) -> ThreadingHTTPServer:
     """Makes the server; `serve_forever()` runs it.
 
     Args:
-        host, port: Where it listens; port 0 takes a free one.
-        draw: Draws pictures, several at the same time.
-        health: What `GET /health` answers.
-        max_bytes: Larger requests are refused.
+        host: Address at which it listens.
+        port: Port at which it listens; 0 takes a free one.
+        draw: Draws images, several at the same time.
+        health: Answer to `GET /health`, as plain JSON data.
+        max_bytes: Largest size of a request.
     """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # so that "Expect: 100-continue" is answered
-        timeout = 60  # s, of a client that says nothing more
+        timeout = 60  # s, for a client that stops sending
 
         def do_POST(self) -> None:
             try:
                 body = self._body()
                 if self.path != "/render":
                     raise self._not_found()
-                picture = draw(*parse_request(self.headers.get("Content-Type", ""), body))
+                image = draw(*parse_request(self.headers.get("Content-Type", ""), body))
             except RequestError as error:
-                self._say(error.status, str(error))
+                self._refuse(error.status, str(error))
             except Exception as error:
-                self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
             else:
-                self._reply(HTTPStatus.OK, "image/png", picture)
+                self._reply(HTTPStatus.OK, "image/png", image)
 
         def do_GET(self) -> None:
             if self.path == "/health":
                 self._reply(HTTPStatus.OK, "application/json", json.dumps(health).encode())
             else:
                 error = self._not_found()
-                self._say(error.status, str(error))
+                self._refuse(error.status, str(error))
 
         def _not_found(self) -> RequestError:
-            message = f"Here are POST /render and GET /health; given: {self.path[:80]!r}."
+            message = f"This server has POST /render and GET /health; given: {self.path[:80]!r}."
             return RequestError(HTTPStatus.NOT_FOUND, message)
 
         def _body(self) -> bytes:
@@ -183,7 +192,7 @@ def make_server(
                 raise RequestError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing.")
             if int(length) <= max_bytes:
                 return self.rfile.read(int(length))
-            remaining = int(length)  # a client hears no answer while it still speaks
+            remaining = int(length)  # a client reads no answer while it is sending
             while remaining and (chunk := self.rfile.read(min(remaining, _CHUNK))):
                 remaining -= len(chunk)
             raise RequestError(
@@ -191,11 +200,11 @@ def make_server(
                 f"A request has at most {max_bytes} bytes (--max-megabytes); this has {length}.",
             )
 
-        def _say(self, status: HTTPStatus, message: str) -> None:
+        def _refuse(self, status: HTTPStatus, message: str) -> None:
             self._reply(status, "text/plain; charset=utf-8", f"{message}\n".encode())
 
         def _reply(self, status: HTTPStatus, content_type: str, content: bytes) -> None:
-            with contextlib.suppress(ConnectionError):  # a client that waits no more
+            with contextlib.suppress(ConnectionError):  # the client has left
                 self.send_response(status)
                 self.send_header("Content-Type", content_type)
                 self.send_header("Content-Length", str(len(content)))
@@ -206,37 +215,35 @@ def make_server(
     return ThreadingHTTPServer((host, port), Handler)
 
 
-_CHUNK = 2**16
-
-
-# --- The program -----------------------------------------------------------------------------
+# --- The program ----------------------------------------------------------------------------
 
 MISSING_BPY = """Blender cannot be imported by {python}:
   {error}
-Install it into an environment of its own, for it wants its own numpy:
+Install it into an environment of its own, because it needs its own version of numpy:
   python3.11 -m venv bpy-env && bpy-env/bin/pip install bpy==5.0.1
 On Debian and Ubuntu its import also needs
   apt-get install -y libx11-6 libxrender1 libxfixes3 libxi6 libxkbcommon0 libsm6 libice6 libgl1
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program; see `--help`."""
     options = _parser().parse_args(arguments)
-    tried = subprocess.run([sys.executable, "-c", "import bpy"], capture_output=True, text=True)
-    if tried.returncode != 0:
-        error = (tried.stderr.strip() or f"status {tried.returncode}").splitlines()[-1]
+    child = subprocess.run([sys.executable, "-c", "import bpy"], capture_output=True, text=True)
+    if child.returncode != 0:
+        error = (child.stderr.strip() or f"status {child.returncode}").splitlines()[-1]
         print(MISSING_BPY.format(python=sys.executable, error=error), end="", file=sys.stderr)
         return 2
-    # This file is run by its path, in an environment without our package.
-    from studio import DrawingError, Studio
+    # This file is run by its path, in an environment without this package.
+    from blender_pool import BlenderPool, DrawingError  # pyright: ignore[reportMissingImports]
 
-    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs deaf to one
+    for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
-    look = {name: getattr(options, name) for name in ("samples", "roughness", "seconds", "verbose")}
+    names = ("workers", "samples", "roughness", "seconds", "verbose")
+    settings = {name: getattr(options, name) for name in names}
     try:
-        with contextlib.closing(Studio(workers=options.workers, **look)) as studio:
-            _serve(options, studio.draw, studio.health)
+        with contextlib.closing(BlenderPool(**settings)) as pool:
+            _serve(options, pool.draw, pool.health)
     except DrawingError as error:
         print(error, file=sys.stderr)
         return 2
@@ -244,10 +251,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 0
+        pass
+    return 0
 
 
-def _serve(options: argparse.Namespace, draw: Draw, health: dict) -> None:
+def _serve(options: argparse.Namespace, draw: Draw, health: Mapping[str, Any]) -> None:
     max_bytes = options.max_megabytes * 10**6
     with make_server(options.host, options.port, draw, health, max_bytes) as server:
         host, port = server.server_address[:2]
@@ -257,17 +265,20 @@ def _serve(options: argparse.Namespace, draw: Draw, health: dict) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="fleet_tools.blender", description=__doc__.splitlines()[0], allow_abbrev=False
+        prog="fleet_tools.blender",
+        description="Renders glTF scenes with Blender for Drake's glTF render client, over HTTP.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="who may ask; 127.0.0.1 is this machine only (default)")
-    add("--port", type=int, default=8000, help="0 takes a free one (8000)")
-    add("--workers", type=_count, default=1, help="pictures drawn at the same time (1)")
-    add("--samples", type=_count, default=16, help="light paths per pixel (16)")
-    add("--roughness", type=_share, default=0.5, help="of surfaces, 0 mirrors, 1 is matte (0.5)")
-    add("--seconds", type=_count, default=600, help="a picture may take (600)")
-    add("--max-megabytes", type=_count, default=256, help="of a request (256)")
-    add("--verbose", action="store_true", help="pass on what Blender says")
+    add("--host", default="127.0.0.1", help="address; 127.0.0.1 serves this machine only")
+    add("--port", type=int, default=8000, help="port; 0 takes a free one")
+    add("--workers", type=_count, default=1, help="number of images drawn at the same time")
+    add("--samples", type=_count, default=16, help="light paths per pixel")
+    add("--roughness", type=_ratio, default=0.5, help="of surfaces: 0 mirrors, 1 is matte")
+    add("--seconds", type=_count, default=600, help="time limit of an image, s")
+    add("--max-megabytes", type=_count, default=256, help="largest size of a request")
+    add("--verbose", action="store_true", help="pass on Blender's own output")
     return parser
 
 
@@ -277,7 +288,7 @@ def _count(text: str) -> int:
     return number
 
 
-def _share(text: str) -> float:
+def _ratio(text: str) -> float:
     if not 0.0 <= (number := float(text)) <= 1.0:
         raise argparse.ArgumentTypeError(f"must lie in [0, 1]; given: {number}")
     return number

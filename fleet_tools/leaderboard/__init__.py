@@ -1,11 +1,13 @@
-"""A page of all results: checked, computed again from their episodes, and ranked.
+"""A page of all submitted results: checked, recomputed from their episodes, and ranked.
 
-submissions   reads a folder of results; what is wrong with each
-strict_json   JSON that leaves no room for two readings
-standings     methods and their numbers, from the episodes of all their trainings; ranks
-verification  runs episodes again from their stored actions
-clips         films of stored episodes
+submissions   results of a folder, of all known schema versions; rejected ones with their problems
+checks        checks of a result's content
+standings     methods and their success rates, from the episodes of all training runs; ranks
+verification  stored actions of submitted episodes, run again
 board         all of it as one value, from which the page follows
+wording       texts that both pages share
 markdown      the page as Markdown
-page          the page as HTML, with its style sheet, its script and its plots beside it
+page          the page as HTML, with its style sheet, script and plots
+
+Videos of the episodes are made by `fleet_tools.visualization.clips`.
 """

@@ -1,156 +1,138 @@
 """Makes a page of results: `python -m fleet_tools.leaderboard DIR --output PAGE.html`."""
 
-import argparse
-import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
+from tyro.conf import Positional, arg
+
+from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.utils import cli as programs
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.utils import cli
+from fleet_tools.utils.progress import progress_bar
 
+# Results and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.leaderboard.board import Board
+    from fleet_tools.leaderboard.standings import Standing
     from fleet_tools.leaderboard.submissions import Submission
     from fleet_tools.leaderboard.verification import Verification
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the program; see `--help`."""
-    return programs.run(_parser(), _make_leaderboard, arguments)
+class LeaderboardOptions(cli.Options):
+    """Checks results of `fleet_tools.evaluate`, and ranks them on one page, as HTML and Markdown.
+
+    All numbers are recomputed from the episodes.
+
+    Exit codes:
+    0: all results are accepted, and all verified episodes are identical.
+    1: a result is rejected, or an episode differs; the page is written, and names it.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    results: Annotated[Path, Positional, arg(metavar="DIR")]
+    """Folder that holds results, at any depth."""
+    output: Annotated[Path | None, arg(metavar="PAGE.html")] = None
+    """Page; its Markdown is written beside it, as PAGE.md (default: no page, only checks)."""
+    protocol: str = "v1"
+    """Name of the protocol of all results, or path of your own."""
+    verify: Count | None = None
+    """Number of episodes of each result that run again from their actions, compared bit for bit."""
+    seed: Seed = 0
+    """Seed of the draw of episodes for --verify."""
+    clips: bool = False
+    """Show a video of stored episodes of each method on the page."""
+    workers: WorkerOptions = WorkerOptions()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = programs.argument_parser(
-        "fleet_tools.leaderboard",
-        "Checks the results of `python -m fleet_tools.evaluate`, computes every number again from "
-        "their episodes, and ranks them on one page, as HTML and as Markdown.",
-        "Exits with 0 when all is well, 1 when a result is refused or an episode comes out "
-        "otherwise (the page is written, and says so), 2 when it cannot begin, 130 after Ctrl-C.",
-    )
-    parser.add_argument("folder", metavar="DIR", type=Path, help="that holds results, at any depth")
-    parser.add_argument(
-        "--output", metavar="PAGE.html", type=Path,
-        help="the page; its Markdown lies beside it, as PAGE.md. Without it, only the checks",
-    )  # fmt: skip
-    parser.add_argument(
-        "--protocol", metavar="NAME", default="v1",
-        help="by which results are, or your own's path (v1)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--verify", metavar="N", type=programs.positive_int,
-        help="run N episodes of each result again, from their actions, and compare every bit",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=programs.seed, default=0, help="draws which ones --verify takes (0)"
-    )
-    parser.add_argument("--clips", action="store_true", help="film an episode of each method")
-    programs.add_worker_options(parser)
-    return parser
-
-
-def _make_leaderboard(options: argparse.Namespace) -> int:
+def _make_leaderboard(options: LeaderboardOptions) -> int:
     from fleet_tools.evaluation.protocol import load_protocol, protocol_digest, task_digests
     from fleet_tools.leaderboard.board import Board
-    from fleet_tools.leaderboard.standings import standings
+    from fleet_tools.leaderboard.standings import rank_methods
     from fleet_tools.leaderboard.submissions import read_submissions
 
     _require_page(options.output)
     if options.clips:
-        from fleet_tools.leaderboard.clips import require_clips
+        from fleet_tools.visualization.clips import require_clips
 
         require_clips()
     protocol = load_protocol(options.protocol)
-    submissions, findings = read_submissions(options.folder, protocol)
-    rows = standings(submissions, protocol)
-    verifications = _verify(submissions, options) if options.verify else []
+    submissions, rejections = read_submissions(options.results, protocol)
+    standings = rank_methods(submissions, protocol)
+    verifications = _verify(submissions, options)
     clips = {}
     if options.clips:
-        from fleet_tools.leaderboard.clips import take_clips
+        from fleet_tools.visualization.clips import make_clips
 
-        clips = take_clips(rows)
+        clips = make_clips(standings)
     board = Board(
         protocol=protocol,
         digest=protocol_digest(protocol, task_digests(protocol)),
-        rows=rows,
-        findings=findings,
+        standings=standings,
+        rejections=rejections,
         verifications={verification.folder: verification for verification in verifications},
         clips=clips,
     )
-    if options.output:
+    if options.output is not None:
         _write(board, options.output)
-    if options.json:
-        print(json.dumps(_summary(board, options.output)))
-    elif not options.quiet:
-        print(_report(board, options.output))
-    for finding in findings:
-        print(f"Refused: {finding.folder} ({finding.kind}): {finding.what}", file=sys.stderr)
-    for verification in verifications:
-        for difference in verification.differences:
-            print(f"Otherwise: {verification.folder}: {difference}", file=sys.stderr)
-    different = any(verification.differences for verification in verifications)
-    return programs.NOT_WELL if findings or different else programs.OK
+    options.report(_summary(board, options.output), lambda: _as_text(board, options.output))
+    for rejection in rejections:
+        print(
+            f"Rejected: {rejection.folder} ({rejection.kind}): {rejection.reason}", file=sys.stderr
+        )
+    differences = [(each.folder, text) for each in verifications for text in each.differences]
+    for folder, difference in differences:
+        print(f"Different: {folder}: {difference}", file=sys.stderr)
+    return cli.FAILED if rejections or differences else cli.OK
 
 
 def _require_page(path: Path | None) -> None:
+    """Checks that a page can be written.
+
+    Raises:
+        FleetToolsError: Its name or its folder does not fit.
+    """
     if path is None:
         return
     if path.suffix != ".html":
-        raise FleetToolsError(f"A page's name ends with .html; given: {path}")
+        raise FleetToolsError(f"The name of a page ends with .html; given: {path}.")
     if not path.absolute().parent.is_dir():
-        raise FleetToolsError(f"There is no folder {path.parent} for the page. Make it first.")
+        raise FleetToolsError(f"There is no folder {path.parent} for the page. Create it first.")
 
 
 def _verify(
-    submissions: Sequence["Submission"], options: argparse.Namespace
+    submissions: Sequence["Submission"], options: LeaderboardOptions
 ) -> list["Verification"]:
-    from tqdm import tqdm
+    if options.verify is None:
+        return []
+    from fleet_tools.leaderboard.verification import draw_jobs, verify_submissions
 
-    from fleet_tools.leaderboard.verification import verify
-
-    def progress(jobs: Iterable, total: int) -> Iterable:
-        return tqdm(jobs, total=total, unit="episode", disable=options.quiet)
-
-    return verify(
-        submissions,
-        options.verify,
-        seed=options.seed,
-        worker_keywords=programs.worker_keywords(options),
-        progress=progress,
-    )
+    jobs = draw_jobs(submissions, options.verify, options.seed)
+    with progress_bar(len(jobs), "episode", quiet=options.quiet) as bar:
+        return verify_submissions(submissions, jobs, options.workers, bar.update)
 
 
 def _write(board: "Board", page: Path) -> None:
     from fleet_tools.leaderboard.markdown import as_markdown
     from fleet_tools.leaderboard.page import as_html
-    from fleet_tools.storage.atomic_files import whole
+    from fleet_tools.storage.atomic_files import atomic_write
 
     for path, text in ((page, as_html(board)), (page.with_suffix(".md"), as_markdown(board))):
-        with whole(path) as aside:
+        with atomic_write(path) as aside:
             aside.write_text(text, encoding="utf-8")
 
 
-def _summary(board: "Board", page: Path | None) -> dict:
+def _summary(board: "Board", page: Path | None) -> dict[str, Any]:
     return {
         "page": None if page is None else str(page),
         "protocol": board.protocol.title,
         "protocol_digest": board.digest,
-        "methods": [
-            {
-                "rank": row.rank,
-                "name": row.name,
-                "results": [submission.folder for submission in row.submissions],
-                "training_seeds": [training.seed for training in row.trainings],
-                "total": row.total and asdict(row.total),
-                "any_time": row.any_time,
-                "tasks": {task: asdict(success) for task, success in row.tasks.items()},
-                "splits": {split: asdict(success) for split, success in row.splits.items()},
-            }
-            for row in board.rows
-        ],
-        "refused": [asdict(finding) for finding in board.findings],
+        "methods": [_method(standing) for standing in board.standings],
+        "rejected": [asdict(rejection) for rejection in board.rejections],
         "verified": [
             asdict(verification) | {"same": verification.same}
             for verification in board.verifications.values()
@@ -158,20 +140,44 @@ def _summary(board: "Board", page: Path | None) -> dict:
     }
 
 
-def _report(board: "Board", page: Path | None) -> str:
-    from fleet_tools.leaderboard.board import interval, percent, trainings
+def _method(standing: "Standing") -> dict[str, Any]:
+    overall = standing.overall
+    return {
+        "rank": overall and overall.rank,
+        "name": standing.name,
+        "results": [submission.folder for submission in standing.submissions],
+        "training_seeds": [run.seed for run in standing.training_runs],
+        "total": overall and asdict(overall.total),
+        "success_once": overall and overall.success_once,
+        "tasks": {task: asdict(rate) for task, rate in standing.tasks.items()},
+        "splits": {
+            split: asdict(rate) for split, rate in (overall.splits if overall else {}).items()
+        },
+    }
 
-    lines = [f"{board.protocol.title} ({board.digest}): {len(board.rows)} methods"]
-    for row in board.rows:
-        total = f"{percent(row.total.rate)} ({interval(row.total)})" if row.total else "no total"
-        verified = board.verified(row)
-        notes = [trainings(row), f"verified {verified[0]} of {verified[1]}" if verified else ""]
-        note = "".join(f", {note}" for note in notes if note)
-        lines.append(f"  {'-' if row.rank is None else row.rank}  {row.name}: {total}{note}")
+
+def _as_text(board: "Board", page: Path | None) -> str:
+    from fleet_tools.leaderboard.wording import interval, percent, training_run_note
+
+    lines = [f"{board.protocol.title} ({board.digest}): {len(board.standings)} methods"]
+    for standing in board.standings:
+        rank, total = "-", "no total"
+        if standing.overall:
+            rate = standing.overall.total
+            rank, total = str(standing.overall.rank), f"{percent(rate.rate)} ({interval(rate)})"
+        verified = board.verified(standing)
+        notes = [
+            training_run_note(standing),
+            f"verified {verified[0]} of {verified[1]}" if verified else "",
+        ]
+        lines.append(f"  {rank}  {standing.name}: {', '.join(filter(None, [total, *notes]))}")
     if page is not None:
-        lines.append(f"{page} and {page.with_suffix('.md').name} are written")
+        lines.append(f"Written: {page} and {page.with_suffix('.md')}")
     return "\n".join(lines)
 
+
+PROGRAM = cli.Program("leaderboard", cli.Command(LeaderboardOptions, _make_leaderboard))
+main = PROGRAM.main
 
 if __name__ == "__main__":
     sys.exit(main())

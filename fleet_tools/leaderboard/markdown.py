@@ -1,22 +1,22 @@
-"""A leaderboard as Markdown, for whoever reads the repository."""
+"""The leaderboard as Markdown, for readers of the repository."""
 
 import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from fleet_tools.leaderboard.board import (
+from fleet_tools.leaderboard.board import Board
+from fleet_tools.leaderboard.standings import Standing, SuccessRate
+from fleet_tools.leaderboard.wording import (
     READING,
     SUBMITTING,
-    Board,
-    errors,
+    column_names,
+    error_counts,
     facts,
-    heads,
     interval,
     percent,
-    trainings,
-    words,
+    readable,
+    training_run_note,
 )
-from fleet_tools.leaderboard.standings import Standing, Success
 
 
 def as_markdown(board: Board) -> str:
@@ -28,72 +28,77 @@ def _lines(board: Board) -> Iterator[str]:
     protocol = board.protocol
     yield "# Leaderboard"
     title, description = _plain(protocol.title), _plain(protocol.description)
-    yield f"\nBy the protocol {title}, `{board.digest}`. {description}"
+    yield f"\nProtocol {title}, `{board.digest}`. {description}"
     yield ""
-    tasks, splits = list(protocol.tasks), list(protocol.splits)
     yield from _table(
-        [words(head) for head in heads(board)],
-        [_row(board, row, tasks, splits) for row in board.rows],
+        [readable(name) for name in column_names(board)],
+        [_row(board, standing) for standing in board.standings],
     )
     for paragraph in READING:
         yield f"\n{paragraph}"
-    for row in board.rows:
-        yield f"\n## {_plain(row.name)}\n"
-        yield from _table(
-            ["", *map(words, splits)],
-            [
-                [_plain(task), *(_success(of_task[split]) for split in splits)]
-                for task, of_task in row.strata.items()
-            ],
-        )
-        for told in facts(board, row):
-            yield ""
-            yield from (f"- {name}: {_code(value)}" for name, value in told)
-    if board.findings:
-        yield "\n## Refused\n"
-        for finding in board.findings:
-            yield f"- {_code(finding.folder)} ({finding.kind}): {_code(finding.what)}"
+    for standing in board.standings:
+        yield from _method(board, standing)
+    if board.rejections:
+        yield "\n## Rejected\n"
+        for rejection in board.rejections:
+            yield f"- {_code(rejection.folder)} ({rejection.kind}): {_code(rejection.reason)}"
     yield "\n## How to submit\n"
-    for number, (what, command) in enumerate(SUBMITTING, 1):
-        yield f"{number}. {what}\n\n   ```bash\n   {command}\n   ```\n"
+    for number, (step, command) in enumerate(SUBMITTING, 1):
+        yield f"{number}. {step}\n\n   ```bash\n   {command}\n   ```\n"
 
 
-def _row(board: Board, row: Standing, tasks: Sequence[str], splits: Sequence[str]) -> list[str]:
-    spread = trainings(row)
+def _row(board: Board, standing: Standing) -> list[str]:
+    note, overall = training_run_note(standing), standing.overall
+    splits = overall.splits if overall else {}
     return [
-        "" if row.rank is None else str(row.rank),
-        _plain(row.name) + (f"<br>{spread}" if spread else ""),
-        _success(row.total),
-        *(_success(row.tasks.get(task)) for task in tasks),
-        *(_success(row.splits.get(split)) for split in splits),
-        "" if row.any_time is None else percent(row.any_time),
-        ", ".join(f"{count} {who}" for who, count in errors(row).items()),
-        *([_verified(board.verified(row))] if board.verifications else []),
+        str(overall.rank) if overall else "",
+        _plain(standing.name) + (f"<br>{note}" if note else ""),
+        _success_rate(overall.total if overall else None),
+        *(_success_rate(standing.tasks.get(task)) for task in board.protocol.tasks),
+        *(_success_rate(splits.get(split)) for split in board.protocol.splits),
+        "" if overall is None or overall.success_once is None else percent(overall.success_once),
+        ", ".join(f"{count} {origin}" for origin, count in error_counts(standing).items()),
+        *([_verified(board.verified(standing))] if board.verifications else []),
     ]
+
+
+def _method(board: Board, standing: Standing) -> Iterator[str]:
+    splits = board.protocol.splits
+    yield f"\n## {_plain(standing.name)}\n"
+    yield from _table(
+        ["", *map(readable, splits)],
+        [
+            [_plain(task), *(_success_rate(of_task[split]) for split in splits)]
+            for task, of_task in standing.strata.items()
+        ],
+    )
+    for of_result in facts(board, standing):
+        yield ""
+        yield from (f"- {name}: {_code(value)}" for name, value in of_result)
 
 
 def _verified(counts: tuple[int, int] | None) -> str:
     return "" if counts is None else f"{counts[0]} of {counts[1]}"
 
 
-def _success(success: Success | None) -> str:
-    return "" if success is None else f"{percent(success.rate)}<br>{interval(success)}"
+def _success_rate(rate: SuccessRate | None) -> str:
+    return "" if rate is None else f"{percent(rate.rate)}<br>{interval(rate)}"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(map(_plain, heads))} |"
-    yield f"|{'---|' * len(heads)}"
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(map(_plain, names))} |"
+    yield f"|{'---|' * len(names)}"
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def _plain(text: str) -> str:
-    """Returns text that no reader of Markdown or HTML takes for anything but text."""
+    """Returns text that Markdown and HTML show literally."""
     text = escape(re.sub(r"\s+", " ", text), quote=False)
     return re.sub(r"([\\`*_{}\[\]()#+!|~:@])", r"\\\1", text)
 
 
 def _code(text: str) -> str:
-    """Returns text as code, whatever backticks are in it."""
+    """Returns text as inline code, with a fence longer than any run of backticks in it."""
     text = re.sub(r"\s+", " ", text).strip()
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"

@@ -1,4 +1,4 @@
-// Sorts a table by the column whose head is pressed; again, and it is the other way round.
+// Sorts a table by the column whose header is clicked; a second click reverses the order.
 "use strict";
 
 const value = (row, column) => row.children[column].dataset.value;
@@ -8,20 +8,20 @@ const compare = (one, other) =>
     ? one.localeCompare(other)
     : Number(one) - Number(other);
 
-const sort = (table, head, column) => {
-  const numbers = column > 1; // rank and name go up, what is measured comes down
-  const before = head.getAttribute("aria-sort");
-  const ascending = before ? before === "descending" : !numbers;
+const sort = (table, header, column) => {
+  const measured = column > 1; // rank and name ascend first, measured values descend
+  const before = header.getAttribute("aria-sort");
+  const ascending = before ? before === "descending" : !measured;
   const sign = ascending ? 1 : -1;
   const body = table.tBodies[0];
   const rows = [...body.rows].sort((a, b) => {
     const [one, other] = [value(a, column), value(b, column)];
-    if (one === "" || other === "") return (one === "") - (other === ""); // what is not there, last
+    if (one === "" || other === "") return (one === "") - (other === ""); // missing values last
     return sign * compare(one, other);
   });
   body.append(...rows);
   for (const each of table.querySelectorAll("th[aria-sort]")) each.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+  header.setAttribute("aria-sort", ascending ? "ascending" : "descending");
 };
 
 for (const table of document.querySelectorAll("table.sortable"))

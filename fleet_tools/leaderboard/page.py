@@ -1,48 +1,47 @@
-"""A leaderboard as one HTML file, which loads nothing."""
+"""The leaderboard as one HTML file, which loads no other files."""
 
 import base64
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
 
-from fleet_tools.leaderboard.board import (
+from fleet_tools.leaderboard.board import Board, Clip
+from fleet_tools.leaderboard.plots import forest_plot
+from fleet_tools.leaderboard.standings import Standing, SuccessRate
+from fleet_tools.leaderboard.wording import (
     READING,
     SUBMITTING,
-    Board,
-    errors,
+    column_names,
+    error_counts,
     facts,
-    heads,
     percent,
-    trainings,
-    words,
+    readable,
+    training_run_note,
 )
-from fleet_tools.leaderboard.clips import Clip
-from fleet_tools.leaderboard.plots import forest
-from fleet_tools.leaderboard.standings import Standing, Success
 
-NOTHING_FROM_ELSEWHERE = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:"
 )
 
 
 def as_html(board: Board) -> str:
     """Returns the page; the same board gives the same text."""
-    here = files(__package__)
-    style, script = ((here / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    folder = files("fleet_tools.leaderboard")
+    style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{NOTHING_FROM_ELSEWHERE}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',
             "<title>Fleet-Tools leaderboard</title>",
             f"<style>\n{style}</style></head><body>",
-            *_head(board),
+            *_header(board),
             "<main>",
             *_table(board),
             *_plots(board),
             *_methods(board),
-            *_refused(board),
+            *_rejections(board),
             *_submitting(),
             "</main>",
             f"<script>\n{script}</script>",
@@ -52,7 +51,7 @@ def as_html(board: Board) -> str:
     )
 
 
-def _head(board: Board) -> Iterator[str]:
+def _header(board: Board) -> Iterator[str]:
     protocol = board.protocol
     episodes = len(protocol.trials())
     yield "<header><h1>Fleet-Tools leaderboard</h1>"
@@ -76,56 +75,63 @@ def _table(board: Board) -> Iterator[str]:
         f'<th scope="colgroup" colspan="{len(splits)}">Splits</th>'
         f'<td colspan="{2 + bool(board.verifications)}"></td></tr><tr>'
     )
-    for column, head in enumerate(heads(board)):
-        sort = ' aria-sort="ascending"' if head == "rank" else ""
-        kind = ' class="method"' if head == "method" else ""
-        label = escape(words(head)).capitalize()
+    for column, name in enumerate(column_names(board)):
+        sort = ' aria-sort="ascending"' if name == "rank" else ""
+        kind = ' class="method"' if name == "method" else ""
         yield (
             f'<th scope="col"{kind}{sort}>'
-            f'<button type="button" data-column="{column}">{label}</button></th>'
+            f'<button type="button" data-column="{column}">{_label(name)}</button></th>'
         )
     yield "</tr></thead><tbody>"
-    for number, row in enumerate(board.rows):
-        yield _row(board, row, number)
+    for number, standing in enumerate(board.standings):
+        yield _row(board, standing, number)
     yield "</tbody></table></div>"
     yield from (f'<p class="note">{escape(paragraph)}</p>' for paragraph in READING)
     yield "</section>"
 
 
-def _row(board: Board, row: Standing, number: int) -> str:
-    spread = trainings(row)
-    note = f"<small>{escape(spread)}</small>" if spread else ""
-    failed = errors(row)
+def _row(board: Board, standing: Standing, number: int) -> str:
+    note, overall = training_run_note(standing), standing.overall
+    small = f"<small>{escape(note)}</small>" if note else ""
+    errors, splits = error_counts(standing), overall.splits if overall else {}
     return "".join(
         [
             "<tr>",
-            _cell(row.rank, "" if row.rank is None else str(row.rank), "rank"),
-            f'<th scope="row" class="method" data-value="{escape(row.name)}">'
-            f'<a href="#method-{number}">{_breakable(row.name)}</a>{note}</th>',
-            _success(row.total),
-            *(_success(row.tasks.get(task)) for task in board.protocol.tasks),
-            *(_success(row.splits.get(split)) for split in board.protocol.splits),
-            _cell(row.any_time, "" if row.any_time is None else percent(row.any_time)),
+            _cell(overall.rank, str(overall.rank), "rank") if overall else _cell(None, "", "rank"),
+            f'<th scope="row" class="method" data-value="{escape(standing.name)}">'
+            f'<a href="#method-{number}">{_breakable(standing.name)}</a>{small}</th>',
+            _success_rate(overall.total if overall else None),
+            *(_success_rate(standing.tasks.get(task)) for task in board.protocol.tasks),
+            *(_success_rate(splits.get(split)) for split in board.protocol.splits),
+            _success_once(overall.success_once if overall else None),
             _cell(
-                sum(failed.values()),
-                "<br>".join(f"{count} {who}" for who, count in failed.items()) or "none",
+                sum(errors.values()),
+                "<br>".join(f"{count} {origin}" for origin, count in errors.items()) or "none",
             ),
-            _verified(board.verified(row)) if board.verifications else "",
+            _verified(board.verified(standing)) if board.verifications else "",
             "</tr>",
         ]
     )
 
 
+def _success_once(rate: float | None) -> str:
+    return _cell(rate, "" if rate is None else percent(rate))
+
+
 def _verified(counts: tuple[int, int] | None) -> str:
     if counts is None or not counts[1]:
         return _cell(None, "")
-    same, of = counts
-    return _cell(same / of, f"{same} of {of}", "" if same == of else "bad")
+    same, episodes = counts
+    return _cell(same / episodes, f"{same} of {episodes}", "" if same == episodes else "bad")
 
 
 def _breakable(name: str) -> str:
-    """Returns a name that may go on in the next line after an underscore."""
+    """Returns a name that may be broken after each underscore."""
     return escape(name).replace("_", "_<wbr>")
+
+
+def _label(name: str) -> str:
+    return escape(readable(name).capitalize())
 
 
 def _cell(value: float | None, content: str, kind: str = "") -> str:
@@ -133,85 +139,88 @@ def _cell(value: float | None, content: str, kind: str = "") -> str:
     return f'<td{kind} data-value="{"" if value is None else f"{value:.6g}"}">{content}</td>'
 
 
-def _success(success: Success | None) -> str:
+def _success_rate(success: SuccessRate | None) -> str:
     if success is None or success.rate is None:
-        return _cell(None, '<span class="none">not given</span>')
+        return _cell(None, '<span class="none">no result</span>')
     low, rate, high = (f"{100 * v:.2f}%" for v in (success.low, success.rate, success.high))
     bar = f'<i class="bar" style="--low:{low};--rate:{rate};--high:{high}"></i>'
-    between = f"{100 * success.low:.1f} to {100 * success.high:.1f}"
-    return _cell(success.rate, f"<b>{percent(success.rate)}</b>{bar}<small>{between}</small>")
+    limits = f"{100 * success.low:.1f} to {100 * success.high:.1f}"
+    return _cell(success.rate, f"<b>{percent(success.rate)}</b>{bar}<small>{limits}</small>")
 
 
-# --- Below it -------------------------------------------------------------------------------
+# --- Below the table ------------------------------------------------------------------------
 
 
 def _plots(board: Board) -> Iterator[str]:
-    plots = [("Total", [(r.name, r.total) for r in board.rows if r.total])]
+    overall = [(each.name, each.overall) for each in board.standings if each.overall]
+    plots = [("total", [(name, numbers.total) for name, numbers in overall])]
     plots += [
-        (words(task).capitalize(), [(r.name, r.tasks[task]) for r in board.rows if task in r.tasks])
+        (task, [(each.name, each.tasks[task]) for each in board.standings if task in each.tasks])
         for task in board.protocol.tasks
     ]
     plots += [
-        (words(s).capitalize(), [(r.name, r.splits[s]) for r in board.rows if s in r.splits])
-        for s in board.protocol.splits
+        (split, [(name, numbers.splits[split]) for name, numbers in overall])
+        for split in board.protocol.splits
     ]
     yield '<section><h2>Plots</h2><div class="plots">'
-    for title, rows in plots:
+    for name, rows in plots:
         if rows:
-            plot = forest(f"Success, {title.lower()}, by method, with 95% intervals", rows)
-            yield f"<figure><figcaption>{escape(title)}</figcaption>{plot}</figure>"
+            title = f"Success, {readable(name).lower()}, by method, with 95% intervals"
+            caption = f"<figcaption>{_label(name)}</figcaption>"
+            yield f"<figure>{caption}{forest_plot(title, rows)}</figure>"
     yield "</div></section>"
 
 
 def _methods(board: Board) -> Iterator[str]:
-    yield "<section><h2>What they are</h2>"
-    for number, row in enumerate(board.rows):
-        yield f'<article id="method-{number}"><h3>{escape(row.name)}</h3>'
-        if clip := board.clips.get(row.name):
-            yield _clip(row.name, clip)
+    yield "<section><h2>Details of the methods</h2>"
+    for number, standing in enumerate(board.standings):
+        yield f'<article id="method-{number}"><h3>{escape(standing.name)}</h3>'
+        if clip := board.clips.get(standing.name):
+            yield _clip(standing.name, clip)
         yield '<div class="scroll" tabindex="0"><table><thead><tr><td></td>'
-        for split in board.protocol.splits:
-            yield f'<th scope="col">{escape(words(split)).capitalize()}</th>'
+        yield from (f'<th scope="col">{_label(split)}</th>' for split in board.protocol.splits)
         yield "</tr></thead><tbody>"
-        for task, of_task in row.strata.items():
-            cells = "".join(_success(of_task[split]) for split in board.protocol.splits)
-            yield f'<tr><th scope="row">{escape(words(task)).capitalize()}</th>{cells}</tr>'
+        for task, of_task in standing.strata.items():
+            cells = "".join(_success_rate(of_task[split]) for split in board.protocol.splits)
+            yield f'<tr><th scope="row">{_label(task)}</th>{cells}</tr>'
         yield "</tbody></table></div>"
-        for told in facts(board, row):
+        for of_result in facts(board, standing):
             lines = "".join(
-                f"<dt>{escape(name)}</dt><dd>{_told(name, value)}</dd>" for name, value in told
+                f"<dt>{escape(name)}</dt><dd>{_fact(name, value)}</dd>" for name, value in of_result
             )
-            yield f"<details><summary>{escape(told[0][1])}</summary><dl>{lines}</dl></details>"
+            folder = of_result[0][1]
+            yield f"<details><summary>{escape(folder)}</summary><dl>{lines}</dl></details>"
         yield "</article>"
     yield "</section>"
 
 
-def _told(name: str, value: str) -> str:
+def _fact(name: str, value: str) -> str:
     return f"<code>{escape(value)}</code>" if name in ("hash", "command") else escape(value)
 
 
 def _clip(name: str, clip: Clip) -> str:
-    what = ", ".join(f"{task}: {words(outcome)}" for task, outcome in clip.outcomes.items())
+    outcomes = ", ".join(f"{task}: {readable(outcome)}" for task, outcome in clip.outcomes.items())
     source = base64.b64encode(clip.video).decode()
     return (
         f'<figure class="clip"><video controls loop muted playsinline preload="auto" '
         f'width="{clip.width}" height="{clip.height}" aria-label="{escape(name)}" '
         f'src="data:video/mp4;base64,{source}"></video>'
-        f"<figcaption>The first scene, whatever came of it. {escape(what)}.</figcaption></figure>"
+        "<figcaption>The first scene of each task, whatever its outcome. "
+        f"{escape(outcomes)}.</figcaption></figure>"
     )
 
 
-def _refused(board: Board) -> Iterator[str]:
-    if board.findings:
-        yield "<section><h2>Refused</h2><ul>"
-        for finding in board.findings:
-            where, why = escape(finding.folder), escape(finding.what)
-            yield f'<li><code>{where}</code> <b class="bad">{finding.kind}</b>: {why}</li>'
+def _rejections(board: Board) -> Iterator[str]:
+    if board.rejections:
+        yield "<section><h2>Rejected</h2><ul>"
+        for rejection in board.rejections:
+            folder, reason = escape(rejection.folder), escape(rejection.reason)
+            yield f'<li><code>{folder}</code> <b class="bad">{rejection.kind}</b>: {reason}</li>'
         yield "</ul></section>"
 
 
 def _submitting() -> Iterator[str]:
     yield "<section><h2>How to submit</h2><ol>"
-    for what, command in SUBMITTING:
-        yield f"<li>{escape(what)}<pre><code>{escape(command)}</code></pre></li>"
+    for step, command in SUBMITTING:
+        yield f"<li>{escape(step)}<pre><code>{escape(command)}</code></pre></li>"
     yield "</ol></section>"

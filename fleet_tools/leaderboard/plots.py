@@ -1,26 +1,26 @@
-"""Plots of success rates with intervals, as SVG that takes its colours from the page."""
+"""Plots of success rates with intervals, as SVG with the page's colors."""
 
 from collections.abc import Sequence
 from html import escape
 
-from fleet_tools.leaderboard.board import interval, percent
-from fleet_tools.leaderboard.standings import Success
+from fleet_tools.leaderboard.standings import SuccessRate
+from fleet_tools.leaderboard.wording import interval, percent
 
 WIDTH, ROW, TOP, BOTTOM = 360, 26, 8, 26
 LEFT, RIGHT = 136, 18
-"""Room for names, and for half a number."""
+"""Margins, for names and for half of the last tick's number."""
 
 _LONGEST_NAME = 16
 
 
-def forest(title: str, rows: Sequence[tuple[str, Success]]) -> str:
-    """Returns a plot: a line for each method, a dot for the rate, a bar for its interval.
+def forest_plot(title: str, rows: Sequence[tuple[str, SuccessRate]]) -> str:
+    """Returns a plot with a row for each method: a dot for the rate, a bar for its interval.
 
-    Where a method was trained several times, a small ring stands for each training.
+    If a method was trained several times, a small ring shows the rate of each training run.
 
     Args:
-        title: What it is of, for those who cannot see it.
-        rows: Names and numbers, from top to bottom.
+        title: Title for screen readers.
+        rows: Names and success rates of the methods, from top to bottom.
     """
     height = TOP + ROW * len(rows) + BOTTOM
     parts = [
@@ -31,22 +31,22 @@ def forest(title: str, rows: Sequence[tuple[str, Success]]) -> str:
         x, end = _x(tick), height - BOTTOM
         parts.append(f'<line class="grid" x1="{x}" y1="{TOP}" x2="{x}" y2="{end}"/>')
         parts.append(f'<text class="tick" x="{x}" y="{height - 8}">{tick:.0%}</text>')
-    for k, (name, success) in enumerate(rows):
-        parts += _line(TOP + ROW * (k + 0.5), name, success)
+    for k, (name, rate) in enumerate(rows):
+        parts += _row(TOP + ROW * (k + 0.5), name, rate)
     return "".join([*parts, "</svg>"])
 
 
-def _line(y: float, name: str, success: Success) -> list[str]:
-    said = f"{name}: {percent(success.rate)}, {interval(success)}"
+def _row(y: float, name: str, success: SuccessRate) -> list[str]:
+    title = f"{name}: {percent(success.rate)}, {interval(success)}"
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
     low, high = _x(success.low), _x(success.high)
-    rings = success.of_trainings if len(success.of_trainings) > 1 else ()
+    rings = success.of_training_runs if len(success.of_training_runs) > 1 else ()
     return [
-        f"<g><title>{escape(said)}</title>",
+        f"<g><title>{escape(title)}</title>",
         f'<text class="name" x="{LEFT - 12}" y="{y + 4:g}">{escape(short)}</text>',
         f'<line class="interval" x1="{low}" y1="{y:g}" x2="{high}" y2="{y:g}"/>',
         *(
-            f'<circle class="training" cx="{_x(rate)}" cy="{y:g}" r="3"/>'
+            f'<circle class="training-run" cx="{_x(rate)}" cy="{y:g}" r="3"/>'
             for rate in rings
             if rate is not None
         ),

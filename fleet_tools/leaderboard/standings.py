@@ -1,10 +1,11 @@
-"""Methods, their numbers and their ranks, from episodes alone.
+"""Methods, their success rates and their ranks, computed from episodes alone.
 
-A method is all results of one name. Those of one training seed are a training, which may consist of
-several results that cover different tasks, as where each tool has a policy of its own.
+A method is all results of one name. Results of the same training seed are one training run. It may
+consist of several results that cover different tasks, as where each tool has a policy of its own.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -19,30 +20,30 @@ from fleet_tools.utils.statistics import crossed_interval
 
 
 @dataclass(frozen=True)
-class Success:
-    """How often a method succeeds at the end.
+class SuccessRate:
+    """Success rate of a method, which may have been trained several times.
 
     Attributes:
-        rate: The mean over its trainings; None without trials.
-        low, high: The 95% interval: of a single training, what its result says; of several,
-            `crossed_interval`'s.
-        of_trainings: The rate of each of them.
+        rate: Mean over its training runs; None without trials.
+        low, high: 95% interval: of a single training run, the one of its result; of several, see
+            `fleet_tools.utils.statistics.crossed_interval`.
+        of_training_runs: Rate of each training run.
     """
 
     rate: float | None
     low: float
     high: float
-    of_trainings: tuple[float | None, ...]
+    of_training_runs: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
-class Training:
-    """Whatever one training seed gave.
+class TrainingRun:
+    """All results of one training seed of a method.
 
     Attributes:
-        seed: None where the method was not said to be trained several times.
-        submissions: Its results.
-        scores: Computed from all their episodes.
+        seed: Training seed; None if the results name none.
+        submissions: The results.
+        scores: Scores of all their episodes.
     """
 
     seed: int | None
@@ -51,157 +52,198 @@ class Training:
 
     @cached_property
     def episodes(self) -> list[EpisodeResult]:
-        """Those of all its results."""
-        return [e for s in self.submissions for e in s.evaluation.episodes]
+        """Episodes of all its results."""
+        return [each for result in self.submissions for each in result.evaluation.episodes]
+
+
+@dataclass(frozen=True)
+class Overall:
+    """Performance of a method over all tasks of the protocol.
+
+    Attributes:
+        total: Success rate over all tasks and splits.
+        success_once: Rate of success after any step, likewise; None without trials.
+        splits: Success rate over all tasks, by split.
+        rank: 1 plus the number of methods whose whole interval of the total lies above this one's.
+    """
+
+    total: SuccessRate
+    success_once: float | None
+    splits: dict[str, SuccessRate]
+    rank: int = 1
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A row of the leaderboard.
+    """A method on the leaderboard.
 
     Attributes:
-        name: The method's.
-        trainings: All of them, by their seeds.
-        total: Of all tasks and splits; None unless a training covers all tasks.
-        any_time: The rate of success after any step, likewise.
-        splits: Of all tasks, likewise, by split; empty where there is no total.
-        tasks: Of those that are covered, by name.
-        strata: By task, then by split.
-        rank: 1 plus the number of methods whose whole interval of the total lies above this one's;
-            None without a total.
+        name: Name of the method.
+        training_runs: All its training runs, by their seeds.
+        overall: Performance over all tasks, by the training runs that cover them; None if there
+            are none.
+        tasks: Success rate in each covered task.
+        strata: Success rate in each covered pair, by task, then by split.
     """
 
     name: str
-    trainings: tuple[Training, ...]
-    total: Success | None
-    any_time: float | None
-    splits: dict[str, Success]
-    tasks: dict[str, Success]
-    strata: dict[str, dict[str, Success]]
-    rank: int | None = None
+    training_runs: tuple[TrainingRun, ...]
+    overall: Overall | None
+    tasks: dict[str, SuccessRate]
+    strata: dict[str, dict[str, SuccessRate]]
 
     @property
     def submissions(self) -> list[Submission]:
-        """Those of all trainings."""
-        return [submission for training in self.trainings for submission in training.submissions]
+        """Results of all training runs."""
+        return [submission for run in self.training_runs for submission in run.submissions]
 
     @property
     def scores(self) -> list[Score]:
-        """The total of each training, of whatever it covers."""
-        return [training.scores.total for training in self.trainings]
+        """Total score of each training run, over whatever it covers."""
+        return [run.scores.total for run in self.training_runs]
 
 
-def standings(submissions: Sequence[Submission], protocol: Protocol) -> list[Standing]:
-    """Returns all methods, the best first; the order of the submissions changes nothing.
+def rank_methods(submissions: Sequence[Submission], protocol: Protocol) -> list[Standing]:
+    """Returns all methods, the best first; the order of the submissions does not matter.
 
     Args:
-        submissions: Without findings, so that no two are of the same.
-        protocol: Of all of them.
+        submissions: Results without problems, so that no two are of the same run and task.
+        protocol: Protocol of all of them.
     """
-    ordered = sorted(submissions, key=_whose)
-    rows = []
-    for name, of_name in groupby(ordered, lambda s: s.evaluation.result.policy.name):
-        trainings = [
-            _training(list(group), protocol)
-            for _, group in groupby(of_name, lambda s: s.evaluation.result.policy.training_seed)
-        ]
-        rows.append(_standing(name, trainings, protocol))
-    ranked = [row for row in rows if row.total]
-    places = ranks([(row.total.low, row.total.high) for row in ranked])
-    ranked = [replace(row, rank=place) for row, place in zip(ranked, places, strict=True)]
-    ranked.sort(key=lambda row: (row.rank, -(row.total.rate or 0.0), row.name))
-    return ranked + [row for row in rows if not row.total]
+    standings = [_standing(name, runs, protocol) for name, runs in _methods(submissions, protocol)]
+    totals = [standing.overall.total for standing in standings if standing.overall]
+    rank = iter(ranks([(total.low, total.high) for total in totals]))
+    ranked = [
+        replace(standing, overall=standing.overall and replace(standing.overall, rank=next(rank)))
+        for standing in standings
+    ]
+    return sorted(ranked, key=_order)
 
 
 def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
     """Returns a rank for each interval: 1 plus the number of those that lie wholly above it.
 
-    So no rank is claimed that the intervals do not bear out. Where all overlap, all are first;
-    where none do, ranks count from 1. Of two that overlap, the lower one can rank behind the other
-    only because a third one lies between.
+    Ranks therefore never claim more than the intervals show. If all intervals overlap, all ranks
+    are 1; if none do, ranks count from 1. Of two that overlap, the lower one can have the greater
+    rank only because a third one lies between.
 
     Args:
-        intervals: Lower and upper bounds; those that touch overlap.
+        intervals: Lower and upper limits; intervals that touch overlap.
     """
     lows = sorted(low for low, _ in intervals)
     return [1 + len(lows) - int(np.searchsorted(lows, high, "right")) for _, high in intervals]
 
 
-def _whose(submission: Submission) -> tuple:
-    policy = submission.evaluation.result.policy
-    seed = -1 if policy.training_seed is None else policy.training_seed
-    return policy.name, seed, submission.folder
+def _order(standing: Standing) -> tuple[float, float, str]:
+    """Returns the key by which methods are sorted; those without a rank come last, by name."""
+    if standing.overall is None:
+        return math.inf, 0.0, standing.name
+    return standing.overall.rank, -(standing.overall.total.rate or 0.0), standing.name
 
 
-def _training(submissions: list[Submission], protocol: Protocol) -> Training:
-    episodes = [e for submission in submissions for e in submission.evaluation.episodes]
-    seed = submissions[0].evaluation.result.policy.training_seed
-    return Training(seed, tuple(submissions), score(protocol, episodes))
+def _methods(
+    submissions: Sequence[Submission], protocol: Protocol
+) -> Iterator[tuple[str, list[TrainingRun]]]:
+    """Yields each method's name and training runs."""
+    ordered = sorted(submissions, key=_policy_order)
+    for name, of_method in groupby(ordered, lambda submission: submission.policy.name):
+        by_seed = groupby(of_method, lambda submission: submission.policy.training_seed)
+        yield name, [_training_run(seed, list(of_run), protocol) for seed, of_run in by_seed]
 
 
-def _standing(name: str, trainings: Sequence[Training], protocol: Protocol) -> Standing:
-    whole = [t for t in trainings if len(t.scores.tasks) == len(protocol.tasks)]
-    covered = {
-        task: [training for training in trainings if task in training.scores.tasks]
+def _policy_order(submission: Submission) -> tuple[str, int, str]:
+    seed = submission.policy.training_seed
+    return submission.policy.name, -1 if seed is None else seed, submission.folder
+
+
+def _training_run(
+    seed: int | None, submissions: Sequence[Submission], protocol: Protocol
+) -> TrainingRun:
+    episodes = [each for submission in submissions for each in submission.evaluation.episodes]
+    return TrainingRun(seed, tuple(submissions), score(protocol, episodes))
+
+
+def _standing(name: str, runs: Sequence[TrainingRun], protocol: Protocol) -> Standing:
+    covering = {
+        task: of_task
         for task in protocol.tasks
+        if (of_task := [run for run in runs if task in run.scores.tasks])
     }
-    covered = {task: group for task, group in covered.items() if group}
-    pairs = [(task, split) for task in protocol.tasks for split in protocol.splits]
     return Standing(
         name=name,
-        trainings=tuple(trainings),
-        total=_success(whole, lambda s: s.total, [[pair] for pair in pairs]) if whole else None,
-        any_time=_mean([t.scores.total.any_time.rate for t in whole]),
-        splits={
-            split: _success(
-                whole, lambda s, split=split: s.splits[split], [[p for p in pairs if p[1] == split]]
-            )
-            for split in (protocol.splits if whole else ())
-        },
+        training_runs=tuple(runs),
+        overall=_overall(runs, protocol),
         tasks={
-            task: _success(
-                group, lambda s, task=task: s.tasks[task], [[p for p in pairs if p[0] == task]]
+            task: _success_rate(
+                of_task,
+                [run.scores.tasks[task] for run in of_task],
+                [[(task, split) for split in protocol.splits]],
             )
-            for task, group in covered.items()
+            for task, of_task in covering.items()
         },
         strata={
             task: {
-                split: _success(
-                    group,
-                    lambda s, task=task, split=split: s.strata[task][split],
+                split: _success_rate(
+                    of_task,
+                    [run.scores.strata[task][split] for run in of_task],
                     [[(task, split)]],
                 )
                 for split in protocol.splits
             }
-            for task, group in covered.items()
+            for task, of_task in covering.items()
         },
     )
 
 
-def _success(
-    trainings: Sequence[Training],
-    score_of: Callable[[Scores], Score],
+def _overall(runs: Sequence[TrainingRun], protocol: Protocol) -> Overall | None:
+    runs = [run for run in runs if len(run.scores.tasks) == len(protocol.tasks)]
+    if not runs:
+        return None
+    pairs = [(task, split) for task in protocol.tasks for split in protocol.splits]
+    return Overall(
+        total=_success_rate(runs, [run.scores.total for run in runs], [[pair] for pair in pairs]),
+        success_once=_mean([run.scores.total.success_once.rate for run in runs]),
+        splits={
+            split: _success_rate(
+                runs,
+                [run.scores.splits[split] for run in runs],
+                [[(task, split) for task in protocol.tasks]],
+            )
+            for split in protocol.splits
+        },
+    )
+
+
+def _success_rate(
+    runs: Sequence[TrainingRun],
+    scores: Sequence[Score],
     strata: Sequence[Sequence[tuple[str, str]]],
-) -> Success:
-    """Success in some strata, each of one or more pairs of task and split."""
-    rates = [score_of(training.scores).end for training in trainings]
-    if len(trainings) == 1:
+) -> SuccessRate:
+    """Returns the success rate of training runs in some strata.
+
+    Args:
+        runs: The training runs.
+        scores: Score of each in these strata.
+        strata: Pairs of task and split that each stratum consists of.
+    """
+    rates = [each.success for each in scores]
+    if len(runs) == 1:
         low, high = rates[0].low, rates[0].high
     else:
-        low, high = crossed_interval([_table(trainings, pairs) for pairs in strata])
-    of_trainings = tuple(rate.rate for rate in rates)
-    return Success(_mean(of_trainings), low, high, of_trainings)
+        low, high = crossed_interval([_outcomes(runs, pairs) for pairs in strata])
+    of_training_runs = tuple(rate.rate for rate in rates)
+    return SuccessRate(_mean(of_training_runs), low, high, of_training_runs)
 
 
-def _table(trainings: Sequence[Training], pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Returns (trainings, scenes): 1 success, 0 failure, NaN where the simulator failed."""
+def _outcomes(runs: Sequence[TrainingRun], pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """Returns (runs, scenes): 1 success, 0 failure, NaN where the simulator failed."""
     rows = [
         {
             episode.key: float(episode.success) if is_trial(episode) else np.nan
-            for episode in training.episodes
+            for episode in run.episodes
             if (episode.task, episode.split) in pairs
         }
-        for training in trainings
+        for run in runs
     ]
     return np.array([[row[key] for key in sorted(rows[0])] for row in rows])
 

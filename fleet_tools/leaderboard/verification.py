@@ -1,35 +1,35 @@
-"""Runs episodes of others again: from their stored actions, without their policies.
+"""Verification of submitted episodes: their stored actions run again, without their policies.
 
-An episode is what its result says if the same actions in the scene of its seed end in the same
-state, bit for bit.
+An episode is genuine if the same actions, in the scene of its seed, lead to the same final state,
+bit for bit.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fleet_tools.dataset.header import other_versions
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.trial import one_at_a_time, rerun
+from fleet_tools.evaluation.trial import present_env, verify
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.parallel import workers
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import LostJob
+from fleet_tools.storage.provenance import other_versions
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of running some of a result's episodes again.
+    """Verification of some episodes of a result.
 
     Attributes:
-        folder: Of the result.
-        episodes: How many were run again.
-        differences: A sentence for each one that came out otherwise.
-        other_versions: By package, the version of the result and the one here, where they differ.
-            Then bits may differ that nobody has touched.
+        folder: Folder of the result, see `Submission`.
+        episodes: Number of episodes that ran again.
+        differences: A sentence for each episode that differs.
+        other_versions: By package, the version of the result and the one here, if they differ;
+            then genuine episodes may differ, too.
     """
 
     folder: str
@@ -39,27 +39,33 @@ class Verification:
 
     @property
     def same(self) -> int:
-        """How many came out as the result says."""
+        """Number of episodes that agree with the result."""
         return self.episodes - len(self.differences)
 
 
 @dataclass(frozen=True)
-class Job:
-    """An episode that is to be run again."""
+class EpisodeJob:
+    """An episode that is to be verified.
+
+    Attributes:
+        folder: Folder of its result, see `Submission`.
+        protocol: Protocol of its result.
+        episode: The episode.
+    """
 
     folder: str
     protocol: Protocol
     episode: EpisodeResult
 
 
-def draw(submission: Submission, count: int, seed: int) -> list[EpisodeResult]:
-    """Draws the episodes of a result that are run again, in the protocol's order.
+def draw_episodes(submission: Submission, count: int, seed: int) -> list[EpisodeResult]:
+    """Draws the episodes of a result that are verified, in the protocol's order.
 
     Args:
-        submission: The result; which others there are changes nothing.
-        count: How many. All in which the simulator is said to have failed come on top, since they
-            count for nothing.
-        seed: Draws them.
+        submission: The result; the draw does not depend on other results.
+        count: Number of episodes. Those in which the simulator is said to have failed are added,
+            all of them, since they do not count as trials.
+        seed: Seed of the draw.
     """
     episodes = submission.evaluation.episodes
     suspect = [k for k, e in enumerate(episodes) if e.outcome == SIMULATION_ERROR]
@@ -69,57 +75,57 @@ def draw(submission: Submission, count: int, seed: int) -> list[EpisodeResult]:
     return [episodes[k] for k in sorted([*suspect, *drawn])]
 
 
-def verify(
+def draw_jobs(submissions: Sequence[Submission], count: int, seed: int) -> list[EpisodeJob]:
+    """Draws the episodes of all results that are verified, see `draw_episodes`."""
+    jobs = [
+        EpisodeJob(submission.folder, submission.evaluation.result.protocol, episode)
+        for submission in submissions
+        for episode in draw_episodes(submission, count, seed)
+    ]
+    return sorted(jobs, key=lambda job: job.episode.key)  # a worker's environment is of one task
+
+
+def verify_submissions(
     submissions: Sequence[Submission],
-    episodes: int,
-    *,
-    seed: int,
-    worker_keywords: Mapping[str, Any],
-    progress: Callable[[Iterable, int], Iterable] = lambda jobs, total: jobs,
+    jobs: Sequence[EpisodeJob],
+    workers: WorkerOptions,
+    after_each: Callable[[], None] = lambda: None,
 ) -> list[Verification]:
-    """Runs episodes of each result again.
+    """Runs episodes again, and compares them with their results.
 
     Args:
         submissions: The results.
-        episodes, seed: Of each; see `draw`.
-        worker_keywords: Of `fleet_tools.parallel.workers.run`.
-        progress: Is handed what comes, and how many there will be.
+        jobs: Their episodes that are verified.
+        workers: Number, time limit and place of worker processes.
+        after_each: Called after each episode.
+
+    Returns:
+        The verification of each result.
     """
-    jobs = [
-        Job(submission.folder, submission.evaluation.result.protocol, episode)
-        for submission in submissions
-        for episode in draw(submission, episodes, seed)
-    ]
-    jobs.sort(key=lambda job: job.episode.key)  # those of one task together, and of one scene
-    found: dict[str, dict[tuple, str]] = {submission.folder: {} for submission in submissions}
-    left = iter(jobs)
-    results = workers.run(lambda: next(left, None), make_verifier, **worker_keywords)
+    differences: dict[str, dict[tuple[str, str, int], str]] = {
+        submission.folder: {} for submission in submissions
+    }
+    results = workers.run(jobs, make_verifier)
     with contextlib.closing(results):
-        for job, came in progress(results, len(jobs)):
-            differences = [came.reason] if isinstance(came, workers.Lost) else came
-            if differences:
+        for job, result in results:
+            found = [result.reason] if isinstance(result, LostJob) else result
+            if found:
                 task, split, index = job.episode.key
-                place = f"episode {index} of {task}, {split}"
-                found[job.folder][job.episode.key] = f"{place}: {'; '.join(differences)}"
-    return [_verification(s, jobs, found[s.folder]) for s in submissions]
+                which = f"episode {index} of {task}, {split}"
+                differences[job.folder][job.episode.key] = f"{which}: {'; '.join(found)}"
+            after_each()
+    return [
+        Verification(
+            folder=submission.folder,
+            episodes=sum(job.folder == submission.folder for job in jobs),
+            differences=tuple(text for _, text in sorted(differences[submission.folder].items())),
+            other_versions=other_versions(submission.evaluation.result.packages),
+        )
+        for submission in submissions
+    ]
 
 
-def make_verifier() -> Callable[[Job], list[str]]:
-    """Returns what runs an episode again, and says what came out otherwise."""
-    environment_of = one_at_a_time()
-    return lambda job: rerun(environment_of(job.episode.task), job.protocol, job.episode)
-
-
-def _verification(
-    submission: Submission, jobs: Sequence[Job], found: dict[tuple, str]
-) -> Verification:
-    return Verification(
-        folder=submission.folder,
-        episodes=sum(job.folder == submission.folder for job in jobs),
-        differences=tuple(_in_order(found)),
-        other_versions=other_versions(submission.evaluation.result.packages),
-    )
-
-
-def _in_order(found: dict[tuple, str]) -> Iterator[str]:
-    return (found[key] for key in sorted(found))
+def make_verifier() -> Callable[[EpisodeJob], list[str]]:
+    """Returns a function that runs an episode again, and lists the differences."""
+    env_of = present_env()
+    return lambda job: verify(env_of(job.episode.task), job.protocol, job.episode)

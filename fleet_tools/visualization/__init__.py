@@ -1,1 +1,1 @@
-"""What people look at: views from outside, drawings on them, videos, pages of data sets."""
+"""Views of episodes and datasets: recordings in Meshcat, videos, contact sheets."""

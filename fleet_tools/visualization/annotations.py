@@ -1,4 +1,4 @@
-"""What people want to see beside the scene: keypoints, the plan, and what the cameras see."""
+"""Annotations of a view: keypoints, the plan, and the points that the cameras see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,61 +6,74 @@ from dataclasses import dataclass
 import gymnasium
 import numpy as np
 
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.perception import point_cloud
-from fleet_tools.rollouts.episode import Policy
+from fleet_tools.policies.policy import Policy
+from fleet_tools.visualization.colors import OBJECT_COLOR, TOOL_COLOR
 
-TOOL_COLOR, OBJECT_COLOR = (0.90, 0.20, 0.15), (0.10, 0.35, 0.85)
-PLANNED_COLOR, TRAVELLED_COLOR = (0.15, 0.60, 0.30), (0.95, 0.60, 0.10)
+
+@dataclass(frozen=True, eq=False)
+class ColoredPoints:
+    """Points with colours.
+
+    Attributes:
+        points: (N, 3), in the world, m.
+        colors: (N, 3), red, green and blue in [0, 1].
+    """
+
+    points: np.ndarray
+    colors: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """What there is to draw at one moment; all points in the world, m.
+    """What is drawn at one moment; all points are in the world, m.
 
     Attributes:
-        tool, object: Their keypoints by name, (3,) each.
-        planned: (T, 3), where the tool's acting keypoint was to go at each control step of the
-            present plan; None where there is no plan.
-        acting: (3,), where that keypoint is.
-        cloud: (N, 3), what the cameras see; None where they are off.
-        cloud_colors: (N, 3), red, green and blue in [0, 1].
+        tool: Keypoints of the tool by name, (3,) each.
+        object: Keypoints of the object by name, (3,) each.
+        planned: (T, 3), positions of the tool's acting keypoint at the control steps of the present
+            plan; None without a plan.
+        acting: (3,), present position of that keypoint.
+        cloud: Points that the cameras see; None if the environment observes no point cloud.
     """
 
     tool: Mapping[str, np.ndarray]
     object: Mapping[str, np.ndarray]
     planned: np.ndarray | None
     acting: np.ndarray
-    cloud: np.ndarray | None
-    cloud_colors: np.ndarray | None
+    cloud: ColoredPoints | None
 
 
 def annotate(
-    env: gymnasium.Env, policy: Policy, observation: Mapping[str, np.ndarray]
+    env: gymnasium.Env, observation: Mapping[str, np.ndarray], policy: Policy | None = None
 ) -> Annotations:
-    """Returns what there is to draw now.
+    """Returns the annotations of the present moment.
 
     Args:
-        env: In an episode.
-        policy: Its `plan`, if it has one, is drawn.
-        observation: Its "point_cloud", if it has one, is drawn.
+        env: An environment of this package, in an episode.
+        observation: The present observation; its "point_cloud" is drawn if it has one.
+        policy: The policy that acts; its `plan` is drawn if it has one.
     """
-    env = env.unwrapped
+    env = unwrap(env)
     state, acting = env.world_state(), env.task.reach.tool
     plan = getattr(policy, "plan", None)
     p_EActing = state.in_end_effector(state.p_W_tool)[acting]
-    cloud = observation.get("point_cloud")
-    if cloud is not None:
-        cloud = cloud[cloud[:, 3] != point_cloud.ABSENT]
+    cloud = None
+    if "point_cloud" in observation:
+        rows = observation["point_cloud"]
+        rows = rows[rows[:, 3] != point_cloud.ABSENT]
+        p_W = state.X_WE.multiply(rows[:, :3].T.astype(np.float64)).T
+        cloud = ColoredPoints(p_W, _colors_of(rows[:, 3]))
     return Annotations(
         tool=state.p_W_tool,
         object=state.p_W_object,
         planned=None if plan is None else np.array([X_WE @ p_EActing for X_WE in plan.X_WE]),
         acting=state.p_W_tool[acting],
-        cloud=None if cloud is None else state.X_WE.multiply(np.float64(cloud[:, :3].T)).T,
-        cloud_colors=None if cloud is None else _by_mask(cloud[:, 3]),
+        cloud=cloud,
     )
 
 
-def _by_mask(mask: np.ndarray) -> np.ndarray:
-    """Colours for points, (N, 3), by the cloud's fourth column, (N,)."""
+def _colors_of(mask: np.ndarray) -> np.ndarray:
+    """Returns the colours (N, 3) of points, given the cloud's fourth column (N,)."""
     return np.where(mask[:, None] == point_cloud.TOOL_MASK, TOOL_COLOR, OBJECT_COLOR)

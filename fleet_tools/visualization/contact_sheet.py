@@ -1,24 +1,37 @@
-"""A data set on one page: some of its episodes in pictures, and how it is distributed."""
+"""Contact sheets: a page with frames of some of a dataset's episodes, and its distributions."""
 
 import sys
 import textwrap
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
-from tqdm import tqdm
 
-from fleet_tools.dataset import Dataset, Record
+from fleet_tools.dataset.reader import AttemptRecord, Dataset
 from fleet_tools.dataset.summary import short_name, summarize
 from fleet_tools.errors import FleetToolsError, MissingLibraryError
-from fleet_tools.storage.atomic_files import whole
-from fleet_tools.utils.statistics import wilson_interval
-from fleet_tools.visualization.annotations import OBJECT_COLOR, TOOL_COLOR
-from fleet_tools.visualization.filmstrip import LENGTH, Picture, Strip, colour_cameras, take_strips
+from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.utils.progress import progress_bar
+from fleet_tools.visualization.colors import (
+    FAILURE_COLOR,
+    MUTED_COLOR,
+    OBJECT_COLOR,
+    SUCCESS_COLOR,
+    TEXT_COLOR,
+    TOOL_COLOR,
+    Color,
+)
+from fleet_tools.visualization.distributions import draw_lengths, draw_pairs, draw_success_rates
+from fleet_tools.visualization.filmstrip import (
+    LENGTH,
+    Filmstrip,
+    Frame,
+    color_cameras,
+    make_filmstrips,
+)
 
 SUFFIXES = (".png", ".jpg", ".pdf", ".svg")
 
@@ -27,59 +40,55 @@ PIXELS_PER_INCH = 100
 MARGIN, GAP = 30, 8
 TITLE_HEIGHT, CAPTION_HEIGHT, STEP_HEIGHT = 80, 40, 26
 PLOT_HEIGHT, PLOT_LABELS_WIDTH, PLOT_LABELS_HEIGHT, TOOL_HEIGHT = 300, 140, 90, 40
-PICTURE_WIDTHS = 200, 400
-"""Pictures keep their size, unless they are smaller or larger than this."""
+FRAME_WIDTHS = 200, 400
+"""Smallest and largest width of a frame on the page; frames between them keep their size."""
 
 _FEW_POINTS = 20
-"""Keypoints are drawn large, clouds small."""
-
-_MOST_BARS = 30
-_MOST_NUMBERS = 150
-"""Up to so many pairs of tool and object, their counts are written out."""
-
-INK, MUTED, GOOD, BAD = "#22262e", "#6b7280", "#2f7d4f", "#c0392b"
+"""Largest number of points that are drawn large; keypoints are few, clouds have more points."""
 
 
 def write_contact_sheet(
-    path: Path, dataset: Dataset, records: list[Record], *, quiet: bool = False
+    path: Path, dataset: Dataset, records: list[AttemptRecord], *, quiet: bool = False
 ) -> None:
-    """Writes a contact sheet; where nothing can be rendered, one without pictures, and says so.
+    """Writes a contact sheet; if images cannot be rendered, one without frames, with a warning.
 
     Args:
-        path: Of the file, which appears when it is complete.
-        dataset: What is shown.
-        records: Of the episodes that are shown in pictures.
-        quiet: Shows no progress.
+        path: Image file, which appears when it is complete.
+        dataset: The dataset.
+        records: Records of the episodes of which frames are shown.
+        quiet: Whether to show no progress.
 
     Raises:
-        FleetToolsError: It is no picture's name, its folder does not exist, or an episode is
-            damaged.
-        OSError: It cannot be written.
+        FleetToolsError: The file name has another suffix than `SUFFIXES`, its folder does not
+            exist, or an episode is damaged.
+        OSError: The file cannot be written.
     """
     if path.suffix not in SUFFIXES:
         raise FleetToolsError(
-            f"A picture's name ends with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; "
-            f"given: {path}"
+            f"A contact sheet is an image file: its name ends with {', '.join(SUFFIXES[:-1])} or "
+            f"{SUFFIXES[-1]}; given: {path}"
         )
     if not path.absolute().parent.is_dir():
         raise FleetToolsError(
             f"There is no folder {path.absolute().parent} for {path.name}; make it first."
         )
+    strips = []
     try:
-        strips = list(
-            tqdm(take_strips(dataset, records), total=len(records), unit="episode", disable=quiet)
-        )
+        with progress_bar(len(records), "episode", quiet=quiet) as bar:
+            for strip in make_filmstrips(dataset, records):
+                strips.append(strip)
+                bar.update()
     except MissingLibraryError as error:
-        print(f"No episodes are shown, only how they are distributed: {error}", file=sys.stderr)
+        print(f"The page shows distributions, but no episodes: {error}", file=sys.stderr)
         strips = []
-    # Whatever the user's matplotlibrc says.
-    with style.context("default"), whole(path) as aside:
+    # The user's matplotlibrc does not apply.
+    with style.context("default"), atomic_write(path) as aside:
         draw_contact_sheet(dataset, strips).savefig(aside)
 
 
-def draw_contact_sheet(dataset: Dataset, strips: list[Strip]) -> Figure:
-    """Draws a row for each strip, and below them the distributions of the whole data set."""
-    width, height = _picture_size(strips)
+def draw_contact_sheet(dataset: Dataset, strips: list[Filmstrip]) -> Figure:
+    """Draws a row for each filmstrip, and below them the distributions of the whole dataset."""
+    width, height = _frame_size(strips)
     tools = len({record.tool for record in dataset.manifest()})
     plot_height = max(PLOT_HEIGHT, TOOL_HEIGHT * tools)
     row_height = CAPTION_HEIGHT + height + STEP_HEIGHT
@@ -98,7 +107,7 @@ def draw_contact_sheet(dataset: Dataset, strips: list[Strip]) -> Figure:
 
 
 class _Page:
-    """A figure in which places are given in pixels from the upper left corner."""
+    """A figure whose positions are given in pixels from the upper left corner."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -109,27 +118,35 @@ class _Page:
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
         bottom = self.height - top - height
         box = np.divide((left, bottom, width, height), [self.width, self.height] * 2)
-        return self.figure.add_axes(box)
+        return self.figure.add_axes(tuple(box.tolist()))
 
-    def text(self, left: float, top: float, text: str, size: float, color=INK, **style) -> None:
-        self.figure.text(
-            left / self.width, 1.0 - top / self.height, text, fontsize=size, color=color,
-            va="top", **style,
-        )  # fmt: skip
+    def text(
+        self,
+        left: float,
+        top: float,
+        text: str,
+        size: float,
+        color: str | Color = TEXT_COLOR,
+        **others: Any,
+    ) -> None:
+        x, y = left / self.width, 1.0 - top / self.height
+        self.figure.text(x, y, text, fontsize=size, color=color, va="top", **others)
 
 
-def _picture_size(strips: list[Strip]) -> tuple[int, int]:
-    """Returns width and height of a picture on the page."""
+def _frame_size(strips: list[Filmstrip]) -> tuple[int, int]:
+    """Returns width and height of a frame on the page."""
     if not strips:
         return 320, 0
-    height, width, _ = strips[0].pictures[0].pixels.shape
-    shown = int(np.clip(width, *PICTURE_WIDTHS))
+    height, width, _ = strips[0].frames[0].image.shape
+    shown = int(np.clip(width, *FRAME_WIDTHS))
     return shown, round(height * shown / width)
 
 
-def _draw_title(page: _Page, dataset: Dataset, strips: list[Strip]) -> None:
-    records = dataset.manifest()
-    summary = summarize(dataset.folder, dataset.header, records)
+# --- Title ----------------------------------------------------------------------------------
+
+
+def _draw_title(page: _Page, dataset: Dataset, strips: list[Filmstrip]) -> None:
+    summary = summarize(dataset.folder, dataset.header, dataset.manifest())
     title = (
         f"{summary['task']}: {summary['stored_episodes']} episodes, {summary['stored_steps']} steps"
     )
@@ -139,66 +156,74 @@ def _draw_title(page: _Page, dataset: Dataset, strips: list[Strip]) -> None:
         f"{summary['successes']} of {summary['attempts']} attempts succeeded "
         f"({summary['success_rate']:.0%}; 95% interval {low:.0%} to {high:.0%})."
     )
-    page.text(MARGIN, MARGIN + 38, f"{rate} {_what_is_shown(dataset, strips)}", 12, MUTED)
-    if any(len(picture.tool) for strip in strips for picture in strip.pictures):
+    page.text(MARGIN, MARGIN + 38, f"{rate} {_content(dataset, strips)}", 12, MUTED_COLOR)
+    if any(len(frame.tool) for strip in strips for frame in strip.frames):
         right = page.width - MARGIN
         page.text(right - 90, MARGIN + 38, "● tool", 12, TOOL_COLOR, ha="right")
         page.text(right, MARGIN + 38, "● object", 12, OBJECT_COLOR, ha="right")
 
 
-def _what_is_shown(dataset: Dataset, strips: list[Strip]) -> str:
+def _content(dataset: Dataset, strips: list[Filmstrip]) -> str:
+    """Returns what the frames show."""
     if not strips:
         return ""
-    cameras = colour_cameras(dataset.header)
+    cameras = color_cameras(dataset.header)
     if cameras:
-        return f"Pictures: {' above '.join(cameras)}, as stored."
-    return "Pictures: the stored actions run again; dots show what was observed."
+        return f"Images: {' above '.join(cameras)}, as stored."
+    return "Images: replay of the stored actions; dots are the observed points."
+
+
+# --- Filmstrips -----------------------------------------------------------------------------
 
 
 def _draw_strip(
-    page: _Page, strip: Strip, rate_hz: float, top: float, size: tuple[int, int]
+    page: _Page, strip: Filmstrip, rate_hz: float, top: float, size: tuple[int, int]
 ) -> None:
-    record = strip.record
+    success = strip.record.success
     width, height = size
-    page.text(MARGIN, top + 10, _caption(strip, rate_hz), 13, INK if record.success else BAD)
-    for k, picture in enumerate(strip.pictures):
+    color = TEXT_COLOR if success else FAILURE_COLOR
+    page.text(MARGIN, top + 10, _caption(strip, rate_hz), 13, color)
+    for k, frame in enumerate(strip.frames):
         axes = page.axes(MARGIN + k * (width + GAP), top + CAPTION_HEIGHT, width, height)
-        _draw_picture(axes, picture, GOOD if record.success else BAD)
+        _draw_frame(axes, frame, success)
         axes.set_xlabel(
-            f"step {picture.step}, {picture.step / rate_hz:.1f} s",
+            f"step {frame.step}, {frame.step / rate_hz:.1f} s",
             fontsize=10,
-            color=MUTED,
+            color=MUTED_COLOR,
             labelpad=3,
         )
 
 
-def _caption(strip: Strip, rate_hz: float) -> str:
+def _caption(strip: Filmstrip, rate_hz: float) -> str:
     record = strip.record
-    ended = "success" if record.success else f"FAILED: {record.outcome}"
+    result = "success" if record.success else f"FAILED: {record.outcome}"
     if record.error:
-        ended += f" ({textwrap.shorten(record.error, 60)})"
+        result += f" ({textwrap.shorten(record.error, 60)})"
     parts = [
         f"attempt {record.attempt}",
         f"{short_name(record.tool)} on {short_name(record.object)}",
-        f"{ended} after {record.steps} steps, {record.steps / rate_hz:.1f} s",
+        f"{result} after {record.steps} steps, {record.steps / rate_hz:.1f} s",
         f"seed {record.seed}",
     ]
-    if strip.parted is not None:
-        parts.append(f"NOT AS STORED from step {strip.parted} on: see fleet_tools.replay")
+    if strip.first_difference is not None:
+        parts.append(f"NOT AS STORED from step {strip.first_difference} on: see fleet_tools.replay")
     return "  ·  ".join(parts)
 
 
-def _draw_picture(axes: Axes, picture: Picture, frame: str) -> None:
-    height, width, _ = picture.pixels.shape
-    axes.imshow(picture.pixels, extent=(0, width, height, 0), aspect="auto")
-    for points, color in ((picture.object, OBJECT_COLOR), (picture.tool, TOOL_COLOR)):
+def _draw_frame(axes: Axes, frame: Frame, success: bool) -> None:
+    height, width, _ = frame.image.shape
+    axes.imshow(frame.image, extent=(0, width, height, 0), aspect="auto")
+    for points, color in ((frame.object, OBJECT_COLOR), (frame.tool, TOOL_COLOR)):
         few = len(points) <= _FEW_POINTS
         axes.scatter(
-            *points.T, s=18 if few else 1.5, color=color, edgecolors="white" if few else "none",
-            linewidths=0.8 if few else 0.0,
+            points[:, 0], points[:, 1], s=18 if few else 1.5, color=color,
+            edgecolors="white" if few else "none", linewidths=0.8 if few else 0.0,
         )  # fmt: skip
     axes.set(xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[])
-    axes.spines[:].set(color=frame, linewidth=2.5 if frame == BAD else 0.0)
+    border = {"color": SUCCESS_COLOR, "linewidth": 0.0}
+    if not success:
+        border = {"color": FAILURE_COLOR, "linewidth": 2.5}
+    axes.spines[:].set(**border)
 
 
 # --- Distributions --------------------------------------------------------------------------
@@ -207,63 +232,11 @@ def _draw_picture(axes: Axes, picture: Picture, frame: str) -> None:
 def _draw_distributions(page: _Page, dataset: Dataset, top: float, height: float) -> None:
     """Draws three plots side by side."""
     width = (page.width - 2 * MARGIN) / 3
-    plots = (_draw_lengths, _draw_pairs, _draw_success)
-    for k, draw in enumerate(plots):
+    for k, draw in enumerate((draw_lengths, draw_pairs, draw_success_rates)):
         axes = page.axes(
             MARGIN + k * width + PLOT_LABELS_WIDTH, top + CAPTION_HEIGHT + 20,
             width - PLOT_LABELS_WIDTH, height,
         )  # fmt: skip
         axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=10, labelcolor=INK, color=MUTED)
+        axes.tick_params(labelsize=10, labelcolor=TEXT_COLOR, color=MUTED_COLOR)
         draw(axes, dataset)
-
-
-def _draw_lengths(axes: Axes, dataset: Dataset) -> None:
-    stored = dataset.stored()
-    steps = {good: [r.steps for r in stored if r.success == good] for good in (True, False)}
-    shortest, longest = min(r.steps for r in stored), max(r.steps for r in stored)
-    stride = 1 + (longest - shortest) // _MOST_BARS  # whole steps, or some bars would be empty
-    edges = np.arange(shortest, longest + stride + 1, stride) - 0.5
-    axes.hist([steps[True], steps[False]], edges, stacked=True, color=[GOOD, BAD], rwidth=0.9)
-    axes.set_xlabel(f"steps of {1 / dataset.header.control_rate_hz:.2g} s")
-    axes.set_ylabel("stored episodes")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
-    failed = " (red: failed)" if steps[False] else ""
-    axes.set_title(f"How long episodes are{failed}", loc="left", weight="bold")
-
-
-def _draw_pairs(axes: Axes, dataset: Dataset) -> None:
-    pairs = Counter((record.tool, record.object) for record in dataset.stored())
-    tools, objects = (sorted({pair[k] for pair in pairs}, key=str) for k in (0, 1))
-    counts = np.array([[pairs[tool, object] for object in objects] for tool in tools])
-    axes.imshow(counts, cmap="Blues", vmin=0, vmax=2 * counts.max(), aspect="auto")
-    axes.set_xticks(range(len(objects)), map(short_name, objects), rotation=30, ha="right")
-    axes.set_yticks(range(len(tools)), map(short_name, tools))
-    if counts.size <= _MOST_NUMBERS:
-        for (row, column), count in np.ndenumerate(counts):
-            axes.text(column, row, count or "·", ha="center", va="center", color=INK, fontsize=10)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
-    axes.set_title("Stored episodes by tool and object", loc="left", weight="bold")
-
-
-def _draw_success(axes: Axes, dataset: Dataset) -> None:
-    attempts = Counter(record.tool for record in dataset.manifest())
-    successes = Counter(record.tool for record in dataset.manifest() if record.success)
-    tools = sorted(attempts, key=str)
-    rates = np.array([successes[tool] / attempts[tool] for tool in tools])
-    intervals = np.array([wilson_interval(successes[tool], attempts[tool]) for tool in tools])
-    places = np.arange(len(tools))
-    axes.hlines(places, *intervals.T, color=MUTED, linewidth=2)
-    axes.scatter(rates, places, s=60, color=GOOD, zorder=3, clip_on=False)
-    labels = [f"{short_name(tool)}\n{successes[tool]} of {attempts[tool]}" for tool in tools]
-    axes.set_yticks(places, labels)
-    axes.set(
-        xlim=(0, 1),
-        ylim=(-0.5, len(tools) - 0.5),
-        xlabel="success rate of all attempts, with its 95% interval",
-    )
-    axes.invert_yaxis()
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_title("Success by tool", loc="left", weight="bold")

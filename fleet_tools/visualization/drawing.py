@@ -1,6 +1,7 @@
-"""Draws annotations: into Meshcat, so that its time slider moves them, or onto a picture."""
+"""Draws annotations: into Meshcat, whose time slider then moves them, or onto an image."""
 
 import itertools
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from pydrake.geometry import Meshcat, Rgba, Sphere
@@ -9,12 +10,13 @@ from pydrake.perception import BaseField, Fields, PointCloud
 
 from fleet_tools.perception.third_person_view import project
 from fleet_tools.utils.libraries import require
-from fleet_tools.visualization.annotations import (
+from fleet_tools.visualization.annotations import Annotations, ColoredPoints
+from fleet_tools.visualization.colors import (
     OBJECT_COLOR,
     PLANNED_COLOR,
     TOOL_COLOR,
     TRAVELLED_COLOR,
-    Annotations,
+    Color,
 )
 
 ROOT = "annotations"
@@ -23,54 +25,58 @@ LINE_WIDTH = 4.0
 
 
 class MeshcatDrawing:
-    """Draws one episode into Meshcat.
+    """Draws the annotations of one episode into Meshcat.
 
-    A recording moves and shows things, but makes none: what changes its shape is there from the
-    start, in as many pieces as it has moments, each shown when its moment has come.
+    A recording can move and show objects, but not create them. Therefore lines and clouds, which
+    change their shape, are drawn as one object per moment, and each is shown from its time on.
 
     Args:
-        meshcat: What was drawn of another episode is removed.
+        meshcat: The server; drawings of earlier episodes are removed from it.
     """
 
     def __init__(self, meshcat: Meshcat) -> None:
         self._meshcat = meshcat
         self._planned: np.ndarray | None = None
         self._acting: np.ndarray | None = None
-        self._plan = self._cloud = ""  # the paths of what is shown now
+        self._plan_path = self._cloud_path = ""  # of the objects that are visible now
         self._count = itertools.count()
         meshcat.Delete(ROOT)
 
     def draw(self, annotations: Annotations, time: float) -> None:
-        """Draws what is so from this time on, s; times increase."""
+        """Draws annotations.
+
+        Args:
+            annotations: The annotations.
+            time: Time from which they hold, later than in the last call, s.
+        """
         self._draw_keypoints("tool", annotations.tool, TOOL_COLOR, time)
         self._draw_keypoints("object", annotations.object, OBJECT_COLOR, time)
         self._draw_plan(annotations.planned, time)
-        self._draw_way(annotations.acting, time)
+        self._draw_travelled(annotations.acting, time)
         if annotations.cloud is not None:
-            self._hide(self._cloud, time)
-            self._cloud = self.add_cloud(annotations.cloud, annotations.cloud_colors, time)
+            self._hide(self._cloud_path, time)
+            self._cloud_path = self.add_cloud(annotations.cloud, time)
 
-    def add_cloud(self, points: np.ndarray, colors: np.ndarray, time: float) -> str:
-        """Shows points from a time on.
+    def add_cloud(self, cloud: ColoredPoints, time: float) -> str:
+        """Adds a cloud that is visible from a time on.
 
         Args:
-            points: (N, 3), in the world, m.
-            colors: (N, 3), red, green and blue in [0, 1].
-            time: Since the episode's start, s.
+            cloud: The cloud.
+            time: Time since the start of the episode, s.
 
         Returns:
-            Their path in Meshcat.
+            Its path in Meshcat.
         """
-        cloud = PointCloud(len(points), Fields(BaseField.kXYZs | BaseField.kRGBs))
-        cloud.mutable_xyzs()[:] = np.transpose(points)
-        cloud.mutable_rgbs()[:] = np.round(255.0 * np.transpose(colors))
-        path = self._new("cloud")
-        self._meshcat.SetObject(path, cloud, point_size=POINT_SIZE_M)
+        drawn = PointCloud(len(cloud.points), Fields(BaseField.kXYZs | BaseField.kRGBs))
+        drawn.mutable_xyzs()[:] = np.transpose(cloud.points)
+        drawn.mutable_rgbs()[:] = np.round(255.0 * np.transpose(cloud.colors))
+        path = self._new_path("cloud")
+        self._meshcat.SetObject(path, drawn, point_size=POINT_SIZE_M)
         self._show(path, time)
         return path
 
     def _draw_keypoints(
-        self, owner: str, points: dict[str, np.ndarray], color: tuple, time: float
+        self, owner: str, points: Mapping[str, np.ndarray], color: Color, time: float
     ) -> None:
         for name, p_W in points.items():
             path = f"{ROOT}/keypoints/{owner}/{name}"
@@ -79,26 +85,27 @@ class MeshcatDrawing:
             self._meshcat.SetTransform(path, RigidTransform(p_W), time)
 
     def _draw_plan(self, planned: np.ndarray | None, time: float) -> None:
-        if planned is None or _same(planned, self._planned):
+        if planned is None or _agree(planned, self._planned):
             return
-        self._hide(self._plan, time)
-        self._planned, self._plan = planned, self._new("planned")
-        self._meshcat.SetLine(f"{self._plan}/way", planned.T, LINE_WIDTH, Rgba(*PLANNED_COLOR))
+        self._hide(self._plan_path, time)
+        self._planned, self._plan_path = planned, self._new_path("planned")
+        line, color = f"{self._plan_path}/way", Rgba(*PLANNED_COLOR)
+        self._meshcat.SetLine(line, planned.T, LINE_WIDTH, color)
         for k, p_W in enumerate(planned):
-            knot = f"{self._plan}/knots/{k}"
-            self._meshcat.SetObject(knot, Sphere(KNOT_RADIUS_M), Rgba(*PLANNED_COLOR))
+            knot = f"{self._plan_path}/knots/{k}"
+            self._meshcat.SetObject(knot, Sphere(KNOT_RADIUS_M), color)
             self._meshcat.SetTransform(knot, RigidTransform(p_W))
-        self._show(self._plan, time)
+        self._show(self._plan_path, time)
 
-    def _draw_way(self, acting: np.ndarray, time: float) -> None:
+    def _draw_travelled(self, acting: np.ndarray, time: float) -> None:
         if self._acting is not None:
-            path = self._new("travelled")
+            path = self._new_path("travelled")
             ends = np.column_stack([self._acting, acting])
             self._meshcat.SetLine(path, ends, LINE_WIDTH, Rgba(*TRAVELLED_COLOR))
             self._show(path, time)
         self._acting = acting
 
-    def _new(self, kind: str) -> str:
+    def _new_path(self, kind: str) -> str:
         return f"{ROOT}/{kind}/{next(self._count)}"
 
     def _show(self, path: str, time: float) -> None:
@@ -111,45 +118,46 @@ class MeshcatDrawing:
             self._meshcat.SetProperty(path, "visible", False, time)
 
 
-def draw_on_picture(
-    picture: np.ndarray, annotations: Annotations, way: np.ndarray, caption: str
+def draw_on_image(
+    image: np.ndarray, annotations: Annotations, travelled: np.ndarray, caption: str
 ) -> np.ndarray:
-    """Draws onto a picture of the third view.
+    """Draws annotations onto an image of the third-person view.
 
     Args:
-        picture: (height, width, 3) uint8, as `env.render()` returns it.
-        annotations: What is so now.
-        way: (k, 3), where the tool's acting keypoint has been, in the world, m.
+        image: (height, width, 3) uint8, as `env.render()` returns it.
+        annotations: Annotations of the same moment.
+        travelled: (k, 3), positions of the tool's acting keypoint so far, in the world, m.
         caption: A line of text.
 
     Returns:
-        Another picture.
+        A new image.
 
     Raises:
         MissingLibraryError: Pillow is absent.
     """
-    require("PIL", "draw on pictures")
+    require("PIL", "draw on images")
     from PIL import Image, ImageDraw
 
-    image = Image.fromarray(picture)
-    draw = ImageDraw.Draw(image, "RGBA")
-    if annotations.cloud is not None:
-        for (x, y), color in zip(project(annotations.cloud), annotations.cloud_colors, strict=True):
+    canvas = Image.fromarray(image)
+    draw = ImageDraw.Draw(canvas, "RGBA")
+    if (cloud := annotations.cloud) is not None:
+        for (x, y), color in zip(project(cloud.points), cloud.colors, strict=True):
             draw.point((x, y), _rgba(color))
-    for points, color in ((annotations.planned, PLANNED_COLOR), (way, TRAVELLED_COLOR)):
+    for points, color in ((annotations.planned, PLANNED_COLOR), (travelled, TRAVELLED_COLOR)):
         if points is not None and len(points) > 1:
-            draw.line(list(map(tuple, project(points))), _rgba(color), width=2)
-    for points, color in ((annotations.object, OBJECT_COLOR), (annotations.tool, TOOL_COLOR)):
-        for x, y in project(np.array(list(points.values()))):
+            draw.line([(x, y) for x, y in project(points)], _rgba(color), width=2)
+    for keypoints, color in ((annotations.object, OBJECT_COLOR), (annotations.tool, TOOL_COLOR)):
+        for x, y in project(np.array(list(keypoints.values()))):
             draw.circle((x, y), 4, _rgba(color), outline=(255, 255, 255, 255))
     draw.text((12, 10), caption, (40, 44, 52, 255), font_size=16)
-    return np.asarray(image)
+    return np.asarray(canvas)
 
 
-def _same(planned: np.ndarray, before: np.ndarray | None) -> bool:
-    """Whether two plans lead the same way, but for what is lost in rounding."""
+def _agree(planned: np.ndarray, before: np.ndarray | None) -> bool:
+    """Whether two plans have the same positions, apart from rounding."""
     return before is not None and planned.shape == before.shape and np.allclose(planned, before)
 
 
-def _rgba(color: np.ndarray | tuple) -> tuple[int, ...]:
-    return (*np.round(255.0 * np.asarray(color)).astype(int).tolist(), 220)
+def _rgba(color: Iterable[float]) -> tuple[int, int, int, int]:
+    red, green, blue = np.round(255.0 * np.array(list(color))).astype(int).tolist()
+    return red, green, blue, 220

@@ -1,4 +1,4 @@
-"""An episode while people look: recorded in Meshcat, or filmed picture by picture."""
+"""Episodes run for display: recorded in Meshcat, or rendered frame by frame."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,41 +8,49 @@ import gymnasium
 import numpy as np
 from pydrake.geometry import MeshcatAnimation
 
-from fleet_tools.rollouts.episode import Episode, Policy, rollout
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.errors import ConfigError
+from fleet_tools.policies.policy import Policy, policy_info
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.scene import Scene
 from fleet_tools.visualization.annotations import annotate
-from fleet_tools.visualization.drawing import MeshcatDrawing, draw_on_picture
+from fleet_tools.visualization.drawing import MeshcatDrawing, draw_on_image
 
-Looker = Callable[[dict[str, np.ndarray]], None]
+ObservationCallback = Callable[[dict[str, np.ndarray]], None]
+"""Function that receives each observation of an episode."""
 
 RECORDING_RATE_HZ = 64
-"""That at which Drake publishes, so that each moment of a recording is one moment."""
+"""Frame rate of recordings. Drake publishes at the same rate, so that frames do not mix moments."""
 
 
 @dataclass(frozen=True, eq=False)
-class Show:
-    """An episode that is about to be shown.
+class PlannedEpisode:
+    """An episode that is to be run for display.
 
     Attributes:
-        title: What it is.
-        policy: Who acts.
-        reset: The keywords of `rollout` that begin it.
+        title: Caption.
+        policy: The policy that acts.
+        seed: Seed that draws the scene; None if `scene` is given.
+        scene: The scene; None if it is drawn.
     """
 
     title: str
     policy: Policy
-    reset: dict[str, Any]
+    seed: int | None = None
+    scene: Scene | None = None
 
 
-class Watched:
-    """A policy while somebody looks: at every observation, when it has decided what to do.
+class ObservedPolicy:
+    """A policy with a callback, which receives each observation after the policy has acted on it.
 
     Args:
-        policy: Who acts.
-        look: Is shown each observation.
+        policy: The policy.
+        callback: Receives each observation.
     """
 
-    def __init__(self, policy: Policy, look: Looker) -> None:
-        self._policy, self._look = policy, look
+    def __init__(self, policy: Policy, callback: ObservationCallback) -> None:
+        self._policy, self._callback = policy, callback
 
     def reset(self) -> None:
         """Resets the policy."""
@@ -51,57 +59,107 @@ class Watched:
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action, (6,)."""
         action = self._policy.act(observation)
-        self._look(observation)
+        self._callback(observation)
         return action
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the policy wants to be remembered."""
-        return dict(getattr(self._policy, "info", {}))
+        """The policy's `info`."""
+        return dict(policy_info(self._policy))
 
 
-def watch(env: gymnasium.Env, show: Show, look: Looker) -> Episode:
-    """Runs an episode; `look` is shown every observation, from the first to the last."""
-    episode = rollout(env, Watched(show.policy, look), **show.reset)
-    look({name: rows[-1] for name, rows in episode.observations.items()})
+def run_observed(
+    env: gymnasium.Env, planned: PlannedEpisode, callback: ObservationCallback
+) -> Episode:
+    """Runs an episode; the callback receives all observations, from the first to the last.
+
+    Args:
+        env: The environment.
+        planned: The episode.
+        callback: Is called when the policy has chosen its action, and once at the end.
+    """
+    policy = ObservedPolicy(planned.policy, callback)
+    episode = rollout(env, policy, seed=planned.seed, scene=planned.scene)
+    callback({name: rows[-1] for name, rows in episode.observations.items()})
     return episode
 
 
-def record(env: gymnasium.Env, show: Show) -> Episode:
-    """Runs an episode, and leaves a recording of it, with annotations, in Meshcat.
+class MeshcatRecorder:
+    """Records episodes in an environment's Meshcat server, one at a time.
 
     Args:
         env: An environment with render_mode "human".
-        show: What to run.
+
+    Attributes:
+        url: Address at which a browser shows the last recording.
+
+    Raises:
+        ConfigError: The environment has another render mode.
     """
-    meshcat, unwrapped = env.unwrapped.meshcat, env.unwrapped
-    meshcat.DeleteRecording()
-    meshcat.StartRecording(RECORDING_RATE_HZ, set_visualizations_while_recording=False)
-    drawing = MeshcatDrawing(meshcat)
 
-    def look(observation: dict[str, np.ndarray]) -> None:
-        drawing.draw(annotate(env, show.policy, observation), unwrapped.world_state().time)
+    def __init__(self, env: gymnasium.Env) -> None:
+        self._env = unwrap(env)
+        if self._env.meshcat is None:
+            raise ConfigError(
+                'Recordings need an environment with render_mode="human"; '
+                f"given: {self._env.render_mode!r}."
+            )
+        self._meshcat = self._env.meshcat
+        self.url = self._meshcat.web_url()
 
-    episode = watch(env, show, look)
-    meshcat.StopRecording()
-    meshcat.get_mutable_recording().set_loop_mode(MeshcatAnimation.LoopMode.kLoopRepeat)
-    meshcat.PublishRecording()
-    return episode
+    def record(self, planned: PlannedEpisode) -> Episode:
+        """Runs an episode, and publishes a recording of it with annotations."""
+        env, meshcat = self._env, self._meshcat
+        meshcat.DeleteRecording()
+        meshcat.StartRecording(RECORDING_RATE_HZ, set_visualizations_while_recording=False)
+        drawing = MeshcatDrawing(meshcat)
+
+        def draw(observation: dict[str, np.ndarray]) -> None:
+            drawing.draw(annotate(env, observation, planned.policy), env.world_state().time)
+
+        episode = run_observed(env, planned, draw)
+        meshcat.StopRecording()
+        meshcat.get_mutable_recording().set_loop_mode(MeshcatAnimation.LoopMode.kLoopRepeat)
+        meshcat.PublishRecording()
+        return episode
+
+    def html(self) -> str:
+        """Returns the last recording as a page that needs no server."""
+        return self._meshcat.StaticHtml()
 
 
-def film(env: gymnasium.Env, show: Show) -> tuple[Episode, list[np.ndarray]]:
-    """Runs an episode, and returns it with a picture of every moment, with annotations.
+def render_frame(env: gymnasium.Env) -> np.ndarray:
+    """Returns the third-person view of the present state, (480, 640, 3) uint8.
+
+    Raises:
+        ConfigError: The environment has another render_mode than "rgb_array".
+    """
+    frame = env.render()
+    if not isinstance(frame, np.ndarray):
+        raise ConfigError(
+            f'Frames need an environment with render_mode="rgb_array"; given: {env.render_mode!r}.'
+        )
+    return frame
+
+
+def film(env: gymnasium.Env, planned: PlannedEpisode) -> tuple[Episode, list[np.ndarray]]:
+    """Runs an episode, and returns it with one annotated frame per observation.
 
     Args:
         env: An environment with render_mode "rgb_array".
-        show: What to run.
+        planned: The episode.
+
+    Raises:
+        ConfigError: The environment has another render mode.
+        MissingLibraryError: Pillow is absent.
     """
-    pictures, way = [], []
+    frames: list[np.ndarray] = []
+    travelled: list[np.ndarray] = []
 
-    def look(observation: dict[str, np.ndarray]) -> None:
-        annotations = annotate(env, show.policy, observation)
-        way.append(annotations.acting)
-        picture = draw_on_picture(env.render(), annotations, np.array(way), show.title)
-        pictures.append(picture)
+    def add_frame(observation: dict[str, np.ndarray]) -> None:
+        annotations = annotate(env, observation, planned.policy)
+        travelled.append(annotations.acting)
+        frame = draw_on_image(render_frame(env), annotations, np.array(travelled), planned.title)
+        frames.append(frame)
 
-    return watch(env, show, look), pictures
+    return run_observed(env, planned, add_frame), frames

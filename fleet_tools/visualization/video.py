@@ -5,47 +5,50 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.storage.atomic_files import whole
+from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.utils.libraries import require
 
 
 def require_video() -> None:
-    """Says what videos need where it is missing.
+    """Checks that annotated videos can be written.
 
     Raises:
-        MissingLibraryError: PyAV or Pillow is absent.
+        MissingLibraryError: PyAV or Pillow is absent; the message says how to install it.
     """
     require("av", "write videos")
     require("PIL", "write on videos")
 
 
 def write_video(
-    path: Path, pictures: Iterable[np.ndarray], rate_hz: int, *, reproducible: bool = False
+    path: Path, frames: Iterable[np.ndarray], rate_hz: int, *, reproducible: bool = False
 ) -> None:
     """Writes a video.
 
     Args:
-        path: Of the file, which appears when the video is complete.
-        pictures: (height, width, 3) uint8 each, of the same, even height and width.
-        rate_hz: Pictures per second.
-        reproducible: The same pictures always give the same bytes, which takes longer.
+        path: File, which appears when the video is complete.
+        frames: (height, width, 3) uint8 each, all of the same, even height and width.
+        rate_hz: Frames per second.
+        reproducible: Whether the same frames always give the same bytes, which takes longer.
 
     Raises:
         MissingLibraryError: PyAV is absent.
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     av = require("av", "write videos")
     options = {"crf": "20"}
-    if reproducible:  # x264's vector code does not always agree with itself
+    if reproducible:  # x264's vector code does not always give the same bytes
         options["x264-params"] = "asm=0:threads=1"
-    with whole(path) as aside, av.open(str(aside), "w", options={"movflags": "faststart"}) as file:
+    with (
+        atomic_write(path) as aside,
+        av.open(str(aside), "w", options={"movflags": "faststart"}) as file,
+    ):
         stream = None
-        for picture in pictures:
+        for frame in frames:
             if stream is None:
                 stream = file.add_stream("libx264", rate=rate_hz, options=options)
-                stream.height, stream.width = picture.shape[:2]
-                stream.pix_fmt = "yuv420p"  # the one kind that every browser knows
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-            file.mux(stream.encode(frame))
+                stream.height, stream.width = frame.shape[:2]
+                stream.pix_fmt = "yuv420p"  # the only pixel format that every browser plays
+            encoded = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+            file.mux(stream.encode(encoded))
         if stream is not None:
             file.mux(stream.encode())

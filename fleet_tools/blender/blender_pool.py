@@ -1,0 +1,134 @@
+"""A pool of Blender processes, each of which runs `drawing.py`: a process holds only one scene."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class DrawingError(Exception):
+    """Blender cannot draw a scene, or does not start."""
+
+
+class BlenderPool:
+    """Blender processes that draw at the same time.
+
+    Args:
+        workers: Number of processes, among which the machine's cores are divided.
+        samples: Light paths per pixel.
+        roughness: Roughness of surfaces, see `drake_gltf.proper_gltf`.
+        seconds: Time limit of an image, s.
+        verbose: Whether to pass on Blender's own output.
+
+    Attributes:
+        health: Version and settings, as plain JSON data.
+
+    Raises:
+        DrawingError: Blender does not start.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        samples: int = 16,
+        roughness: float = 0.5,
+        seconds: float = 600.0,
+        verbose: bool = False,
+    ) -> None:
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        settings = {"samples": samples, "roughness": roughness, "threads": threads}
+        command = [sys.executable, str(Path(__file__).with_name("drawing.py"))]
+        for name, value in settings.items():
+            command += [f"--{name}", str(value)]
+        self._all = [_Blender(command, seconds, verbose) for _ in range(workers)]
+        self._idle: queue.SimpleQueue[_Blender] = queue.SimpleQueue()
+        for blender in self._all:
+            self._idle.put(blender)
+        self.health = {"blender": self._all[0].version, "workers": workers, **settings}
+
+    def draw(self, scene: dict[str, Any], camera: Mapping[str, float]) -> bytes:
+        """Returns an image as PNG, as soon as a process is free to draw it.
+
+        Args:
+            scene: The scene as glTF, as Drake writes it.
+            camera: Numbers of the camera by name, see `drawing.draw`.
+
+        Raises:
+            DrawingError: Blender cannot draw it.
+        """
+        with tempfile.TemporaryDirectory(prefix="fleet_tools_blender_") as folder:
+            paths = {"scene": f"{folder}/scene.gltf", "image": f"{folder}/image.png"}
+            Path(paths["scene"]).write_text(json.dumps(scene))
+            blender = self._idle.get()
+            try:
+                blender.draw({**camera, **paths})
+            finally:
+                self._idle.put(blender)
+            return Path(paths["image"]).read_bytes()
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for blender in self._all:
+            blender.close()
+
+
+class _Blender:
+    """A Blender process, which is started again if it has ended."""
+
+    def __init__(self, command: list[str], seconds: float, verbose: bool) -> None:
+        self._command, self._seconds = command, seconds
+        self._stderr = None if verbose else subprocess.DEVNULL
+        self._start()
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            start_new_session=True,  # Ctrl-C reaches the server alone, which ends this process
+        )
+        self.version: str = self._ask(None)["blender"]
+
+    def draw(self, job: Mapping[str, Any]) -> None:
+        """Draws an image, see `drawing.draw`."""
+        if self._process.poll() is not None:  # it crashed or was too slow with an earlier scene
+            self._start()
+        self._ask(job)
+
+    def _ask(self, job: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Sends a job, if there is one, and returns the next answer."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None  # both are pipes
+        timer = threading.Timer(self._seconds, self._process.kill)
+        timer.start()
+        try:
+            if job is not None:
+                print(json.dumps(job), file=stdin, flush=True)
+            line = stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            timer.cancel()
+        if not line:
+            status = self._process.wait()
+            raise DrawingError(
+                f"Blender ended with status {status}; after {self._seconds:g} s it is killed. "
+                "--verbose shows its output."
+            )
+        answer = json.loads(line)
+        if "error" in answer:
+            raise DrawingError(f"Blender cannot draw this scene: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,143 @@
+"""Photographs as jobs: states of stored episodes or of a scene, and the work of each process."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_tools.blender.photographer import Photographer
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.values import parse
+from fleet_tools.dataset.reader import Dataset
+from fleet_tools.envs.making import make_env
+from fleet_tools.envs.outcomes import SIMULATION_ERROR
+from fleet_tools.envs.tool_use_env import EnvState
+from fleet_tools.errors import ConfigError, DatasetError
+from fleet_tools.robot.panda import Visuals
+from fleet_tools.sim.scene import Scene
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoJob:
+    """A photograph that is to be taken.
+
+    Attributes:
+        name: Name of the state; with the camera's name, the stem of the files.
+        state: The state.
+        camera: Name of the camera.
+    """
+
+    name: str
+    state: EnvState
+    camera: str
+
+
+@dataclass(frozen=True, eq=False)
+class StateSource:
+    """States that are to be photographed.
+
+    Attributes:
+        task: The task.
+        robot_visuals: Visual meshes of the arm.
+        states: The states by name; each is simulated when it is asked for.
+    """
+
+    task: TaskConfig
+    robot_visuals: Visuals
+    states: Iterator[tuple[str, EnvState]]
+
+
+def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSource:
+    """Returns states of the stored episodes of a dataset.
+
+    The stored actions run again, and every state is compared with the stored one bit for bit.
+
+    Args:
+        folder: Folder of the dataset.
+        episodes: Number of episodes, from the first; None takes all.
+        every: Number of control steps from one state to the next.
+
+    Raises:
+        DatasetError: The dataset cannot be read, or holds no episodes; while iterating, a stored
+            episode is damaged, or its replay differs.
+        FleetToolsError: Its environment cannot be made here.
+    """
+    dataset = Dataset(folder)
+    records = dataset.stored()[:episodes]
+    if not records:
+        raise DatasetError(f"{dataset.folder} holds no episodes yet.")
+    header = dataset.header
+    env = header.make_env(obs_mode="state")
+    franka = header.env_spec.kwargs.get("robot_visuals") == "franka"
+
+    def states() -> Iterator[tuple[str, EnvState]]:
+        for record in records:
+            episode = dataset.episode(record.attempt)
+            env.reset(options={"scene": episode.scene})
+            for step in range(len(episode) + 1):
+                if step:
+                    env.step(episode.actions[step - 1])
+                if env.state_digest() != episode.digests[step]:
+                    raise DatasetError(
+                        f"{record.file} does not replay here: it differs at step {step}. "
+                        f"`python -m fleet_tools.replay {dataset.folder}` tells more."
+                    )
+                failed = episode.outcome == SIMULATION_ERROR and step == len(episode)
+                if step % every == 0 and not failed:
+                    yield f"{record.attempt:06d}_{step:03d}", env.get_state()
+
+    return StateSource(env.task, "franka" if franka else "light", states())
+
+
+def scene_state(file: Path, task: str | None) -> StateSource:
+    """Returns the initial state of a scene.
+
+    Args:
+        file: The scene as JSON.
+        task: Path of the task file; None for a task of the package, which the scene names.
+
+    Raises:
+        ConfigError, UnknownNameError: The file is not a scene, or its task does not exist.
+    """
+    try:
+        scene = parse(Scene, json.loads(file.read_text()), str(file))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{file} is not a scene as JSON: {error}") from error
+    env = make_env(task=task or scene.task)
+    env.reset(options={"scene": scene})
+    return StateSource(env.task, "light", iter([(file.stem, env.get_state())]))
+
+
+def make_photographs(
+    task: TaskConfig, server: str, size: tuple[int, int], robot_visuals: Visuals, folder: Path
+) -> Callable[[PhotoJob], dict[str, Any]]:
+    """Returns a function that takes a photograph, and writes its files.
+
+    Args:
+        task: See `Photographer`.
+        server: See `Photographer`.
+        size: See `Photographer`.
+        robot_visuals: See `Photographer`.
+        folder: Folder of the files.
+
+    Returns:
+        The function; it returns what the index of photographs holds about one, as plain JSON data.
+    """
+    photographer = Photographer(task, server, size, robot_visuals)
+
+    def photograph(job: PhotoJob) -> dict[str, Any]:
+        taken = photographer.photograph(job.state, job.camera)
+        return {
+            "name": job.name,
+            "camera": job.camera,
+            **taken.save(folder / f"{job.name}_{job.camera}"),
+            "K": taken.K.tolist(),
+            "X_WC": taken.X_WC.GetAsMatrix4().tolist(),
+            "scene": job.state.scene.model_dump(mode="json"),
+            "step": job.state.snapshot.step,
+        }
+
+    return photograph

@@ -1,0 +1,196 @@
+"""Checks of a result's content: protocol, episodes, scenes and scores."""
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from fleet_tools.config.tasks import load_task
+from fleet_tools.envs.outcomes import (
+    POLICY_ERROR,
+    SIMULATION_ERROR,
+    SUCCESS,
+    TIME_LIMIT,
+    WORKER_ERROR,
+)
+from fleet_tools.evaluation.protocol import Protocol, protocol_digest
+from fleet_tools.evaluation.result import EpisodeResult, Result
+from fleet_tools.evaluation.scores import score
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.storage.provenance import read_task_file
+
+ProblemKind = Literal[
+    "foreign", "damaged", "schema", "protocol", "episodes", "scenes", "scores", "duplicate"
+]
+"""Kinds of problems.
+
+foreign: a file that is not part of a result.
+damaged: a file that is missing, truncated, or has content that no evaluation writes.
+schema: an unknown schema version.
+protocol: another protocol, or other task files.
+episodes: missing, repeated or unknown episodes, or other seeds than the protocol's.
+scenes: other scenes than the seeds draw.
+scores: scores that do not follow from the episodes.
+duplicate: another result is of the same policy, training seed and task.
+"""
+
+OUTCOMES = (SUCCESS, TIME_LIMIT, SIMULATION_ERROR, POLICY_ERROR, WORKER_ERROR)
+
+BOUND_TOLERANCE = 0.005
+"""Tolerance of interval limits, since another version of NumPy may draw other resamples."""
+_RATE_TOLERANCE = 1e-9
+
+_SCORES_SHOWN = 3
+
+
+class Problem(NamedTuple):
+    """A reason to reject a result.
+
+    Attributes:
+        kind: Kind of problem.
+        reason: The problem in words.
+    """
+
+    kind: ProblemKind
+    reason: str
+
+
+def find_problems(
+    result: Result, episodes: Sequence[EpisodeResult], protocol: Protocol
+) -> list[Problem]:
+    """Returns all problems of a result; none if every claim follows from its episodes.
+
+    Args:
+        result: Content of `result.json`.
+        episodes: Content of `episodes.jsonl`, in any order.
+        protocol: The protocol that the result has to follow.
+    """
+    return list(_problems(result, episodes, protocol))
+
+
+def _problems(
+    result: Result, episodes: Sequence[EpisodeResult], protocol: Protocol
+) -> Iterator[Problem]:
+    expected = protocol_digest(protocol, {task: _task_digest(task) for task in protocol.tasks})
+    if result.protocol_digest != expected:
+        yield Problem(
+            "protocol",
+            f"it follows {result.protocol.title!r} ({result.protocol_digest}); required is "
+            f"{protocol.title!r} with the task files installed here ({expected})",
+        )
+        return
+    wrong_episodes = list(_wrong_episodes(episodes, protocol))
+    yield from (Problem("episodes", reason) for reason in wrong_episodes)
+    if not wrong_episodes:
+        yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
+        yield from (Problem("scores", reason) for reason in _wrong_scores(result, episodes))
+
+
+def _wrong_episodes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> Iterator[str]:
+    if not episodes:
+        yield "there are no episodes"
+    seeds = {trial.key: trial.seed for trial in protocol.trials()}
+    counts = Counter(episode.key for episode in episodes)
+    covered = {episode.task for episode in episodes}
+    yield from _listed(
+        "episodes that are not in the protocol", [key for key in counts if key not in seeds]
+    )
+    yield from _listed(
+        "episodes that occur more than once", [key for key, count in counts.items() if count > 1]
+    )
+    yield from _listed(
+        "missing episodes of the covered tasks",
+        [key for key in seeds if key[0] in covered and key not in counts],
+    )
+    yield from _listed(
+        "episodes with other seeds than in the protocol",
+        [each.key for each in episodes if each.key in seeds and each.seed != seeds[each.key]],
+    )
+    yield from _listed(
+        "episodes with unknown outcomes",
+        [each.key for each in episodes if each.outcome not in OUTCOMES],
+    )
+    yield from _listed(
+        "successes without a scene or without actions",
+        [
+            each.key
+            for each in episodes
+            if each.success_once and not (each.steps and each.scene_digest)
+        ],
+    )
+
+
+def _wrong_scenes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> Iterator[str]:
+    wrong = []
+    for episode in episodes:
+        claimed = (episode.tool, episode.object, episode.scene_digest)
+        unknown = episode.outcome == WORKER_ERROR and claimed == (None, None, None)
+        if not unknown and claimed != _drawn_scene(protocol, *episode.key):
+            wrong.append(episode.key)
+    yield from _listed("episodes in other scenes than their seeds draw", wrong)
+
+
+def _wrong_scores(result: Result, episodes: Sequence[EpisodeResult]) -> Iterator[str]:
+    complete = len(episodes) == len(result.protocol.trials())
+    if result.complete != complete:
+        yield f"complete is {result.complete}, but by the episodes it is {complete}"
+    if result.scores is None:
+        yield "the scores are missing; the same evaluation, run again, adds them"
+        return
+    claimed = _flat("scores", result.scores.model_dump())
+    computed = _flat("scores", score(result.protocol, episodes).model_dump())
+    wrong = [name for name in {**claimed, **computed} if not _agree(name, claimed, computed)]
+    for name in wrong[:_SCORES_SHOWN]:
+        yield f"{name} is {claimed.get(name)}, but by the episodes it is {computed.get(name)}"
+    if len(wrong) > _SCORES_SHOWN:
+        yield f"{len(wrong) - _SCORES_SHOWN} more scores do not follow from the episodes"
+
+
+def _listed(what: str, keys: Sequence[tuple[str, str, int]]) -> Iterator[str]:
+    """Yields a sentence about episodes, if there are any."""
+    if keys:
+        task, split, index = min(keys)
+        yield f"{what}: {len(keys)}, such as episode {index} of {task}, {split}"
+
+
+def _flat(name: str, value: Any) -> dict[str, object]:
+    """Returns all numbers by their names, such as "scores.tasks.hammer.success.rate"."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {
+        path: number
+        for key, inner in value.items()
+        for path, number in _flat(f"{name}.{key}", inner).items()
+    }
+
+
+def _agree(name: str, claimed: Mapping[str, object], computed: Mapping[str, object]) -> bool:
+    if name not in claimed or name not in computed:
+        return False
+    one, other = claimed[name], computed[name]
+    if isinstance(one, float) and isinstance(other, float):
+        is_bound = name.endswith((".low", ".high"))
+        return abs(one - other) <= (BOUND_TOLERANCE if is_bound else _RATE_TOLERANCE)
+    return one == other
+
+
+def _drawn_scene(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, str, str]:
+    """Returns tool, object and digest of a trial's scene."""
+    seed = protocol.splits[split].seeds()[index]
+    return _sampled_scene(task, split, seed, json.dumps(protocol.randomization))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _sampled_scene(task: str, split: str, seed: int, randomization: str) -> tuple[str, str, str]:
+    scene = sample_scene(_task(task), seed, split=split, randomization=json.loads(randomization))
+    return scene.tool, scene.object, scene.digest()
+
+
+# Reading YAML takes longer than all other checks together, and task files do not change meanwhile.
+_task = functools.cache(load_task)
+
+
+@functools.cache
+def _task_digest(task: str) -> str:
+    return read_task_file(task).content_digest

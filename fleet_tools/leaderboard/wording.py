@@ -1,0 +1,128 @@
+"""Texts that the Markdown page and the HTML page share."""
+
+from collections import Counter
+
+from fleet_tools.evaluation.result import Result
+from fleet_tools.leaderboard.board import Board
+from fleet_tools.leaderboard.standings import Standing, SuccessRate
+from fleet_tools.leaderboard.verification import Verification
+
+READING = (
+    "Success is the rate of episodes whose outcome is a success, with its 95% interval; success "
+    "once is the rate of episodes in which the success predicates held after any step. The "
+    "interval of a tool or of a split is Wilson's. The total is the mean over all pairs of tool "
+    "and split, and its interval a stratified bootstrap's.",
+    "The rank of a method is 1 plus the number of methods whose whole interval of the total lies "
+    "above its own, so methods that cannot be told apart share a rank. A method without results "
+    "of every tool has no total and no rank.",
+    "For a method that was trained several times, each number is the mean over its training runs, "
+    "and its interval is of a bootstrap that draws training runs and scenes.",
+)
+"""How to read the numbers, by paragraphs."""
+
+SUBMITTING = (
+    (
+        "Evaluate your policy: a checkpoint, or module:factory, where factory(env) returns an "
+        "object with reset() and act(observation). If the method was trained several times, give "
+        "each training run its --training-seed and its own folder.",
+        "python -m fleet_tools.evaluate --policy my_module:make_policy --name my_method "
+        "--output leaderboard/results/my_method",
+    ),
+    (
+        "Check the result as we do. Tools may be missing, but a tool needs all its scenes.",
+        "python -m fleet_tools.leaderboard leaderboard/results --verify 10 "
+        "--output leaderboard/index.html",
+    ),
+    (
+        "Commit the result, and open a pull request.",
+        'git add leaderboard && git commit -m "Leaderboard: my_method"',
+    ),
+)
+"""How to submit a result: steps and their commands."""
+
+
+def column_names(board: Board) -> list[str]:
+    """Returns the names of the table's columns; "verified" only if results were verified."""
+    verified = ["verified"] if board.verifications else []
+    return [
+        *("rank", "method", "total"),
+        *board.protocol.tasks,
+        *board.protocol.splits,
+        *("success once", "errors"),
+        *verified,
+    ]
+
+
+def percent(rate: float | None) -> str:
+    """Returns a rate as text, such as "93.2%"."""
+    return "no trials" if rate is None else f"{rate:.1%}"
+
+
+def interval(rate: SuccessRate) -> str:
+    """Returns an interval as text, such as "90.1% to 95.4%"."""
+    return f"{percent(rate.low)} to {percent(rate.high)}"
+
+
+def training_run_note(standing: Standing) -> str:
+    """Returns the number of a method's training runs and their spread; empty for a single one."""
+    if len(standing.training_runs) == 1:
+        return ""
+    rates = standing.overall.total.of_training_runs if standing.overall else ()
+    known = [rate for rate in rates if rate is not None]
+    spread = f": {percent(min(known))} to {percent(max(known))}" if known else ""
+    return f"{len(standing.training_runs)} training runs{spread}"
+
+
+def error_counts(standing: Standing) -> dict[str, int]:
+    """Returns the numbers of episodes that ended by an error, by its origin, without zeros."""
+    counts = sum((Counter(score.errors) for score in standing.scores), Counter())
+    return {origin: count for origin, count in counts.items() if count}
+
+
+def readable(name: str) -> str:
+    """Returns a name with spaces, such as "unseen tools"."""
+    return name.replace("_", " ")
+
+
+def facts(board: Board, standing: Standing) -> list[list[tuple[str, str]]]:
+    """Returns the provenance of each result of a method, as names and values."""
+    return [
+        _facts(board, submission.folder, submission.evaluation.result)
+        for submission in standing.submissions
+    ]
+
+
+def _facts(board: Board, folder: str, result: Result) -> list[tuple[str, str]]:
+    policy, machine = result.policy, result.machine
+    env_kwargs = policy.env_kwargs or {"obs_mode": "state"}
+    pairs = [
+        ("result", folder),
+        ("policy", f"{policy.source} ({readable(policy.kind)})"),
+        ("hash", policy.content_digest or ""),
+        ("training seed", "" if policy.training_seed is None else str(policy.training_seed)),
+        ("environment", ", ".join(f"{name}={value}" for name, value in env_kwargs.items())),
+        ("versions", ", ".join(f"{name} {version}" for name, version in result.packages.items())),
+        (
+            "hardware",
+            f"{machine.processor}, {machine.cores:g} cores, {machine.memory_gib:g} GiB; "
+            f"{machine.system}",
+        ),
+        ("command", result.command),
+        ("verified", _verification(board.verifications.get(folder))),
+    ]
+    return [(name, value) for name, value in pairs if value]
+
+
+def _verification(verification: Verification | None) -> str:
+    if verification is None:
+        return ""
+    others = ", ".join(
+        f"{name} {here} instead of {then}"
+        for name, (then, here) in verification.other_versions.items()
+    )
+    versions = f"other versions ({others})" if others else "the same versions"
+    differences = "".join(f" {difference}." for difference in verification.differences)
+    return (
+        f"{verification.same} of {verification.episodes} episodes identical bit for bit, on "
+        f"{versions}.{differences}"
+    )
