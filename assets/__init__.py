@@ -1,9 +1,10 @@
-"""Tools and objects: SDFormat model folders, and the generators that write them.
+"""Robots, tools and objects: model folders, and the programs that generate and import them.
 
 `robots/`, `tools/<family>/<name>/` and `objects/<family>/<name>/` hold what a scene is built from.
-A model folder is `model.sdf`, its meshes, and `keypoints.yaml`, which names the points that tasks
-and experts speak about. The families here write such folders (`python -m fleet_tools.assets`); one
-made by hand or by another program is as good.
+A model folder holds `model.sdf`, its meshes, and `keypoints.yaml`, which names the points that
+tasks and experts refer to. `python -m fleet_tools.assets generate` writes those of `families/`, and
+`python -m fleet_tools.assets import` makes one of a mesh; a folder that was made by hand or by
+another program can be used in the same way.
 """
 
 if __name__ != "fleet_tools.assets":  # a checkout's root on sys.path would import it twice

@@ -1,20 +1,22 @@
-"""What parts are made of: mass, looks and contact."""
+"""Materials of parts: density, colour and contact properties."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Material:
-    """One homogeneous material.
+    """A homogeneous material.
 
     Attributes:
-        density: kg/m^3.
-        colour: Diffuse red, green, blue in [0, 1].
-        modulus: Hydroelastic modulus in Pa; infinite makes the contact surface rigid.
-        friction: Coulomb coefficient, static and dynamic alike. Drake combines two surfaces'
-            coefficients as 2ab / (a + b).
-        dissipation: Hunt-Crossley dissipation in s/m.
+        density: Density, kg/m^3.
+        colour: Diffuse red, green and blue, in [0, 1].
+        modulus: Hydroelastic modulus, Pa; an infinite one makes the contact surface rigid.
+        friction: Coulomb coefficient, static and dynamic. Drake combines the coefficients a and b
+            of two surfaces as 2ab / (a + b).
+        dissipation: Hunt-Crossley dissipation, s/m.
     """
 
     density: float
@@ -23,9 +25,9 @@ class Material:
     friction: float
     dissipation: float
 
-    def coloured(self, *colour: float) -> "Material":
-        """The same material with another surface finish."""
-        return replace(self, colour=colour)
+    def coloured(self, red: float, green: float, blue: float) -> "Material":
+        """Returns the same material in another colour."""
+        return replace(self, colour=(red, green, blue))
 
 
 # Moduli are those at which contact resolves well at 4 ms steps, not the materials' own.
@@ -39,3 +41,30 @@ PINE = Material(500.0, (0.87, 0.73, 0.52), modulus=math.inf, friction=0.4, dissi
 FIBREGLASS = Material(1850.0, (0.90, 0.55, 0.08), modulus=1e8, friction=0.4, dissipation=10.0)
 NYLON = Material(1150.0, (0.86, 0.14, 0.12), modulus=5e7, friction=0.3, dissipation=10.0)
 RUBBER = Material(1200.0, (0.17, 0.17, 0.18), modulus=1e7, friction=0.8, dissipation=20.0)
+
+MaterialName = Literal[
+    "ash",
+    "beech",
+    "brass",
+    "fibreglass",
+    "forged_steel",
+    "hickory",
+    "nylon",
+    "pine",
+    "rubber",
+    "steel",
+]
+
+MATERIALS: Mapping[MaterialName, Material] = {
+    "ash": ASH,
+    "beech": BEECH,
+    "brass": BRASS,
+    "fibreglass": FIBREGLASS,
+    "forged_steel": FORGED_STEEL,
+    "hickory": HICKORY,
+    "nylon": NYLON,
+    "pine": PINE,
+    "rubber": RUBBER,
+    "steel": STEEL,
+}
+"""Materials that an imported mesh can have, by name."""

@@ -1,10 +1,8 @@
-"""Closed triangle meshes as values: building, mass properties, and OBJ text.
+"""Closed triangle meshes as values, and lofts, from which all of them are built.
 
-Everything is one construction, a loft: a skin over closed rings of points. Boxes, prisms, turned
-and forged shapes are lofts of `Section`s along z. Lengths are in metres.
+A loft is a surface through closed rings of points. Boxes, prisms, turned and forged shapes are
+lofts through `Section`s along z. Lengths are in metres.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
@@ -12,9 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-CREASE_DEG = 35.0
-"""Faces that meet at less than this angle are shaded as one smooth surface."""
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,42 +18,51 @@ class Solid:
     """A closed surface, or several disjoint ones.
 
     Attributes:
-        vertices: (n, 3) positions.
-        triangles: (m, 3) vertex indices, counter-clockwise seen from outside.
+        vertices: Positions, (n, 3).
+        triangles: Vertex indices, (m, 3), counter-clockwise seen from outside.
     """
 
     vertices: np.ndarray
     triangles: np.ndarray
 
-    def transformed(self, rotation: np.ndarray, translation: Sequence[float]) -> Solid:
-        """The solid after x -> rotation @ x + translation; the rotation is proper."""
-        return Solid(self.vertices @ np.transpose(rotation) + translation, self.triangles)
+    def transformed(self, rotation: np.ndarray, translation: ArrayLike) -> "Solid":
+        """Returns the solid after a rigid motion x -> rotation @ x + translation.
 
-
-@dataclass(frozen=True)
-class MassProperties:
-    """Mass (kg), centre of mass (3,) in m, and inertia (3, 3) in kg m^2 about that centre."""
-
-    mass: float
-    centre: np.ndarray
-    inertia: np.ndarray
+        Args:
+            rotation: Rotation matrix, (3, 3).
+            translation: Vector, (3,), m.
+        """
+        vertices = self.vertices @ np.transpose(rotation) + np.asarray(translation)
+        return Solid(vertices, self.triangles)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A rectangle with rounded corners, centred on the origin; radius = half widths: a circle."""
+    """A rectangle with rounded corners in the x-y plane, centred on the origin.
+
+    Attributes:
+        half_x, half_y: Half widths, m.
+        radius: Radius of the corners, m; a section whose half widths equal it is a circle.
+    """
 
     half_x: float
     half_y: float
     radius: float
 
     def outline(self, corner_points: int) -> np.ndarray:
-        """(4 * corner_points, 2) polygon around the section, exactly as wide as it is.
+        """Returns a polygon around the section that is exactly as wide as the section.
 
-        Corners are drawn as polygons about their arcs, so that 1 gives the rectangle, 2 chamfers,
-        and 2 on a circle a regular octagon. Sections drawn with equally many points have parallel
-        edges; hence a loft between two of them has plane sides and is convex. Everything is in
-        whole nanometres, as meshes are written; for 1 and 2 points the edges stay exactly parallel.
+        The corners circumscribe their arcs, so that 1 point gives the rectangle, 2 points give
+        chamfers, and 2 points on a circle give a regular octagon. Sections that are drawn with the
+        same number of points have parallel edges; hence a loft between two of them has plane sides
+        and is convex. Coordinates are whole nanometres, as meshes are written; with 1 or 2 points
+        the edges stay exactly parallel.
+
+        Args:
+            corner_points: Number of points at each corner.
+
+        Returns:
+            Vertices, (4 * corner_points, 2), counter-clockwise.
         """
         step = math.pi / 2 / corner_points
         reach = self.radius / math.cos(step / 2)
@@ -70,8 +75,8 @@ class Section:
         points += [(x + dy, -y - dx) for dx, dy in arc]
         return np.array(points)
 
-    def towards(self, other: Section, fraction: float) -> Section:
-        """The section that lies a fraction of the way to another."""
+    def interpolated(self, other: "Section", fraction: float) -> "Section":
+        """Returns the section at a fraction of the way to another one."""
 
         def mix(a: float, b: float) -> float:
             return a + (b - a) * fraction
@@ -84,70 +89,100 @@ class Section:
 
 
 def circle(radius: float) -> Section:
-    """A round section."""
+    """Returns a round section."""
     return Section(radius, radius, radius)
 
 
 def rectangle(half_x: float, half_y: float) -> Section:
-    """A sharp section; draw it with one corner point."""
+    """Returns a section with sharp corners, to be drawn with one corner point."""
     return Section(half_x, half_y, 0.0)
 
 
+SectionStation = tuple[float, Section]
+"""A height z, m, and the section there."""
+
 Station = tuple[float, Section | None]
-"""A height z and the section there; None closes the surface in an apex on the axis."""
+"""A height z, m, and the section there; None closes the surface in an apex on the axis."""
 
 
-def fillet(start: Station, end: Station, steps: int = 4) -> list[Station]:
-    """Stations after `start`, up to and including `end`, along a smooth S-curve."""
+def fillet(start: SectionStation, end: SectionStation, steps: int = 4) -> list[SectionStation]:
+    """Returns stations after `start`, up to and including `end`, along a smooth S-curve."""
     (z0, first), (z1, last) = start, end
     fractions = [(k + 1) / steps for k in range(steps)]
-    return [(z0 + (z1 - z0) * t, first.towards(last, t * t * (3 - 2 * t))) for t in fractions]
+    return [(z0 + (z1 - z0) * t, first.interpolated(last, t * t * (3 - 2 * t))) for t in fractions]
 
 
-def ring(
+def section_ring(
     section: Section | None, z: float, corner_points: int, axis: tuple[float, float] = (0.0, 0.0)
 ) -> np.ndarray:
-    """(n, 3) points around a section at height z, about the line x, y = axis."""
+    """Returns points around a section.
+
+    Args:
+        section: The section; None is a single point on the axis.
+        z: Height of the section, m.
+        corner_points: See `Section.outline`.
+        axis: x and y of the section's centre, m.
+
+    Returns:
+        Positions, (n, 3).
+    """
     outline = np.zeros((1, 2)) if section is None else section.outline(corner_points)
     return np.column_stack([outline + axis, np.full(len(outline), z)])
 
 
-def stack(
+def section_loft(
     stations: Iterable[Station], corner_points: int, axis: tuple[float, float] = (0.0, 0.0)
 ) -> Solid:
-    """Loft over sections along z, about the line x, y = axis."""
-    return loft([ring(section, z, corner_points, axis) for z, section in stations])
+    """Returns the loft through sections along z.
+
+    Args:
+        stations: Heights and sections, monotonic in z.
+        corner_points: See `Section.outline`.
+        axis: x and y of the sections' centres, m.
+    """
+    return loft([section_ring(section, z, corner_points, axis) for z, section in stations])
 
 
 def frusta(
     stations: Iterable[Station], corner_points: int, axis: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Solid, ...]:
-    """One convex solid between each two neighbours among sections along z, about x, y = axis.
+    """Returns convex solids for contact: one between each two neighbouring sections along z.
 
-    Made for contact: at each vertex exactly three planes meet. Drake moves the planes outwards by
-    its hydroelastic margin, and where four or more meet, at an apex or along a diagonal that
-    rounding has bent, it fails with "a mesh field element was degenerate".
+    At each of their vertices exactly three planes meet. Drake moves the planes outwards by its
+    hydroelastic margin, and where four or more meet, at an apex or along a diagonal that rounding
+    has bent, it fails with "a mesh field element was degenerate".
 
     Args:
-        corner_points: 1 or 2, whose sides stay plane when they are written.
+        stations: Heights and sections, monotonic in z.
+        corner_points: 1 or 2, whose sides stay plane when they are written; see `Section.outline`.
+        axis: x and y of the sections' centres, m.
+
+    Raises:
+        ValueError: The number of corner points is neither 1 nor 2.
     """
     if corner_points not in (1, 2):
-        raise ValueError(f"{corner_points} corner points bend a frustum's sides; take 1 or 2")
+        raise ValueError(f"{corner_points} corner points bend a frustum's sides; give 1 or 2")
     x, y = (round(coordinate, 9) for coordinate in axis)
     pairs = itertools.pairwise(stations)
-    return tuple(stack(pair, corner_points, (x, y)) for pair in pairs)
+    return tuple(section_loft(pair, corner_points, (x, y)) for pair in pairs)
 
 
-def box(lower: Sequence[float], upper: Sequence[float]) -> Solid:
-    """Axis-aligned box between two corners."""
-    lower, upper = np.asarray(lower), np.asarray(upper)
-    half_x, half_y, _ = (upper - lower) / 2
+def box(lower: ArrayLike, upper: ArrayLike) -> Solid:
+    """Returns the axis-aligned box between two corners, (3,) each, m."""
+    low, high = np.asarray(lower), np.asarray(upper)
+    half_x, half_y, _ = (high - low) / 2
+    x, y, _ = (low + high) / 2
     section = rectangle(half_x, half_y)
-    return stack([(lower[2], section), (upper[2], section)], 1, tuple((lower + upper)[:2] / 2))
+    return section_loft([(low[2], section), (high[2], section)], 1, (x, y))
 
 
 def loft(rings: Sequence[np.ndarray]) -> Solid:
-    """Closed skin over rings (n, 3), convex and in step; a ring of one point is an apex."""
+    """Returns the closed surface through convex rings of points.
+
+    Args:
+        rings: Positions, (n, 3) each, point k of a ring beside point k of the next; a ring of one
+            point is an apex.
+    """
     starts = np.cumsum([0] + [len(ring) for ring in rings])
     loops = [range(s, s + len(ring)) for s, ring in zip(starts, rings, strict=False)]
     first, last = loops[0], loops[-1]
@@ -163,74 +198,20 @@ def loft(rings: Sequence[np.ndarray]) -> Solid:
                 triangles.append((b, c, d))
     triangles += [(last[0], a, b) for a, b in itertools.pairwise(last[1:])]
     solid = Solid(np.concatenate(rings), np.array(triangles))
-    inside_out = mass_properties(solid, 1.0).mass < 0
+    inside_out = tetrahedron_volumes(solid).sum() < 0
     return Solid(solid.vertices, solid.triangles[:, ::-1]) if inside_out else solid
 
 
-def join(*solids: Solid) -> Solid:
-    """Several solids as one value. They may touch, but must not overlap."""
+def joined(*solids: Solid) -> Solid:
+    """Returns several solids as one value; they may touch, but must not overlap."""
     offsets = np.cumsum([0] + [len(solid.vertices) for solid in solids])
     shifted = [s.triangles + k for s, k in zip(solids, offsets, strict=False)]
     return Solid(np.concatenate([s.vertices for s in solids]), np.concatenate(shifted))
 
 
-def mass_properties(solid: Solid, density: float) -> MassProperties:
-    """Exact mass properties of a homogeneous solid, by signed tetrahedra over the origin."""
-    corners = solid.vertices[solid.triangles]  # (m, 3 corners, 3)
-    masses = density * np.linalg.det(corners) / 6  # (m,)
-    sums = corners.sum(axis=1)  # (m, 3)
-    mass = masses.sum()
-    centre = masses @ sums / 4 / mass
-    second = np.einsum("t,tki,tkj->ij", masses / 20, corners, corners)
-    second += np.einsum("t,ti,tj->ij", masses / 20, sums, sums)
-    return MassProperties(mass, centre, _inertia(second - mass * np.outer(centre, centre)))
+def tetrahedron_volumes(solid: Solid) -> np.ndarray:
+    """Returns signed volumes of the tetrahedra between the triangles and the origin, (m,), m^3.
 
-
-def combined(parts: Sequence[MassProperties]) -> MassProperties:
-    """Mass properties of bodies held together."""
-    mass = sum(part.mass for part in parts)
-    centre = sum(part.mass * part.centre for part in parts) / mass
-    inertia = np.zeros((3, 3))
-    for part in parts:
-        arm = part.centre - centre
-        inertia = inertia + part.inertia + _inertia(part.mass * np.outer(arm, arm))
-    return MassProperties(mass, centre, inertia)
-
-
-def _inertia(second_moment: np.ndarray) -> np.ndarray:
-    return np.trace(second_moment) * np.eye(3) - second_moment
-
-
-def corner_normals(solid: Solid) -> np.ndarray:
-    """(m, 3 corners, 3) unit normals, smooth across edges up to `CREASE_DEG`, sharp beyond."""
-    a, b, c = np.moveaxis(solid.vertices[solid.triangles], 1, 0)
-    areas = np.cross(b - a, c - a)  # (m, 3), along the normal, twice the area long
-    units = areas / np.linalg.norm(areas, axis=1, keepdims=True)
-    normals = np.empty((len(solid.triangles), 3, 3))
-    for vertex in range(len(solid.vertices)):
-        around, corner = np.nonzero(solid.triangles == vertex)
-        smooth = units[around] @ units[around].T > math.cos(math.radians(CREASE_DEG))
-        normals[around, corner] = smooth @ areas[around]
-    return normals / np.linalg.norm(normals, axis=2, keepdims=True)
-
-
-def obj_text(solid: Solid, places: int = 9) -> str:
-    """Wavefront OBJ with normals; the same solid gives the same text.
-
-    Args:
-        solid: Without degenerate triangles.
-        places: Digits of a coordinate after the point.
+    Their sum is the volume of the solid.
     """
-    rounded = np.round(corner_normals(solid).reshape(-1, 3), 4) + 0.0  # no -0
-    normals, used = np.unique(rounded, axis=0, return_inverse=True)
-    lines = ["v " + " ".join(decimal(x, places) for x in vertex) for vertex in solid.vertices]
-    lines += ["vn " + " ".join(decimal(x, 4) for x in normal) for normal in normals]
-    for corners in zip(solid.triangles + 1, used.reshape(-1, 3) + 1, strict=True):
-        lines.append("f " + " ".join(f"{v}//{n}" for v, n in zip(*corners, strict=True)))
-    return "\n".join(lines) + "\n"
-
-
-def decimal(value: float, places: int) -> str:
-    """Shortest decimal of a rounded number; never -0, so equal values are equal text."""
-    text = f"{value:.{places}f}".rstrip("0").rstrip(".") if places else f"{value:.0f}"
-    return "0" if text in ("-0", "") else text
+    return np.linalg.det(solid.vertices[solid.triangles]) / 6

@@ -1,4 +1,4 @@
-"""Whether an attempt still goes as planned; a pure function of plan and state."""
+"""Assessment of an attempt: a pure function of the plan and the world's state."""
 
 from enum import Enum, auto
 
@@ -10,17 +10,17 @@ from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.sim.world_state import WorldState
 
 MOVED_M = 0.003
-"""How far from where the plan takes it to be an object may lie before the tool touches it."""
+"""Largest displacement of the object, before the tool touches it, that keeps a plan valid, m."""
 
 
-class Finding(Enum):
-    """What an expert learns from looking."""
+class Assessment(Enum):
+    """State of an attempt."""
 
     ON_TRACK = auto()
     OBJECT_MOVED = auto()
-    """It is not where the plan takes it to be, and the tool has not yet acted on it."""
+    """The object has moved since planning, and the tool has not acted on it yet."""
     FAILED = auto()
-    """What was expected at a keyframe is not so, or the plan is over without success."""
+    """The expectation at a keyframe does not hold, or the plan has ended without success."""
 
 
 def assess(
@@ -29,31 +29,31 @@ def assess(
     success: tuple[Predicate, ...],
     step: int,
     initial: WorldState,
-    now: WorldState,
-) -> Finding:
-    """Judges an attempt.
+    present: WorldState,
+) -> Assessment:
+    """Assesses an attempt.
 
     Args:
-        plan: What is being followed.
-        problem: What it was made from.
-        success: The task's predicates.
+        plan: The plan that is followed.
+        problem: The problem that it solves.
+        success: The task's success predicates.
         step: The plan's knot that should have been reached by now.
-        initial: The state at the episode's start, from which predicates count.
-        now: The state.
+        initial: World state at the episode's start, to which predicates refer.
+        present: World state now.
     """
-    untouched = step < plan.actuation and not now.touch("tool", "object")
-    if untouched and _distance_moved(problem, now) > MOVED_M:
-        return Finding.OBJECT_MOVED
+    untouched = step < plan.actuation and not present.in_contact("tool", "object")
+    if untouched and _displacement(problem, present) > MOVED_M:
+        return Assessment.OBJECT_MOVED
     for knot, expected in zip(plan.keyframes, problem.expert.expectations, strict=True):
-        if knot == step and expected and not judge_all(expected, initial, now).holds:
-            return Finding.FAILED
-    over = step == len(plan.X_WE) - 1
-    if over and not judge_all(success, initial, now).holds:
-        return Finding.FAILED
-    return Finding.ON_TRACK
+        if knot == step and expected and not judge_all(expected, initial, present).holds:
+            return Assessment.FAILED
+    ended = step == len(plan.X_WE) - 1
+    if ended and not judge_all(success, initial, present).holds:
+        return Assessment.FAILED
+    return Assessment.ON_TRACK
 
 
-def _distance_moved(problem: PlanningProblem, now: WorldState) -> float:
-    """The farthest that any of the object's keypoints lies from where the plan takes it to be."""
-    moved = [now.p_W_object[name] - p_W for name, p_W in problem.p_W_object.items()]
+def _displacement(problem: PlanningProblem, present: WorldState) -> float:
+    """Returns the largest displacement of the object's keypoints since planning, m."""
+    moved = [present.p_W_object[name] - p_W for name, p_W in problem.p_W_object.items()]
     return float(np.max(np.linalg.norm(moved, axis=1)))

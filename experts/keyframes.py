@@ -1,4 +1,4 @@
-"""Keyframe motions, and the plan they make around the actuation pose: a sequence of legs."""
+"""Keyframe motions, and the plan's outline: a sequence of legs around the actuation pose."""
 
 import math
 from collections.abc import Callable
@@ -19,19 +19,19 @@ ACTUATION = "actuation"
 """Name of the leg that ends in the actuation pose."""
 
 ROUNDING = 1e-5
-"""Relative: by so much may a step exceed its limit."""
+"""Relative tolerance of step limits."""
 
 
 def move(
     motion: KeyframeMotion, X_WE: RigidTransform, fraction: float, problem: PlanningProblem
 ) -> RigidTransform:
-    """Returns the pose that a motion has reached.
+    """Returns the end effector's pose during a motion.
 
     Args:
-        motion: What to do.
-        X_WE: The pose in which it begins.
-        fraction: How much of it is done, at a constant rate: 0 none, 1 all.
-        problem: Says where the keypoints are: the object's in the world, the tool's in the hand.
+        motion: The motion.
+        X_WE: Pose at its start.
+        fraction: Completed fraction of it, at a constant rate, in [0, 1].
+        problem: Gives the keypoints: the object's in the world, the tool's in the end effector.
 
     Raises:
         UnknownNameError, ConfigError: The motion's axis does not fit the keypoints.
@@ -62,23 +62,24 @@ def move(
 
 
 def _direction(axis: Axis, locate: Callable[[str], np.ndarray]) -> np.ndarray:
-    return direction(*map(locate, axis), f"axis {'->'.join(axis)}")
+    start, end = axis
+    return direction(locate(start), locate(end), f"axis {start}->{end}")
 
 
 @dataclass(frozen=True)
 class StepLimit:
-    """How far the end effector may go in one control step."""
+    """Largest motion of the end effector in one control step."""
 
     translation_m: float
     rotation_rad: float
 
     @classmethod
     def at_speed(cls, action: ActionBounds, speed: float) -> "StepLimit":
-        """A fraction of the action bounds."""
+        """Returns a fraction of the action bounds."""
         return cls(speed * action.translation_m, speed * math.radians(action.rotation_deg))
 
     def ratio(self, X_WE: RigidTransform, X_WF: RigidTransform) -> float:
-        """Returns the motion from one pose to another over the limit; at most 1 is one step."""
+        """Returns the motion from one pose to another, relative to the limit."""
         motion = displacement(X_WE, X_WF)
         return max(
             float(np.linalg.norm(motion[:3])) / self.translation_m,
@@ -87,21 +88,22 @@ class StepLimit:
 
 
 PIECE = StepLimit(translation_m=0.03, rotation_rad=math.radians(10))
-"""Of a followed path: a straight line in joint space leaves it by less than a millimetre."""
+"""Piece of a path from which a straight line in joint space deviates by less than 1 mm."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leg:
-    """The way to one keyframe.
+    """Part of the plan that leads to one keyframe.
 
     Attributes:
-        name: The keyframe's, such as "before[0]", "actuation" or "after[1]".
-        kind: "followed" along a motion, "held" where the arm does not move, or "free".
-        path: X_WE by the fraction of the leg that is done; a free leg only keeps to its end.
-        steps: How many control steps it takes.
-        pieces: Into how many, at least, the path is cut where there are steps enough, so that each
-            is nearly straight in joint space.
-        limit: Of one step.
+        name: Name of the keyframe, such as "before[0]", "actuation" or "after[1]".
+        kind: "followed" if the end effector follows a motion's path, "held" if the arm does not
+            move, "free" if only the end pose matters.
+        path: Function from the completed fraction of the leg to X_WE.
+        steps: Number of control steps.
+        pieces: Minimum number of pieces, if there are enough steps, into which the path is cut so
+            that each is nearly straight in joint space.
+        limit: Largest motion in one step.
     """
 
     name: str
@@ -112,13 +114,13 @@ class Leg:
     limit: StepLimit
 
     def poses(self) -> dict[int, RigidTransform]:
-        """The poses X_WE to keep to, by the number of steps from the leg's start."""
+        """Returns the poses X_WE to visit, by the number of steps from the leg's start."""
         stride = max(self.steps // self.pieces, 1)
         steps = [*range(stride, self.steps, stride), self.steps]
         return {step: self.path(step / self.steps) for step in steps}
 
     def stretched(self, ratio: float) -> "Leg":
-        """Returns a leg whose steps are shorter by a ratio, if that is more than 1."""
+        """Returns a leg whose steps are shorter by a ratio, if it is above 1."""
         steps = math.ceil(self.steps * ratio * (1 - ROUNDING))
         return replace(self, steps=steps) if steps > self.steps else self
 
@@ -126,15 +128,15 @@ class Leg:
 def legs(
     problem: PlanningProblem, X_WE_now: RigidTransform, X_WE_star: RigidTransform
 ) -> list[Leg]:
-    """Lays the plan out: now -> before... -> actuation pose -> after...
+    """Returns the plan's outline: now -> before... -> actuation pose -> after...
 
-    A keyframe before the actuation pose is its motion applied to that pose; one after it, to its
-    predecessor. The last motion before (backwards) and all motions after are followed; other ways
-    are free, and have as many steps as a straight one needs.
+    A keyframe before the actuation pose is its motion applied to that pose; a keyframe after it,
+    to its predecessor. The last motion before (backwards) and all motions after are followed; the
+    other legs are free, with as many steps as a straight path needs.
 
     Args:
-        problem: What is planned.
-        X_WE_now: The pose in which the plan begins.
+        problem: The planning problem.
+        X_WE_now: Pose at the start of the plan.
         X_WE_star: The actuation pose.
 
     Raises:
@@ -162,7 +164,11 @@ def legs(
 
 
 def retreat(problem: PlanningProblem, X_WE: RigidTransform) -> list[RigidTransform]:
-    """Returns the poses of the retreat from a pose, one per control step.
+    """Returns the poses of a retreat, one per control step.
+
+    Args:
+        problem: The planning problem.
+        X_WE: Pose at its start.
 
     Raises:
         UnknownNameError, ConfigError: A motion's axis does not fit the keypoints.
@@ -192,7 +198,7 @@ def _followed(
     limit = StepLimit.at_speed(problem.action, speed)
     if isinstance(motion, Stay):
         return Leg(name, "held", path, steps=motion.steps, pieces=motion.steps, limit=limit)
-    parts = 64  # equal ones, as a motion's rate is constant; so short that an arc is its chord
+    parts = 64  # equal, because a motion's rate is constant; an arc is nearly its chord
     leg = Leg(name, "followed", path, steps=1, pieces=1, limit=limit)
     leg = leg.stretched(parts * limit.ratio(X_WE, path(1 / parts)))
     pieces = math.ceil(parts * PIECE.ratio(X_WE, path(1 / parts)))

@@ -1,4 +1,4 @@
-"""What moves frame E: the arm's seven joints, or nothing but its own six degrees of freedom."""
+"""Kinematics of the end effector: on the arm's seven joints, or as a free body."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,12 +16,18 @@ from fleet_tools.robot.pose_delta import rotation_vector
 from fleet_tools.sim.simulation import CONTROL_RATE
 
 DAMPING = 0.01
-"""Of Newton's steps; only directions in which the arm is near-singular feel it."""
+"""Damping of Newton steps; it matters only in directions in which the arm is near-singular."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kinematics:
-    """A plant that carries frame E; its context is scratch space, so one thread at a time."""
+    """A plant with frame E. Its context is scratch memory, so it serves one thread at a time.
+
+    Attributes:
+        plant: The plant, with n positions.
+        context: Scratch context of the plant.
+        E: Frame of the end effector.
+    """
 
     plant: MultibodyPlant
     context: Context
@@ -29,17 +35,17 @@ class Kinematics:
 
     @property
     def lower(self) -> np.ndarray:
-        """(n,), the least positions."""
+        """Lower position limits, (n,)."""
         return self.plant.GetPositionLowerLimits()
 
     @property
     def upper(self) -> np.ndarray:
-        """(n,), the greatest positions."""
+        """Upper position limits, (n,)."""
         return self.plant.GetPositionUpperLimits()
 
     @property
     def step_limit(self) -> np.ndarray:
-        """(n,), the farthest that positions go in one control step, at the joints' full speed."""
+        """Largest change of positions in one control step, at the velocity limits, (n,)."""
         return self.plant.GetVelocityUpperLimits() / CONTROL_RATE
 
     def forward(self, q: np.ndarray) -> RigidTransform:
@@ -48,22 +54,22 @@ class Kinematics:
         return self.E.CalcPoseInWorld(self.context)
 
     def add_positions(self, prog: MathematicalProgram, name: str = "q") -> np.ndarray:
-        """Adds decision variables for positions, (n,), and what holds of any positions."""
+        """Adds decision variables for positions, (n,), with the constraints of all positions."""
         q = prog.NewContinuousVariables(self.plant.num_positions(), name)
         prog.AddBoundingBoxConstraint(self.lower, self.upper, q)
         AddUnitQuaternionConstraintOnPlant(self.plant, q, prog)
         return q
 
     def approach(self, q: np.ndarray, X_WF: RigidTransform, iterations: int = 3) -> np.ndarray:
-        """Returns positions near q that bring E to a pose F, or towards it: damped Newton steps.
+        """Returns positions near q that bring E towards a pose F, by damped Newton steps.
 
-        Each is the least step that closes the gap to first order, so redundant joints stay put;
-        then the limits are kept. Only a guess: nothing says how near E has come.
+        Each is the smallest step that closes the gap to first order, clipped to the position
+        limits. The result is an initial guess: the remaining gap is not checked.
 
         Args:
-            q: (n,), where to start; no quaternions.
-            X_WF: The pose to reach.
-            iterations: How many steps.
+            q: (n,), initial positions, without quaternions.
+            X_WF: Target pose.
+            iterations: Number of steps.
         """
         W = self.plant.world_frame()
         for _ in range(iterations):
@@ -79,13 +85,13 @@ class Kinematics:
 
 
 def arm() -> Kinematics:
-    """The Panda; positions are its joints', rad."""
+    """Returns the Panda's kinematics; positions are joint angles, rad."""
     plant = _arm_plant()
     return Kinematics(plant, plant.CreateDefaultContext(), plant.GetFrameByName(END_EFFECTOR))
 
 
 def free_body() -> Kinematics:
-    """An end effector without an arm; positions are a unit quaternion (w, x, y, z) and p_WE, m."""
+    """Returns a free body's; positions are a unit quaternion (w, x, y, z), then p_WE, m."""
     plant = _free_body_plant()
     return Kinematics(plant, plant.CreateDefaultContext(), plant.GetFrameByName("E"))
 

@@ -1,10 +1,11 @@
-"""Keypoint optimization: where the end effector must be for the tool to act (kPAM).
+"""Keypoint optimization (kPAM): the pose of the end effector in which the tool acts.
 
-Both ways of the paper satisfy the same conditions with the least motion of the tool's keypoints:
-over the joints (Joint-Space-kPAM-Opt), or over the pose alone, with inverse kinematics after it.
+Both methods of the paper satisfy the same conditions with the smallest motion of the tool's
+keypoints: over the joints (Joint-Space-kPAM-Opt), or over the pose alone, followed by inverse
+kinematics.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pydrake.common.eigen_geometry import Quaternion
@@ -18,15 +19,20 @@ from fleet_tools.experts.solver import feasible, violations
 from fleet_tools.experts.terms import AtPose, Condition, condition
 
 RESTARTS = 8
+"""Number of initial guesses after the first."""
 
 MARGIN = 0.1
-"""How far the actuation pose stays from the joints' limits, rad: room for the motions around it."""
+"""Distance of the actuation pose from the joint limits, rad, for the motions around it."""
 
 
 def solve_joint_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[ActuationPose]:
-    """Finds joint positions that satisfy the terms with the least motion (the paper, eq. obj_q).
+    """Yields joint positions that satisfy the terms with the least motion (the paper, eq. obj_q).
 
-    Yields local minima: from the present joint positions first, then from ever farther ones.
+    They are local minima: from the present joint positions first, then from farther guesses.
+
+    Args:
+        problem: The planning problem.
+        arm: Kinematics of the arm.
 
     Raises:
         InfeasibleError: No joint positions were found; it names the violated terms.
@@ -43,9 +49,13 @@ def solve_joint_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[Act
 
 
 def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[ActuationPose]:
-    """Finds the pose first (eq. obj), and then joint positions that reach it.
+    """Yields joint positions of the optimal pose, which is found first (the paper, eq. obj).
 
-    Yields one pose with several joint positions: near the present ones first, then farther ones.
+    They are local minima: from the present joint positions first, then from farther guesses.
+
+    Args:
+        problem: The planning problem.
+        arm: Kinematics of the arm.
 
     Raises:
         InfeasibleError: No pose satisfies the terms, or no joint positions reach the one found;
@@ -63,7 +73,7 @@ def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[Actu
     minima = feasible(
         prog,
         x,
-        _poses_to_start_from(X_WE_now),
+        _initial_poses(X_WE_now),
         lambda x: violations(body, x, conditions),
         "No pose of the end effector lets the tool act.",
     )
@@ -81,7 +91,13 @@ def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[Actu
 def keypoint_motion(
     problem: PlanningProblem, X_WE_now: RigidTransform, X_WE: RigidTransform
 ) -> float:
-    """Returns the squared motion of the tool's keypoints from one pose to another, m^2."""
+    """Returns the sum of squared displacements of the tool's keypoints, m^2.
+
+    Args:
+        problem: Gives the keypoints.
+        X_WE_now: Pose before the motion.
+        X_WE: Pose after it.
+    """
     moved = [X_WE @ p_EP - X_WE_now @ p_EP for p_EP in problem.p_E_tool.values()]
     return float(np.sum(np.square(moved)))
 
@@ -112,7 +128,7 @@ def _solve_for_joints(
     q: np.ndarray,
     arm: Kinematics,
     problem: PlanningProblem,
-    conditions: list[Condition],
+    conditions: Sequence[Condition],
     failure: str,
 ) -> Iterator[np.ndarray]:
     """Adds the conditions and the cost of joint motion, and solves."""
@@ -124,21 +140,21 @@ def _solve_for_joints(
     return feasible(
         prog,
         q,
-        _joints_to_start_from(problem.q0, arm),
+        _initial_joints(problem.q0, arm),
         lambda q: violations(arm, q, conditions),
         failure,
     )
 
 
-def _joints_to_start_from(q0: np.ndarray, arm: Kinematics) -> Iterator[np.ndarray]:
-    """The present joint positions, then ever farther ones within the limits."""
-    generator = np.random.default_rng(0)  # the same every time: plans are deterministic
+def _initial_joints(q0: np.ndarray, arm: Kinematics) -> Iterator[np.ndarray]:
+    """Yields the present joint positions, then random ones at increasing distances from them."""
+    generator = np.random.default_rng(0)  # plans are deterministic
     for k in range(RESTARTS + 1):
         yield q0 + k / RESTARTS * (generator.uniform(arm.lower, arm.upper) - q0)
 
 
-def _poses_to_start_from(X_WE: RigidTransform) -> Iterator[np.ndarray]:
-    """The present pose, then others turned at random about the same origin; (7,) each."""
+def _initial_poses(X_WE: RigidTransform) -> Iterator[np.ndarray]:
+    """Yields the present pose, then random rotations at the same origin; (7,) each."""
     generator = np.random.default_rng(0)
     yield _floating_positions(X_WE)
     for _ in range(RESTARTS):

@@ -1,42 +1,56 @@
-"""An expert that is knocked off its way now and then, and so shows how it comes back."""
+"""An expert with noise injected into its actions, for demonstrations of recovery."""
 
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.rollouts.episode import UNMEANT
 
-SHARE = 0.3
-"""Of the steps that are disturbed."""
+NOISE_STEPS = "noise_steps"
+"""Key of an episode's `info` that lists the steps with noise, which are not to be imitated."""
 
-MOST_DEVIATION = 0.3
-"""Largest standard deviation of what is then added to each entry of the action."""
+_FORMER_KEY = "disturbed"  # in datasets of schema version 1
+
+NOISE_PROBABILITY = 0.3
+"""Probability of noise in one step."""
+
+MAX_DEVIATION = 0.3
+"""Largest standard deviation of the noise, which is added to each entry of the action."""
 
 
-class DisturbedExpert:
-    """An expert whose action is sometimes not the one that it meant.
-
-    What learns from experts that never err does not know what to do after errors of its own.
-    Disturbed demonstrations visit states beside the way, and the expert's next action leads back
-    (Laskey et al. 2017, "DART", where each step is disturbed, and the action that was meant is
-    stored; here the action is stored that was executed, as in all episodes, and `info` lists the
-    steps that are not to be imitated).
-
-    Each scene has its own strength of disturbances, from none to `MOST_DEVIATION`: a nail forgives
-    more of them than a pancake. They follow from the scene, so that an attempt is the same wherever
-    it is made.
+def noise_steps(info: dict[str, Any]) -> list[int]:
+    """Returns the steps of an episode whose actions have noise in them.
 
     Args:
-        env: A Fleet-Tools environment, wrapped or not.
+        info: The episode's `info`.
+    """
+    return info.get(NOISE_STEPS, info.get(_FORMER_KEY, []))
+
+
+class NoisyExpert:
+    """An expert that adds noise to its action in some steps.
+
+    A policy that imitates error-free demonstrations has seen no state outside their distribution.
+    Noise takes demonstrations to such states, and the expert's next actions lead back (Laskey et
+    al. 2017, "DART": there, each step has noise, and the intended action is stored; here, episodes
+    store executed actions as always, and `info` lists the steps not to be imitated).
+
+    The standard deviation of the noise differs between scenes, uniformly in [0, `MAX_DEVIATION`],
+    because tasks tolerate different amounts. All noise is drawn from the scene's seed, so an
+    attempt is the same wherever it is made.
+
+    Args:
+        env: An environment of this package, wrapped or not.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
-        self._env = env.unwrapped
+        self._env = unwrap(env)
         self._expert = ExpertPolicy(env)
         self._generator, self._deviation = np.random.default_rng(0), 0.0
-        self._step, self._unmeant = 0, []
+        self._step = 0
+        self._noise_steps: list[int] = []
 
     def reset(self) -> None:
         """Plans from the environment's present state.
@@ -46,19 +60,20 @@ class DisturbedExpert:
         """
         self._expert.reset()
         self._generator = np.random.default_rng((self._env.scene.seed, 1))
-        self._deviation = self._generator.uniform(0.0, MOST_DEVIATION)
-        self._step, self._unmeant = 0, []
+        self._deviation = self._generator.uniform(0.0, MAX_DEVIATION)
+        self._step = 0
+        self._noise_steps = []
 
     @property
     def info(self) -> dict[str, Any]:
-        """What episodes remember: of its plans, and which steps were disturbed."""
-        return {**self._expert.info, UNMEANT: list(self._unmeant)}
+        """Information about the plans, and the steps with noise."""
+        return {**self._expert.info, NOISE_STEPS: list(self._noise_steps)}
 
-    def act(self, observation: Any) -> np.ndarray:
-        """Returns the action towards the next pose of the plan, or one beside it, (6,)."""
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns the expert's action, with noise in some steps, (6,)."""
         action = self._expert.act(observation)
-        if self._generator.random() < SHARE:
-            self._unmeant.append(self._step)
+        if self._generator.random() < NOISE_PROBABILITY:
+            self._noise_steps.append(self._step)
             noise = self._generator.normal(0.0, self._deviation, action.shape)
             action = np.clip(action + noise, -1.0, 1.0).astype(np.float32)
         self._step += 1

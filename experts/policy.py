@@ -1,53 +1,78 @@
-"""The expert as a policy: it plans from keypoints, follows its plan, and sees whether it worked."""
+"""The expert as a policy: it plans from keypoints, follows the plan, and replans if needed."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
 from pydrake.math import RigidTransform
 
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import InfeasibleError
-from fleet_tools.experts.assessment import Finding, assess
+from fleet_tools.experts.assessment import Assessment, assess
 from fleet_tools.experts.keyframes import retreat
-from fleet_tools.experts.planner import plan
+from fleet_tools.experts.planner import ActuationMethod, plan
 from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.sim.world_state import WorldState
 
 
+@dataclass
+class _Execution:
+    """A plan and its execution.
+
+    Attributes:
+        initial: World state at the episode's start.
+        problem, plan: What was planned last.
+        targets: Poses X_WE to visit, one per control step.
+        step: Index of the present target.
+        retreating: Whether the targets are those of a retreat.
+    """
+
+    initial: WorldState
+    problem: PlanningProblem
+    plan: Plan
+    targets: Sequence[RigidTransform]
+    step: int = 0
+    retreating: bool = False
+
+    def follow(self, targets: Sequence[RigidTransform], retreating: bool) -> None:
+        """Starts with other targets."""
+        self.targets, self.step, self.retreating = targets, 0, retreating
+
+    @property
+    def ended(self) -> bool:
+        """Whether the present target is the last one."""
+        return self.step == len(self.targets) - 1
+
+
 class ExpertPolicy:
     """Plans at `reset`, then acts towards the plan's next pose from wherever the tool is.
 
-    With feedback it plans again when the object is no longer where the plan takes it to be, and
-    after an attempt that failed: then it retreats, looks, and begins anew.
+    With feedback, it replans when the object has moved since planning, and after an attempt that
+    failed, for which it retreats first.
 
-    It reads the environment's public privileged state, and acts through the same `step` as
-    everyone.
+    It reads the environment's privileged state, and acts through `step` like any other policy.
 
     Args:
-        env: A Fleet-Tools environment, wrapped or not.
+        env: An environment of this package, wrapped or not.
         actuation: "joint_space" or "pose_space", see `fleet_tools.experts.planner.plan`.
-        feedback: Whether it looks again after planning.
+        feedback: Whether it observes the state after planning.
 
-    Attributes:
-        plan: The present plan; None before `reset`.
+    Raises:
+        ConfigError: It is an environment of another package.
     """
 
     def __init__(
-        self, env: gymnasium.Env, actuation: str = "joint_space", feedback: bool = True
+        self, env: gymnasium.Env, actuation: ActuationMethod = "joint_space", feedback: bool = True
     ) -> None:
-        self._env = env.unwrapped
-        self._actuation = actuation
+        self._env = unwrap(env)
+        self._actuation: ActuationMethod = actuation
         self._feedback = feedback
-        self._initial: WorldState | None = None
-        self._problem: PlanningProblem | None = None
-        self._targets: Sequence[RigidTransform] = ()
-        self._step = 0  # towards which of the targets
-        self._retreating = self._given_up = False
-        self._seconds: list[float] = []  # of each plan
+        self._execution: _Execution | None = None
+        self._gave_up = False
+        self._planning_seconds: list[float] = []  # of each plan
         self._retreats = 0
-        self.plan: Plan | None = None
 
     def reset(self) -> None:
         """Plans from the environment's present state.
@@ -55,48 +80,68 @@ class ExpertPolicy:
         Raises:
             InfeasibleError: There is no plan.
         """
-        self.plan, self._seconds, self._retreats = None, [], 0
-        self._given_up = False
-        self._initial = self._env.world_state()
-        self._begin(self._initial)
+        self._execution, self._planning_seconds, self._retreats = None, [], 0
+        self._gave_up = False
+        initial = self._env.world_state()
+        problem, plan = self._plan(initial)
+        self._execution = _Execution(initial, problem, plan, plan.X_WE)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The present plan; None before `reset`."""
+        return None if self._execution is None else self._execution.plan
 
     @property
     def info(self) -> dict[str, float]:
-        """What episodes remember about their plans."""
+        """Planning time in seconds, and the numbers of plans and retreats in this episode."""
         return {
-            "planning_seconds": sum(self._seconds),
-            "plans": len(self._seconds),
+            "planning_seconds": sum(self._planning_seconds),
+            "plans": len(self._planning_seconds),
             "retreats": self._retreats,
         }
 
-    def act(self, observation: Any) -> np.ndarray:
-        """Returns the action towards the next pose, (6,); the last pose is held."""
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns the action towards the next pose, (6,); the last pose is held.
+
+        Raises:
+            RuntimeError: `reset` has not been called.
+        """
+        execution = self._execution
+        if execution is None:
+            raise RuntimeError("reset() comes before act()")
         state = self._env.world_state()
-        if self._feedback and not self._given_up:
-            self._look(state)
-        self._step = min(self._step + 1, len(self._targets) - 1)
-        action = displacement(state.X_WE, self._targets[self._step]) / self._env.action_scale
+        if self._feedback and not self._gave_up:
+            try:
+                self._react(execution, state)
+            except InfeasibleError:
+                self._gave_up = True  # on feedback; it continues as before
+        execution.step = min(execution.step + 1, len(execution.targets) - 1)
+        target = execution.targets[execution.step]
+        action = displacement(state.X_WE, target) / self._env.action_scale
         return np.clip(action, -1.0, 1.0).astype(np.float32)
 
-    def _look(self, state: WorldState) -> None:
-        """Plans anew, or retreats, where what it sees asks for it."""
-        try:
-            if self._retreating:
-                if self._step == len(self._targets) - 1:
-                    self._begin(state)
-                return
-            task = self._env.task
-            match assess(self.plan, self._problem, task.success, self._step, self._initial, state):
-                case Finding.OBJECT_MOVED:
-                    self._begin(state)
-                case Finding.FAILED:
-                    self._retreats += 1
-                    self._follow([state.X_WE, *retreat(self._problem, state.X_WE)])
-                    self._retreating = True
-        except InfeasibleError:
-            self._given_up = True  # and goes on with what it was doing
+    def _react(self, execution: _Execution, state: WorldState) -> None:
+        """Replans or retreats if the state requires it."""
+        if execution.retreating:
+            if execution.ended:
+                self._replan(execution, state)
+            return
+        success = self._env.task.success
+        match assess(
+            execution.plan, execution.problem, success, execution.step, execution.initial, state
+        ):
+            case Assessment.OBJECT_MOVED:
+                self._replan(execution, state)
+            case Assessment.FAILED:
+                self._retreats += 1
+                poses = retreat(execution.problem, state.X_WE)
+                execution.follow([state.X_WE, *poses], retreating=True)
 
-    def _begin(self, state: WorldState) -> None:
+    def _replan(self, execution: _Execution, state: WorldState) -> None:
+        execution.problem, execution.plan = self._plan(state)
+        execution.follow(execution.plan.X_WE, retreating=False)
+
+    def _plan(self, state: WorldState) -> tuple[PlanningProblem, Plan]:
         task = self._env.task
         problem = PlanningProblem(
             expert=task.expert,
@@ -110,11 +155,6 @@ class ExpertPolicy:
             p_W_object=state.p_W_object,
             X_WO=state.X_WO,
         )
-        self.plan = plan(problem, self._actuation)
-        self._problem = problem
-        self._seconds.append(sum(self.plan.seconds.values()))
-        self._follow(self.plan.X_WE)
-        self._retreating = False
-
-    def _follow(self, targets: Sequence[RigidTransform]) -> None:
-        self._targets, self._step = targets, 0
+        made = plan(problem, self._actuation)
+        self._planning_seconds.append(sum(made.seconds.values()))
+        return problem, made

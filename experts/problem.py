@@ -1,4 +1,4 @@
-"""What is planned, and the plan, as values."""
+"""Planning problem, actuation pose and plan, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from fleet_tools.errors import ConfigError, UnknownNameError
 
 @dataclass(frozen=True, eq=False)
 class PlanningProblem:
-    """A task, an arm and two sets of keypoints; all that the expert plans from.
+    """All that the expert plans from.
 
     Frames: W world (the arm's base), E end effector, O object model.
 
     Attributes:
-        expert: What to achieve, and how.
-        action: The motion of E in one control step, at most.
-        q0: (7,), joint positions now, rad.
+        expert: The task's keypoint terms and keyframe motions.
+        action: Largest motion of E in one control step.
+        q0: (7,), present joint positions, rad.
         p_E_tool: The tool's keypoints in E, (3,) each, m; they move with the hand.
-        p_W_object: The object's keypoints in W, (3,) each, m; the plan takes them to be at rest.
+        p_W_object: The object's keypoints in W, (3,) each, m, assumed to be at rest.
         X_WO: Pose of the object.
     """
 
@@ -52,11 +52,11 @@ class PlanningProblem:
 
 @dataclass(frozen=True, eq=False)
 class ActuationPose:
-    """Where the tool acts on the object.
+    """Pose in which the tool acts on the object.
 
     Attributes:
         X_WE: Pose of the end effector.
-        q: (7,), joint positions that reach it, rad.
+        q: (7,), joint positions with that pose, rad.
     """
 
     X_WE: RigidTransform
@@ -68,12 +68,12 @@ class Plan:
     """A joint trajectory with one knot per control step.
 
     Attributes:
-        q: (T, 7), joint positions at the knots, rad; the first is where the arm is now.
-        X_WE: The end effector's poses there, T of them.
-        actuation: The actuation pose's knot.
-        keyframes: The knots at which the motion to a keyframe (the actuation pose is one of
-            them) has ended, increasing.
-        seconds: How long each stage of planning took.
+        q: (T, 7), joint positions at the knots, rad; the first row is the present one.
+        X_WE: The end effector's poses at the knots, T of them.
+        actuation: Index of the actuation pose's knot.
+        keyframes: Indices of the knots at which keyframes are reached, increasing; the actuation
+            pose is one of the keyframes.
+        seconds: Wall time of each planning stage.
     """
 
     q: np.ndarray
@@ -87,7 +87,7 @@ def direction(start: np.ndarray, end: np.ndarray, what: str) -> np.ndarray:
     """Returns the unit vector from one point to another, (3,).
 
     Raises:
-        ConfigError: They coincide; `what` names the axis.
+        ConfigError: The points coincide; `what` names the axis.
     """
     length = np.linalg.norm(end - start)
     if length < 1e-9:

@@ -1,4 +1,4 @@
-"""SNOPT, and what counts as a solution: not its word, but the conditions themselves."""
+"""Solves programs with SNOPT, and checks each solution against the conditions themselves."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.terms import Condition
 
 SLACK = 0.01
-"""Fraction of a tolerance by which a condition may be exceeded: the solver's own rounding."""
+"""Fraction of a tolerance by which rounding of the solver may exceed it."""
 
 LIMIT_TOLERANCE = 1e-6  # rad
 
@@ -24,18 +24,23 @@ _SNOPT = {
 
 
 class Violation(NamedTuple):
-    """A condition that does not hold, and by how much."""
+    """A condition that does not hold.
+
+    Attributes:
+        name: Name of the condition.
+        ratio: Error divided by its tolerance, above 1.
+        text: Error and tolerance, for people.
+    """
 
     name: str
     ratio: float
-    """The error over its tolerance; above 1."""
     text: str
 
 
 def violations(
     kinematics: Kinematics, q: np.ndarray, conditions: Iterable[Condition]
 ) -> list[Violation]:
-    """What does not hold at positions q, (n,), of some conditions and the limits of positions."""
+    """Returns which conditions and position limits are violated at positions q, (n,)."""
     X_WE = kinematics.forward(q)
     result = [
         Violation(condition.name, ratio, condition.describe(X_WE))
@@ -56,22 +61,23 @@ def feasible(
     check: Callable[[np.ndarray], Sequence[Violation]],
     failure: str,
 ) -> Iterator[np.ndarray]:
-    """Yields the local minima, one per guess, that pass the check; each as x.
+    """Yields the feasible local minima, at most one per guess, each with the shape of x.
 
     Args:
-        prog: The problem. All its variables are in x.
+        prog: The program, with all its variables in x.
         x: Decision variables, of any shape.
-        guesses: Where to start from, each of the shape of x.
-        check: Says what is wrong with values of x.
-        failure: What could not be done, for the error.
+        guesses: Initial guesses, each of the shape of x.
+        check: Returns the violations of a value of x.
+        failure: Description of the failure, for the error.
 
     Raises:
-        InfeasibleError: None passes; it holds the violations of the one that came nearest.
+        InfeasibleError: None is feasible; it holds the violations of the best one.
     """
     options = SolverOptions()
     for name, value in _SNOPT.items():
         options.SetOption(SnoptSolver.id(), name, value)
-    found, nearest = False, ()
+    found = False
+    nearest: Sequence[Violation] = ()
     for guess in guesses:
         prog.SetInitialGuess(x, guess)
         solution = SnoptSolver().Solve(prog, None, options).GetSolution(x)

@@ -1,11 +1,10 @@
-"""What the expert's conditions on the pose of the end effector mean.
+"""Conditions on the pose of the end effector, from the keypoint terms of a task file.
 
-Every condition says it twice, independently: as a constraint of Drake for the solver, and as plain
-geometry for those who check what the solver returns and explain what it could not satisfy.
+Each condition is implemented twice, independently: as a Drake constraint for the solver, and in
+plain geometry for the check of its solutions and for error messages.
 """
 
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +16,7 @@ from pydrake.multibody.inverse_kinematics import (
 )
 from pydrake.solvers import MathematicalProgram
 
-from fleet_tools.config.expert import AxisToAxis, PointToPoint
+from fleet_tools.config.expert import AxisToAxis, KeypointTerm, PointToPoint
 from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.problem import PlanningProblem, direction
 from fleet_tools.robot.pose_delta import displacement
@@ -26,27 +25,40 @@ from fleet_tools.robot.pose_delta import displacement
 class Condition(Protocol):
     """A set of poses X_WE."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        ...
 
     def add_to(self, prog: MathematicalProgram, q: np.ndarray, kinematics: Kinematics) -> None:
-        """Constrains decision variables q, (n,), the positions of `kinematics`."""
+        """Constrains decision variables q, (n,), which are the positions of `kinematics`."""
+        ...
 
     def ratio(self, X_WE: RigidTransform) -> float:
-        """Returns the error over its tolerance; the condition holds where this is at most 1."""
+        """Returns the error divided by its tolerance; the condition holds if it is at most 1."""
+        ...
 
     def describe(self, X_WE: RigidTransform) -> str:
-        """Returns the error and its tolerance, to be read, such as "0.120 m, at most 0.001 m"."""
+        """Returns error and tolerance for people, such as "0.120 m, at most 0.001 m"."""
+        ...
 
 
-@singledispatch
-def condition(term, problem: PlanningProblem) -> Condition:
-    """Puts a problem's numbers in the place of the names in a keypoint term.
+def condition(term: KeypointTerm, problem: PlanningProblem) -> Condition:
+    """Returns the condition of a keypoint term, with the problem's numbers for the term's names.
+
+    Args:
+        term: The term.
+        problem: Gives the keypoints.
 
     Raises:
-        UnknownNameError: The term names a keypoint that the tool or the object has not got.
-        ConfigError: An axis runs between two keypoints that coincide.
+        UnknownNameError: The tool or the object has no keypoint that the term names.
+        ConfigError: The two keypoints of an axis coincide.
     """
-    raise TypeError(f"{type(term).__name__} is not a keypoint term.")
+    match term:
+        case PointToPoint():
+            return _point_near_point(term, problem)
+        case AxisToAxis():
+            return _axis_at_angle(term, problem)
 
 
 # --- A point near a point -------------------------------------------------------------------
@@ -62,6 +74,7 @@ class PointNearPoint:
     tolerance_m: float
 
     def add_to(self, prog: MathematicalProgram, q: np.ndarray, kinematics: Kinematics) -> None:
+        """Adds a bound on the distance of the points; see `Condition`."""
         W = kinematics.plant.world_frame()
         constraint = PointToPointDistanceConstraint(
             kinematics.plant,
@@ -80,14 +93,15 @@ class PointNearPoint:
         return float(np.linalg.norm(X_WE @ self.p_EP - self.p_WQ))
 
     def ratio(self, X_WE: RigidTransform) -> float:
+        """Returns the distance divided by its tolerance."""
         return self.error_m(X_WE) / self.tolerance_m
 
     def describe(self, X_WE: RigidTransform) -> str:
+        """Returns the distance and its tolerance for people."""
         return f"{self.error_m(X_WE):.4f} m, at most {self.tolerance_m:g} m"
 
 
-@condition.register
-def _(term: PointToPoint, problem: PlanningProblem) -> PointNearPoint:
+def _point_near_point(term: PointToPoint, problem: PlanningProblem) -> PointNearPoint:
     p_WQ = problem.object_point(term.object) + problem.X_WO.rotation() @ np.array(term.offset_m)
     name = f"point_to_point({term.tool}, {term.object})"
     return PointNearPoint(name, problem.tool_point(term.tool), p_WQ, term.tolerance_m)
@@ -107,6 +121,7 @@ class AxisAtAngle:
     tolerance_deg: float
 
     def add_to(self, prog: MathematicalProgram, q: np.ndarray, kinematics: Kinematics) -> None:
+        """Adds bounds on the angle between the axes; see `Condition`."""
         W = kinematics.plant.world_frame()
         constraint = AngleBetweenVectorsConstraint(
             kinematics.plant,
@@ -121,41 +136,47 @@ class AxisAtAngle:
         prog.AddConstraint(constraint, q)
 
     def error_deg(self, X_WE: RigidTransform) -> float:
-        """Returns how far the angle between the axes is from the one that is wanted, deg."""
+        """Returns the deviation of the angle between the axes from the desired one, deg."""
         a_W = X_WE.rotation() @ self.a_E
         # Exact for small angles too, where the cosine is flat.
         angle = np.arctan2(np.linalg.norm(np.cross(a_W, self.b_W)), a_W @ self.b_W)
         return float(abs(np.degrees(angle) - self.angle_deg))
 
     def ratio(self, X_WE: RigidTransform) -> float:
+        """Returns the deviation divided by its tolerance."""
         return self.error_deg(X_WE) / self.tolerance_deg
 
     def describe(self, X_WE: RigidTransform) -> str:
+        """Returns the deviation and its tolerance for people."""
         return f"{self.error_deg(X_WE):.2f} deg, at most {self.tolerance_deg:g} deg"
 
 
-@condition.register
-def _(term: AxisToAxis, problem: PlanningProblem) -> AxisAtAngle:
+def _axis_at_angle(term: AxisToAxis, problem: PlanningProblem) -> AxisAtAngle:
     if term.object is not None:
-        target = "->".join(term.object)
-        b_W = direction(*map(problem.object_point, term.object), f"object's axis {target}")
+        start, end = term.object
+        target = f"{start}->{end}"
+        b_W = direction(
+            problem.object_point(start), problem.object_point(end), f"object's axis {target}"
+        )
     else:
-        target = "world " + " ".join(f"{x:g}" for x in term.world)
-        b_W = direction(np.zeros(3), np.array(term.world), f"axis {target}")
-    axis = "->".join(term.tool)
-    a_E = direction(*map(problem.tool_point, term.tool), f"tool's axis {axis}")
-    between = abs((term.angle_deg + 180) % 360 - 180)  # vectors know no sense of rotation
+        world = term.world or ()  # a term has either
+        target = "world " + " ".join(f"{x:g}" for x in world)
+        b_W = direction(np.zeros(3), np.array(world), f"axis {target}")
+    start, end = term.tool
+    axis = f"{start}->{end}"
+    a_E = direction(problem.tool_point(start), problem.tool_point(end), f"tool's axis {axis}")
+    between = abs((term.angle_deg + 180) % 360 - 180)  # the angle of two vectors has no sign
     return AxisAtAngle(f"axis_to_axis({axis}, {target})", a_E, b_W, between, term.tolerance_deg)
 
 
 # --- A pose ---------------------------------------------------------------------------------
 
-LEVER = 0.1  # m; at this distance 0.1 deg and 0.2 mm are much the same
+LEVER = 0.1  # m; at this distance, 0.1 deg are about 0.2 mm
 
 
 @dataclass(frozen=True, eq=False)
 class AtPose:
-    """E is at a given pose F, up to tolerances that only rounding may use."""
+    """E is at a given pose F, up to rounding."""
 
     name: str
     X_WF: RigidTransform
@@ -163,16 +184,16 @@ class AtPose:
     tolerance_deg: float = 0.1
 
     def add_to(self, prog: MathematicalProgram, q: np.ndarray, kinematics: Kinematics) -> None:
-        """Locates E as a workpiece is: three coordinates of one point, two of a second, one more.
+        """Adds six equations: three coordinates of one point, two of a second, one of a third.
 
-        Six equations, all of them regular at the solution. A bound on the angle instead, as in
-        Drake's OrientationConstraint, has a gradient that vanishes there.
+        All of them are regular at the solution. A bound on the angle instead, as in Drake's
+        OrientationConstraint, has a gradient that vanishes there.
         """
         x, y, _ = LEVER * np.eye(3)
         free, half = np.inf, 0.5 * LEVER
         for p_EQ, p_FQ_lower, p_FQ_upper in (
             (np.zeros(3), [0, 0, 0], [0, 0, 0]),
-            (x, [half, 0, 0], [free, 0, 0]),  # half: not the other way round
+            (x, [half, 0, 0], [free, 0, 0]),  # excludes the opposite direction
             (y, [-free, half, 0], [free, free, 0]),
         ):
             constraint = PositionConstraint(
@@ -188,15 +209,17 @@ class AtPose:
             prog.AddConstraint(constraint, q)
 
     def errors(self, X_WE: RigidTransform) -> tuple[float, float]:
-        """Returns distance, m, and angle, deg, to the pose."""
+        """Returns the distance, m, and the angle, deg, to the pose."""
         gap = displacement(self.X_WF, X_WE)
         return float(np.linalg.norm(gap[:3])), float(np.degrees(np.linalg.norm(gap[3:])))
 
     def ratio(self, X_WE: RigidTransform) -> float:
+        """Returns the larger of the two errors, each divided by its tolerance."""
         metres, degrees = self.errors(X_WE)
         return max(metres / self.tolerance_m, degrees / self.tolerance_deg)
 
     def describe(self, X_WE: RigidTransform) -> str:
+        """Returns both errors and their tolerances for people."""
         metres, degrees = self.errors(X_WE)
         return (
             f"{metres:.4f} m and {degrees:.2f} deg, "

@@ -1,8 +1,8 @@
 """The joint trajectory through the keyframes (the paper, eq. obj_traj_opt).
 
-Its cost is that of a chain of springs: between two keyframes the shortest way is a straight line
-in joint space, at a constant rate. So the keyframes alone are solved for first, with springs that
-are softer the more steps they span, and the whole problem starts from a solution.
+The cost is a sum of squared steps, so between two keyframes the optimum is a straight line in
+joint space at a constant rate. Therefore the keyframes alone are solved for first, with the cost
+of each difference divided by the number of its steps, and the whole problem starts from there.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from fleet_tools.experts.terms import AtPose
 
 @dataclass(frozen=True, eq=False)
 class Knot:
-    """What is asked of the joints at one control step.
+    """Constraints on the joints at one control step.
 
     Attributes:
-        step: When, in control steps since the start.
-        pose: Where the end effector is, or None.
-        q: (7,), joint positions if they are given, rad, or None.
-        held: Whether the joints are where they were one knot ago; then nothing else is asked.
+        step: Number of control steps since the start.
+        pose: Pose of the end effector; None if it is not constrained.
+        q: (7,), given joint positions, rad; None if they are free.
+        held: Whether the joints are the same as at the knot before; then nothing else is given.
     """
 
     step: int
@@ -35,10 +35,10 @@ class Knot:
 
 
 def keyframe_knots(legs: Sequence[Leg], q0: np.ndarray, q_star: np.ndarray) -> list[Knot]:
-    """Lists the knots of which something is asked: the first, and those at the legs' poses.
+    """Returns the constrained knots: the first, and those at the legs' poses.
 
     Args:
-        legs: The plan's outline.
+        legs: Outline of the plan.
         q0: (7,), joint positions at the start, rad.
         q_star: (7,), joint positions at the end of the leg to the actuation pose, rad.
     """
@@ -57,24 +57,24 @@ def keyframe_knots(legs: Sequence[Leg], q0: np.ndarray, q_star: np.ndarray) -> l
 
 
 def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarray:
-    """Finds the trajectory with the least sum of |q[k+1] - q[k]|^2 / (steps from k to k+1).
+    """Finds the trajectory with the smallest sum of |q[k+1] - q[k]|^2 / (steps from k to k+1).
 
-    With a knot at every step this is the paper's problem.
+    With a knot at every step, this is the paper's problem.
 
     Args:
-        arm: What moves.
-        knots: What is asked, in the order of time.
-        guess: (len(knots), 7), rad.
+        arm: Kinematics of the arm.
+        knots: Constraints, in the order of time.
+        guess: (len(knots), 7), initial guess, rad.
 
     Returns:
-        (len(knots), 7), rad.
+        (len(knots), 7), joint positions, rad.
 
     Raises:
         InfeasibleError: None was found; it names the keyframes that are missed.
     """
     prog = MathematicalProgram()
     difference = np.hstack([-np.eye(7), np.eye(7)])
-    variables: list[np.ndarray] = []  # (7,) per knot; where the joints are held, the same again
+    variables: list[np.ndarray] = []  # (7,) per knot; a held knot has those of the one before
     for k, knot in enumerate(knots):
         if knot.held:
             variables.append(variables[-1])
@@ -101,7 +101,7 @@ def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarr
 
 
 def _violations(arm: Kinematics, knots: Sequence[Knot], q: np.ndarray) -> list[Violation]:
-    result = []
+    result: list[Violation] = []
     for k, knot in enumerate(knots):
         result += violations(arm, q[k], [knot.pose] if knot.pose else [])
         if k > 0:
@@ -114,14 +114,14 @@ def _violations(arm: Kinematics, knots: Sequence[Knot], q: np.ndarray) -> list[V
 
 
 def interpolate(knots: Sequence[Knot], q: np.ndarray) -> tuple[list[Knot], np.ndarray]:
-    """Fills in the steps between knots.
+    """Adds the knots of all steps in between.
 
     Args:
         knots: In the order of time, the first at step 0.
-        q: (len(knots), 7), rad.
+        q: (len(knots), 7), joint positions at the knots, rad.
 
     Returns:
-        A knot for every step, and joint positions at all of them, (T, 7), linear between knots.
+        A knot for every step, and their joint positions, (T, 7), interpolated linearly.
     """
     given = {knot.step: knot for knot in knots}
     steps = np.arange(knots[-1].step + 1)
@@ -130,17 +130,24 @@ def interpolate(knots: Sequence[Knot], q: np.ndarray) -> tuple[list[Knot], np.nd
 
 
 def guess(arm: Kinematics, knots: Sequence[Knot]) -> np.ndarray:
-    """Follows the keyframes' poses from the actuation pose outwards, by inverse kinematics alone.
+    """Returns an initial guess, (len(knots), 7), rad, by inverse kinematics alone.
 
-    Returns:
-        (len(knots), 7), rad.
+    It visits the knots' poses from the actuation pose outwards, so redundant joints change little.
+
+    Args:
+        arm: Kinematics of the arm.
+        knots: As returned by `keyframe_knots`.
     """
     fixed = max(k for k, knot in enumerate(knots) if knot.q is not None)
     q = np.array([knots[0].q] * len(knots))
     q[fixed] = knots[fixed].q
     for k in range(fixed + 1, len(knots)):
-        held = knots[k].held
-        q[k] = q[k - 1] if held else arm.approach(q[k - 1], knots[k].pose.X_WF)
+        q[k] = _near(arm, q[k - 1], knots[k])
     for k in range(fixed - 1, 0, -1):
-        q[k] = arm.approach(q[k + 1], knots[k].pose.X_WF)
+        q[k] = _near(arm, q[k + 1], knots[k])
     return q
+
+
+def _near(arm: Kinematics, q: np.ndarray, knot: Knot) -> np.ndarray:
+    """Returns joint positions near q towards a knot's pose."""
+    return q if knot.pose is None else arm.approach(q, knot.pose.X_WF)

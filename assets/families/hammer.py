@@ -1,32 +1,44 @@
-"""Hammers: a head across the end of a handle; one face strikes."""
-
-from __future__ import annotations
+"""Hammers: a head with a striking face, across the end of a handle."""
 
 import numpy as np
 
-from ..materials import ASH, BEECH, BRASS, FIBREGLASS, HICKORY, NYLON, RUBBER, STEEL
-from ..model import Keypoint, Link, Model
-from .hammer_parts import OCTAGONAL, PEENS, ROUND, HammerParams, hammer_parts
-from .rules import draw_within
+from fleet_tools.assets.families.hammer_params import OCTAGONAL, PEENS, ROUND, HammerParams
+from fleet_tools.assets.families.hammer_parts import hammer_parts
+from fleet_tools.assets.families.rules import sample_within_mass
+from fleet_tools.assets.materials import (
+    ASH,
+    BEECH,
+    BRASS,
+    FIBREGLASS,
+    HICKORY,
+    NYLON,
+    RUBBER,
+    STEEL,
+)
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+)
 
-MASSES = (0.25, 0.9)
-"""What an arm can swing and a nail can feel, kg."""
+MASS_BOUNDS = (0.25, 0.9)
+"""Least and greatest mass, kg: enough to drive a nail, and not too much for the arm to swing."""
 
 
-def build(params: HammerParams, name: str) -> Model:
-    """The hammer as a model of one link, `hammer`, in the frame T."""
+def build(params: HammerParams, name: str) -> ModelDescription:
+    """Returns the hammer as a model of one link, `hammer`, in the frame T."""
     parts, side_z = hammer_parts(params)
     points = {
         "head": (params.head_x, 0.0, params.face_z),
         "tail": (params.butt_x, 0.0, 0.0),
         "side": (params.head_x, 0.0, side_z),
     }
-    return Model(
+    return ModelDescription(
         kind="tool",
         family="hammer",
         name=name,
-        links=(Link("hammer", parts),),
-        keypoints={key: Keypoint("hammer", point) for key, point in points.items()},
+        links=(LinkDescription("hammer", parts),),
+        keypoints={key: KeypointDescription("hammer", point) for key, point in points.items()},
     )
 
 
@@ -85,8 +97,8 @@ CATALOGUE = {
 
 
 def sample(rng: np.random.Generator) -> HammerParams:
-    """A random believable hammer, within `MASSES`."""
-    return draw_within(MASSES, _draw, build, rng)
+    """Returns the parameters of a random plausible hammer within `MASS_BOUNDS`."""
+    return sample_within_mass(MASS_BOUNDS, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> HammerParams:

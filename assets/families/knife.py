@@ -1,26 +1,49 @@
-"""Knives: a blade that goes on from the handle, its edge away from the palm.
+"""Knives: a blade in front of the handle, its edge on the side away from the palm.
 
 In the tool frame T the handle is the x axis, and the edge is parallel to it at z = depth. The blade
-is a wedge: thick at the spine, as thin as a good butter knife at the edge, which parts things
+is a wedge: thick at the spine, and as thin at the edge as a butter knife, which separates objects
 without cutting them.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..materials import ASH, BEECH, BRASS, FORGED_STEEL, HICKORY, NYLON, STEEL, Material
-from ..model import Keypoint, Link, Model, Part
-from ..solids import Section, Solid, circle, fillet, frusta, loft, rectangle, ring, stack
-from .grip import GRIP, GRIP_END, along_x
-from .rules import draw_within, require
+from fleet_tools.assets.families.grip import GRIP, GRIP_END, along_x
+from fleet_tools.assets.families.rules import check_rules, sample_within_mass
+from fleet_tools.assets.materials import (
+    ASH,
+    BEECH,
+    BRASS,
+    FORGED_STEEL,
+    HICKORY,
+    NYLON,
+    STEEL,
+    Material,
+)
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    PartDescription,
+)
+from fleet_tools.assets.solids import (
+    Section,
+    Solid,
+    circle,
+    fillet,
+    frusta,
+    loft,
+    rectangle,
+    section_loft,
+    section_ring,
+)
 
 BOLSTER = 0.008
-"""Length of the metal between handle and blade."""
-MASSES = (0.12, 0.5)
-"""What is believable, kg."""
+"""Length of the metal between handle and blade, m."""
+
+MASS_BOUNDS = (0.12, 0.5)
+"""Least and greatest plausible mass, kg."""
 
 EBONY = HICKORY.coloured(0.20, 0.15, 0.12)
 BLACK_NYLON = NYLON.coloured(0.13, 0.13, 0.14)
@@ -30,19 +53,20 @@ OLIVE_WOOD = BEECH.coloured(0.66, 0.52, 0.30)
 
 @dataclass(frozen=True)
 class KnifeParams:
-    """A knife's measures in metres; the blade is a trapezoid seen from its side.
+    """The parameters of a knife, lengths in m; the blade is a trapezoid in side view.
 
     Attributes:
         butt_x: x of the handle's free end; negative.
         neck_y, neck_z: Half widths of the handle where it meets the bolster.
         heel_x: x at which the blade begins.
         edge_x: x at which the edge ends.
-        nose_x: x at which the spine ends; beyond `edge_x` the nose slants upwards, as a chef's
-            knife's does, before it downwards, as a santoku's.
-        spine_z: Where the spine is; negative is behind the handle's axis.
+        nose_x: x at which the spine ends: beyond `edge_x` for a nose that slants upwards, like that
+            of a chef's knife, before it for one that slants downwards, like that of a santoku.
+        spine_z: z of the spine; negative is behind the handle's axis.
         depth: z of the edge.
-        spine, edge: Half thicknesses of the blade.
-        handle, blade: Materials.
+        spine, edge: Half thicknesses of the blade at its spine and at its edge.
+        handle: Material of the handle.
+        blade: Material of bolster and blade.
     """
 
     butt_x: float
@@ -59,6 +83,7 @@ class KnifeParams:
     blade: Material = STEEL
 
     def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
         rules = {
             "butt_x < -GRIP_END": self.butt_x < -GRIP_END,
             "heel_x - BOLSTER > GRIP_END": self.heel_x - BOLSTER > GRIP_END,
@@ -67,16 +92,16 @@ class KnifeParams:
             "edge < spine <= neck_y": self.edge < self.spine <= self.neck_y,
             "-neck_z <= spine_z < depth - 0.03": -self.neck_z <= self.spine_z < self.depth - 0.03,
         }
-        require("knife", self, rules)
+        check_rules("knife", self, rules)
 
     @property
     def middle_x(self) -> float:
-        """Of the edge."""
+        """X of the middle of the edge."""
         return (self.heel_x + self.edge_x) / 2
 
 
-def build(params: KnifeParams, name: str) -> Model:
-    """The knife as a model of one link, `knife`, in the frame T."""
+def build(params: KnifeParams, name: str) -> ModelDescription:
+    """Returns the knife as a model of one link, `knife`, in the frame T."""
     p = params
     points = {
         "edge": (p.middle_x, 0.0, p.depth),
@@ -84,12 +109,12 @@ def build(params: KnifeParams, name: str) -> Model:
         "heel": (p.heel_x, 0.0, p.depth),
         "tip": (p.edge_x, 0.0, p.depth),
     }
-    return Model(
+    return ModelDescription(
         kind="tool",
         family="knife",
         name=name,
-        links=(Link("knife", (_handle(p), _bolster(p), _blade(p))),),
-        keypoints={key: Keypoint("knife", point) for key, point in points.items()},
+        links=(LinkDescription("knife", (_handle(p), _bolster(p), _blade(p))),),
+        keypoints={key: KeypointDescription("knife", point) for key, point in points.items()},
     )
 
 
@@ -97,36 +122,36 @@ def _neck(p: KnifeParams) -> Section:
     return Section(p.neck_z, p.neck_y, 0.7 * min(p.neck_y, p.neck_z))
 
 
-def _handle(p: KnifeParams) -> Part:
+def _handle(p: KnifeParams) -> PartDescription:
     end = p.heel_x - BOLSTER
     grip, neck = circle(GRIP), _neck(p)
     back, front = (-GRIP_END, grip), (GRIP_END, grip)
     profile = [(p.butt_x, circle(0.75 * GRIP)), (p.butt_x + 0.003, circle(0.97 * GRIP))]
     profile += [back, front, *fillet(front, (end, neck))]
     (rod,) = frusta([(p.butt_x, grip), (end, neck)], 2)
-    seen, felt = map(along_x, (stack(profile, 5), rod))
-    return Part("handle", seen, p.handle, (felt,))
+    visual, collision = map(along_x, (section_loft(profile, 5), rod))
+    return PartDescription("handle", visual, p.handle, (collision,))
 
 
-def _bolster(p: KnifeParams) -> Part:
-    """Not felt: it is no wider than the handle's end, and next to it."""
+def _bolster(p: KnifeParams) -> PartDescription:
+    """Makes the bolster; the handle's end beside it is wider, so that it needs no collision."""
     neck = _neck(p)
     thin = Section(neck.half_x, max(p.spine, 0.4 * p.neck_y), 0.4 * min(p.neck_z, p.neck_y))
     stations = [(p.heel_x - BOLSTER, neck), (p.heel_x, thin)]
-    return Part("bolster", along_x(stack(stations, 5)), p.blade)
+    return PartDescription("bolster", along_x(section_loft(stations, 5)), p.blade)
 
 
-def _blade(p: KnifeParams) -> Part:
+def _blade(p: KnifeParams) -> PartDescription:
     wedge = _wedge(p)
-    return Part("blade", wedge, p.blade, (wedge,))
+    return PartDescription("blade", wedge, p.blade, (wedge,))
 
 
 def _wedge(p: KnifeParams) -> Solid:
-    """Six plane sides: each has two edges that are parallel to x or y."""
+    """Makes a solid of six plane sides: each has two edges that are parallel to x or y."""
 
     def level(z: float, end_x: float, half: float) -> np.ndarray:
         length, middle = (round(v, 9) for v in ((end_x - p.heel_x) / 2, (end_x + p.heel_x) / 2))
-        return ring(rectangle(length, half), z, 1, (middle, 0.0))
+        return section_ring(rectangle(length, half), z, 1, (middle, 0.0))
 
     return loft([level(p.spine_z, p.nose_x, p.spine), level(p.depth, p.edge_x, p.edge)])
 
@@ -175,8 +200,8 @@ CATALOGUE = {
 
 
 def sample(rng: np.random.Generator) -> KnifeParams:
-    """A random believable knife, within `MASSES`."""
-    return draw_within(MASSES, _draw, build, rng)
+    """Returns the parameters of a random plausible knife within `MASS_BOUNDS`."""
+    return sample_within_mass(MASS_BOUNDS, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> KnifeParams:

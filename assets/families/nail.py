@@ -1,49 +1,62 @@
-"""Nails and pins, half driven into a wooden block; a press on the head drives them further.
+"""Nails and pins, half driven into a wooden block; pressure on the head drives them further.
 
-The block stands on z = 0 of the model frame. The nail's frame has its origin on the block's top,
-on the nail's axis; the joint `slide` says how deep the nail has been driven from there. The nail
-passes through the solid block: bodies that share a joint do not collide in Drake.
+The block stands on z = 0 of the model frame. The nail's frame has its origin at the block's top, on
+the nail's axis; the position of the joint `slide` is the depth to which the nail has been driven
+from there. The nail passes through the solid block: bodies that share a joint do not collide in
+Drake.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from ..materials import BEECH, BRASS, PINE, STEEL, Material
-from ..model import Joint, Keypoint, Link, Model, Part
-from ..solids import Section, Station, circle, frusta, stack
-from .rules import require
+from fleet_tools.assets.families.rules import check_rules
+from fleet_tools.assets.materials import BEECH, BRASS, PINE, STEEL, Material
+from fleet_tools.assets.model_description import (
+    JointDescription,
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    PartDescription,
+)
+from fleet_tools.assets.solids import Section, Station, circle, frusta, section_loft
 
 NAIL_STEEL, NAIL_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
+
+CrownName = Literal["flat", "rose", "dome"]
+
 CLEARANCE = 0.005
-"""What stays at least between the head and the block, and between the point and the table, m."""
-CARRIED = 0.1
-"""The mass of wood, clamped around the shaft, that moves along with it, kg."""
+"""Least distance between the head and the block, and between the point and the table, m."""
+
+ADDED_MASS = 0.1
+"""Mass of the wood, clamped around the shaft, that moves along with it, kg."""
+
 ROUND, OCTAGONAL, SQUARE = 8, 2, 1
+"""Corner points of sections."""
 
 
 @dataclass(frozen=True)
 class NailParams:
-    """Measures in metres.
+    """The parameters of a nail in its block, lengths in m.
 
     Attributes:
-        block: Half the side of the square block.
+        block: Half the width of the square block.
         block_height: Height of the block.
-        protrusion: Height of the top of the head above the block, before any blow.
-        travel: How deep the nail can be driven.
-        resistance: Force at which it gives way, N.
+        protrusion: Initial height of the top of the head above the block.
+        travel: Depth to which the nail can be driven.
+        resistance: Force at which the nail gives way, N.
         shaft: Half width of the shaft.
         point: Length of the shaft's tapered point.
-        embedded: How much of the nail is in the block before any blow.
+        embedded: Initial length of the nail within the block.
         head: Half width of the head.
-        head_height: Height of the head, dome included.
-        crown: The upper side of the head: `flat`, `dome` (struck at its apex), or `rose`, the
-            four or more facets that a smith leaves about a small flat.
+        head_height: Height of the head, including a dome.
+        crown: Upper side of the head: `flat`, `dome` (struck at its apex), or `rose`, the four or
+            more facets that forging leaves around a small flat.
         head_corners, shaft_corners: `ROUND`, `OCTAGONAL` or `SQUARE`.
-        material: Of the nail.
+        material: Material of the nail.
     """
 
     block: float = 0.045
@@ -56,12 +69,13 @@ class NailParams:
     embedded: float = 0.015
     head: float = 0.015
     head_height: float = 0.006
-    crown: str = "flat"
+    crown: CrownName = "flat"
     head_corners: int = ROUND
     shaft_corners: int = ROUND
     material: Material = NAIL_STEEL
 
     def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
         rules = {
             f"crown one of {', '.join(_CROWNS)}": self.crown in _CROWNS,
             "head above block at full travel": self.gap >= CLEARANCE - 1e-12,
@@ -69,19 +83,19 @@ class NailParams:
             "point <= embedded": self.point <= self.embedded,
             "shaft < head < block": self.shaft < self.head < self.block,
         }
-        require("nail", self, rules)
+        check_rules("nail", self, rules)
 
     @property
     def gap(self) -> float:
-        """Between the head's underside and the block at full travel."""
+        """Distance between the head's underside and the block at full travel, m."""
         return self.protrusion - self.head_height - self.travel
 
 
-def build(params: NailParams, name: str) -> Model:
-    """The nail as a model of two links, `block` and `nail`, and the joint `slide`."""
+def build(params: NailParams, name: str) -> ModelDescription:
+    """Returns the nail as a model of two links, `block` and `nail`, and the joint `slide`."""
     top = params.block_height
-    nail = Link("nail", (_shaft(params), _head(params)), origin=(0.0, 0.0, top))
-    slide = Joint(
+    nail = LinkDescription("nail", (_shaft(params), _head(params)), origin=(0.0, 0.0, top))
+    slide = JointDescription(
         name="slide",
         kind="prismatic",
         parent="block",
@@ -89,66 +103,77 @@ def build(params: NailParams, name: str) -> Model:
         axis=(0.0, 0.0, -1.0),
         limits=(0.0, params.travel),
         resistance=params.resistance,
-        inertia=CARRIED,
+        inertia=ADDED_MASS,
     )
-    return Model(
+    return ModelDescription(
         kind="object",
         family="nail",
         name=name,
-        links=(Link("block", (_block(params),)), nail),
+        links=(LinkDescription("block", (_block(params),)), nail),
         joints=(slide,),
         keypoints={
-            "head": Keypoint("nail", (0.0, 0.0, params.protrusion)),
-            "base": Keypoint("block", (0.0, 0.0, top)),
+            "head": KeypointDescription("nail", (0.0, 0.0, params.protrusion)),
+            "base": KeypointDescription("block", (0.0, 0.0, top)),
         },
     )
 
 
-def _block(p: NailParams) -> Part:
+def _block(p: NailParams) -> PartDescription:
     def section(inset: float) -> Section:
         return Section(p.block - inset, p.block - inset, 0.003)
 
     height, bevel = p.block_height, 0.002
     stations = [(0.0, section(0)), (height - bevel, section(0)), (height, section(bevel))]
-    felt = [(0.0, section(0)), (height, section(0))]
-    return Part("block", stack(stations, 2), PINE, frusta(felt, 1))
+    collision = [(0.0, section(0)), (height, section(0))]
+    return PartDescription("block", section_loft(stations, 2), PINE, frusta(collision, 1))
 
 
 def _section(half: float, corners: int) -> Section:
     return circle(half) if corners > SQUARE else Section(half, half, 0.0)
 
 
-def _shaft(p: NailParams) -> Part:
-    """From the point in the wood to the head's underside."""
+def _shaft(p: NailParams) -> PartDescription:
+    """Makes the shaft from the point in the wood to the head's underside."""
     full, blunt = _section(p.shaft, p.shaft_corners), _section(0.35 * p.shaft, p.shaft_corners)
     tip, under = -p.embedded, p.protrusion - p.head_height
-    seen = [(tip, blunt), (tip + p.point, full), (under, full)]
-    felt = frusta([(tip, full), (under, full)], min(p.shaft_corners, OCTAGONAL))
-    return Part("shaft", stack(seen, p.shaft_corners), p.material, felt)
+    visual = [(tip, blunt), (tip + p.point, full), (under, full)]
+    collision = frusta([(tip, full), (under, full)], min(p.shaft_corners, OCTAGONAL))
+    return PartDescription("shaft", section_loft(visual, p.shaft_corners), p.material, collision)
 
 
-def _head(p: NailParams) -> Part:
+def _head(p: NailParams) -> PartDescription:
     under = p.protrusion - p.head_height
-    seen, felt = ([(under + z, s) for z, s in side] for side in _CROWNS[p.crown](p))
-    pieces = frusta(felt, min(p.head_corners, OCTAGONAL))
-    return Part("head", stack(seen, p.head_corners), p.material, pieces)
+    crown = _CROWNS[p.crown](p)
+    visual, collision = (
+        [(under + z, section) for z, section in stations]
+        for stations in (crown.visual, crown.collision)
+    )
+    pieces = frusta(collision, min(p.head_corners, OCTAGONAL))
+    return PartDescription("head", section_loft(visual, p.head_corners), p.material, pieces)
 
 
-# Each crown: the head's stations above its underside, as seen and as felt; the tops coincide.
-_Crown = tuple[list[Station], list[Station]]
+@dataclass(frozen=True)
+class _Crown:
+    """The head's stations above its underside; the tops of both geometries coincide."""
+
+    visual: Sequence[Station]
+    collision: Sequence[Station]
 
 
 def _flat(p: NailParams) -> _Crown:
     bevel = min(0.0015, p.head_height / 3)
     full, rim = (_section(p.head - inset, p.head_corners) for inset in (0.0, bevel))
     h = p.head_height
-    return [(0, rim), (bevel, full), (h - bevel, full), (h, rim)], [(0, rim), (h, rim)]
+    return _Crown(
+        [(0, rim), (bevel, full), (h - bevel, full), (h, rim)],
+        [(0, rim), (h, rim)],
+    )
 
 
 def _rose(p: NailParams) -> _Crown:
     full, flat = _section(p.head, p.head_corners), _section(0.45 * p.head, p.head_corners)
     stations = [(0, full), (0.35 * p.head_height, full), (p.head_height, flat)]
-    return stations, stations
+    return _Crown(stations, stations)
 
 
 def _dome(p: NailParams) -> _Crown:
@@ -160,12 +185,16 @@ def _dome(p: NailParams) -> _Crown:
         arc = [(rim + rise * math.sin(a), circle(p.head * math.cos(a))) for a in angles]
         return [*arc, (p.head_height, None)]
 
-    # Felt, the dome ends in a small flat at the height of its apex; see `frusta`.
-    felt = [*cap(2)[:-1], (p.head_height, circle(0.3 * p.head))]
-    return [(0, circle(0.92 * p.head)), *cap(8)], felt
+    # The collision geometry ends in a small flat at the height of the apex; see `frusta`.
+    collision = [*cap(2)[:-1], (p.head_height, circle(0.3 * p.head))]
+    return _Crown([(0, circle(0.92 * p.head)), *cap(8)], collision)
 
 
-_CROWNS = {"flat": _flat, "rose": _rose, "dome": _dome}
+_CROWNS: Mapping[CrownName, Callable[[NailParams], _Crown]] = {
+    "flat": _flat,
+    "rose": _rose,
+    "dome": _dome,
+}
 
 
 CATALOGUE = {
@@ -201,7 +230,7 @@ CATALOGUE = {
 
 
 def sample(rng: np.random.Generator) -> NailParams:
-    """A random believable nail or pin."""
+    """Returns the parameters of a random plausible nail or pin."""
     crown = sorted(_CROWNS)[rng.integers(len(_CROWNS))]
     corners = ROUND if crown == "dome" else (ROUND, OCTAGONAL, SQUARE)[rng.integers(3)]
     head_height = rng.uniform(0.005, 0.009)

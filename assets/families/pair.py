@@ -1,24 +1,29 @@
-"""Pairs of blocks that stand side by side and touch; a blade parts them.
+"""Pairs of blocks that stand side by side and touch; a blade separates them.
 
 The model frame has its origin on the table in the middle of the seam, x along the seam and y from
-the right block to the left one. Both are free. As their sides lean, they touch at their feet.
+the right block to the left one. Both blocks are free. As their sides lean inwards, they touch at
+their lower edges.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..materials import BEECH, Material
-from ..model import Keypoint, Link, Model, Part
-from ..solids import Section, frusta, stack
-from .rules import require
+from fleet_tools.assets.families.rules import check_rules
+from fleet_tools.assets.materials import BEECH, Material
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    PartDescription,
+)
+from fleet_tools.assets.solids import Section, frusta, section_loft
 
 OCTAGONAL = 2
-"""Corner points of a block seen from above. Drake feels the foot in triangles, one contact point
-each: a rectangle's two would leave the block to rock about their line for ever."""
+"""Corner points of a block in top view. Drake's contact has one point for each triangle of the
+base: the two triangles of a rectangle would let the block rock about their common line without
+end."""
 
 GOUDA = Material(1080.0, (0.93, 0.73, 0.26), modulus=1e6, friction=0.4, dissipation=50.0)
 RYE_BREAD = Material(620.0, (0.50, 0.31, 0.16), modulus=1e6, friction=0.5, dissipation=50.0)
@@ -30,16 +35,16 @@ WOOD = replace(BEECH, modulus=1e7, dissipation=50.0)
 
 @dataclass(frozen=True)
 class PairParams:
-    """Measures in metres, at the blocks' feet.
+    """The parameters of a pair of blocks, lengths in m, at the base.
 
     Attributes:
-        length: Of both blocks along the seam.
-        left, right: Widths of the blocks across it.
-        height: Of both blocks.
-        draft_deg: By how much all sides lean inwards, as those of what comes from a mould.
-        chamfer: How much is cut off the upright edges.
-        bevel: How much the upper edges are rounded, for the eye alone.
-        material: Of both blocks.
+        length: Length of both blocks along the seam.
+        left, right: Widths of the blocks across the seam.
+        height: Height of both blocks.
+        draft_deg: Draft angle by which all sides lean inwards, as those of moulded objects do.
+        chamfer: Width of the chamfers of the upright edges.
+        bevel: Width of the bevels of the upper edges, in the visual geometry alone.
+        material: Material of both blocks.
     """
 
     length: float
@@ -52,6 +57,7 @@ class PairParams:
     material: Material = WOOD
 
     def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
         narrow, lean = min(self.left, self.right), math.tan(math.radians(self.draft_deg))
         rules = {
             "no block higher than it is wide": self.height <= narrow,
@@ -62,37 +68,39 @@ class PairParams:
                 2 * (self.chamfer + self.bevel + lean * self.height) < min(narrow, self.length)
             ),
         }
-        require("pair", self, rules)
+        check_rules("pair", self, rules)
 
 
-def build(params: PairParams, name: str) -> Model:
-    """The pair as a model of two free links, `left` and `right`, each with its foot at z = 0."""
+def build(params: PairParams, name: str) -> ModelDescription:
+    """Returns the pair as a model of two free links, `left` and `right`, with bases at z = 0."""
     links, points = [], {}
     for link, width, side in (("left", params.left, 1), ("right", params.right, -1)):
         origin = (0.0, side * width / 2, 0.0)
-        links.append(Link(link, (_block(params, link, width),), origin))
-        points[link] = Keypoint(link, (0.0, 0.0, params.height))
-        points[f"{link}_foot"] = Keypoint(link, (0.0, 0.0, 0.0))
-        points[f"{link}_seam"] = Keypoint(link, (0.0, -side * width / 2, 0.0))
+        links.append(LinkDescription(link, (_block(params, link, width),), origin))
+        points[link] = KeypointDescription(link, (0.0, 0.0, params.height))
+        points[f"{link}_foot"] = KeypointDescription(link, (0.0, 0.0, 0.0))
+        points[f"{link}_seam"] = KeypointDescription(link, (0.0, -side * width / 2, 0.0))
     end_x = params.length / 2 - params.chamfer
-    points["seam_end"] = Keypoint("left", (end_x, -params.left / 2, 0.0))
-    return Model("object", "pair", name, tuple(links), points)
+    points["seam_end"] = KeypointDescription("left", (end_x, -params.left / 2, 0.0))
+    return ModelDescription("object", "pair", name, tuple(links), points)
 
 
-def _block(p: PairParams, name: str, width: float) -> Part:
+def _block(p: PairParams, name: str, width: float) -> PartDescription:
     lean = math.tan(math.radians(p.draft_deg))
 
     def section(z: float, inset: float = 0.0) -> Section:
         inset += lean * z
-        # Sections of one chamfer have parallel sides. The polygon about a corner's arc cuts
-        # (2 - sqrt 2) of the radius off.
+        # Sections with the same chamfer have parallel sides. The polygon that circumscribes a
+        # corner's arc cuts off (2 - sqrt 2) of the radius.
         radius = p.chamfer / (2 - math.sqrt(2))
         return Section(p.length / 2 - inset, width / 2 - inset, radius)
 
     top, shoulder = p.height, p.height - p.bevel
-    seen = [(0.0, section(0.0)), (shoulder, section(shoulder)), (top, section(top, p.bevel))]
-    felt = [(0.0, section(0.0)), (top, section(top))]
-    return Part(name, stack(seen, OCTAGONAL), p.material, frusta(felt, OCTAGONAL))
+    visual = [(0.0, section(0.0)), (shoulder, section(shoulder)), (top, section(top, p.bevel))]
+    collision = [(0.0, section(0.0)), (top, section(top))]
+    return PartDescription(
+        name, section_loft(visual, OCTAGONAL), p.material, frusta(collision, OCTAGONAL)
+    )
 
 
 CATALOGUE = {
@@ -128,7 +136,7 @@ CATALOGUE = {
 
 
 def sample(rng: np.random.Generator) -> PairParams:
-    """A random believable pair."""
+    """Returns the parameters of a random plausible pair."""
     height = rng.uniform(0.028, 0.042)
     widest = min(0.065, 2 * height)
     return PairParams(

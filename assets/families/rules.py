@@ -1,34 +1,54 @@
-"""What keeps impossible and unbelievable measures from becoming models."""
-
-from __future__ import annotations
+"""Constraints on the parameters of a family."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import numpy as np
 
-from ..model import Model
+from fleet_tools.assets.model_description import ModelDescription
 
 Params = TypeVar("Params")
 
 
-def require(what: str, params: object, rules: Mapping[str, bool]) -> None:
-    """Raises ValueError with the names of the rules that do not hold, and what was given."""
+def check_rules(family: str, params: object, rules: Mapping[str, bool]) -> None:
+    """Refuses parameters that break a rule.
+
+    Args:
+        family: Name of the family, for the error message.
+        params: The parameters, for the error message.
+        rules: Whether each rule holds, by its description.
+
+    Raises:
+        ValueError: A rule does not hold; the message describes all that do not.
+    """
     broken = [rule for rule, holds in rules.items() if not holds]
     if broken:
-        raise ValueError(f"not a {what}; wanted: {'; '.join(broken)}; given: {params}")
+        raise ValueError(
+            f"these are not the parameters of a {family}; required: {'; '.join(broken)}; given: "
+            f"{params}"
+        )
 
 
-def draw_within(
-    masses: tuple[float, float],
+def sample_within_mass(
+    bounds: tuple[float, float],
     draw: Callable[[np.random.Generator], Params],
-    build: Callable[[Params, str], Model],
+    build: Callable[[Params, str], ModelDescription],
     rng: np.random.Generator,
 ) -> Params:
-    """Draws until the model's mass, kg, lies within bounds; RuntimeError after 100 draws."""
-    lightest, heaviest = masses
+    """Draws parameters until the mass of the model lies within bounds.
+
+    Args:
+        bounds: Least and greatest mass, kg.
+        draw: Draws parameters.
+        build: Makes the model.
+        rng: Random number generator.
+
+    Raises:
+        RuntimeError: None of 100 draws lies within the bounds.
+    """
+    lightest, heaviest = bounds
     for _ in range(100):
         params = draw(rng)
         if lightest <= build(params, "draft").mass <= heaviest:
             return params
-    raise RuntimeError(f"100 draws gave none between {lightest} and {heaviest} kg")
+    raise RuntimeError(f"none of 100 draws has a mass between {lightest} and {heaviest} kg")

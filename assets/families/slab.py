@@ -1,21 +1,24 @@
-"""Slabs: what lies flat and is turned or served with a spatula, such as patties and pucks.
+"""Slabs: flat objects that are turned or served with a spatula, such as patties and pucks.
 
-A slab lies on z = 0 of its model frame. Contact feels it as a prism: what rests on the table is its
-whole base, and a thin edge meets it at the rim.
+A slab lies on z = 0 of its model frame. The collision geometry is a prism, so that the whole base
+rests on the table, and a thin edge meets the slab at its rim.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..materials import Material
-from ..model import Keypoint, Link, Model, Part
-from ..solids import Section, Station, frusta, stack
-from .rules import draw_within, require
+from fleet_tools.assets.families.rules import check_rules, sample_within_mass
+from fleet_tools.assets.materials import Material
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    PartDescription,
+)
+from fleet_tools.assets.solids import Section, Station, frusta, section_loft
 
-# As soft, and as damped, as food is: at a hundred times the modulus such light things rock on.
+# As soft and as damped as food: at a hundred times the modulus, such light objects keep rocking.
 BEEF = Material(1050.0, (0.36, 0.20, 0.13), modulus=5e4, friction=0.5, dissipation=200.0)
 BATTER = replace(BEEF, density=750.0).coloured(0.85, 0.62, 0.30)
 TOAST = replace(BEEF, density=480.0).coloured(0.72, 0.47, 0.22)
@@ -24,21 +27,24 @@ POTATO = replace(BEEF, density=850.0).coloured(0.80, 0.55, 0.18)
 CORK = replace(BEEF, density=240.0).coloured(0.76, 0.58, 0.40)
 VULCANIZED = replace(BEEF, density=1150.0, friction=0.6).coloured(0.09, 0.09, 0.10)
 FELT = replace(BEEF, density=350.0).coloured(0.20, 0.36, 0.33)
+
 ROUND, OCTAGONAL, SQUARE = 8, 2, 1
-MASSES = (0.025, 0.25)
-"""What is neither blown away nor too much for a blade, kg."""
+"""Corner points of sections."""
+
+MASS_BOUNDS = (0.025, 0.25)
+"""Least and greatest mass, kg: heavy enough to rest, and not too heavy for a blade."""
 
 
 @dataclass(frozen=True)
 class SlabParams:
-    """Measures in metres.
+    """The parameters of a slab, lengths in m.
 
     Attributes:
         half_x, half_y: Half widths.
-        height: From the table to the top.
-        roundness: 1 makes a disc or an oval's rounding, 0 sharp corners.
-        dome: By how much of the height the rim is lower than the top, from 0 (flat) to 0.5.
-        material: Of all of it.
+        height: Height of the top.
+        roundness: 1 makes a disc or fully rounded ends, 0 sharp corners.
+        dome: Height of the top above the rim as a fraction of the height, from 0 (flat) to 0.5.
+        material: Material.
     """
 
     half_x: float = 0.045
@@ -49,42 +55,44 @@ class SlabParams:
     material: Material = BEEF
 
     def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
         rules = {
             "0 <= roundness <= 1": 0 <= self.roundness <= 1,
             "0 <= dome <= 0.5": 0 <= self.dome <= 0.5,
             "height < half_x, half_y": self.height < min(self.half_x, self.half_y),
         }
-        require("slab", self, rules)
+        check_rules("slab", self, rules)
 
     def section(self, inset: float = 0.0) -> Section:
-        """The slab's section, narrower all around by `inset`."""
+        """Returns the slab's section, narrower on all sides by `inset`, m."""
         x, y = self.half_x - inset, self.half_y - inset
         return Section(x, y, self.roundness * min(x, y))
 
 
-def build(params: SlabParams, name: str) -> Model:
-    """The slab as a model of one link, `slab`."""
+def build(params: SlabParams, name: str) -> ModelDescription:
+    """Returns the slab as a model of one link, `slab`."""
     points = {"base": (0.0, 0.0, 0.0), "top": (0.0, 0.0, params.height)}
-    return Model(
+    return ModelDescription(
         kind="object",
         family="slab",
         name=name,
-        links=(Link("slab", (_slab(params),)),),
-        keypoints={key: Keypoint("slab", point) for key, point in points.items()},
+        links=(LinkDescription("slab", (_slab(params),)),),
+        keypoints={key: KeypointDescription("slab", point) for key, point in points.items()},
     )
 
 
-def _slab(p: SlabParams) -> Part:
+def _slab(p: SlabParams) -> PartDescription:
     bevel = min(0.0015, 0.1 * p.height)
     rim = p.height * (1 - p.dome)
-    seen: list[Station] = [(0.0, p.section(bevel)), (bevel, p.section())]
-    seen += [(rim - bevel, p.section()), (rim, p.section(bevel))]
+    visual: list[Station] = [(0.0, p.section(bevel)), (bevel, p.section())]
+    visual += [(rim - bevel, p.section()), (rim, p.section(bevel))]
     if p.dome:
-        seen.append((rim + 0.7 * (p.height - rim), p.section(0.25 * p.half_y)))
-        seen.append((p.height, p.section(0.6 * p.half_y)))
+        visual.append((rim + 0.7 * (p.height - rim), p.section(0.25 * p.half_y)))
+        visual.append((p.height, p.section(0.6 * p.half_y)))
     corners = SQUARE if p.roundness == 0 else OCTAGONAL
-    felt = frusta([(0.0, p.section()), (p.height, p.section())], corners)
-    return Part("slab", stack(seen, 1 if p.roundness == 0 else ROUND), p.material, felt)
+    collision = frusta([(0.0, p.section()), (p.height, p.section())], corners)
+    solid = section_loft(visual, SQUARE if p.roundness == 0 else ROUND)
+    return PartDescription("slab", solid, p.material, collision)
 
 
 CATALOGUE = {
@@ -106,8 +114,8 @@ CATALOGUE = {
 
 
 def sample(rng: np.random.Generator) -> SlabParams:
-    """A random believable slab, within `MASSES`."""
-    return draw_within(MASSES, _draw, build, rng)
+    """Returns the parameters of a random plausible slab within `MASS_BOUNDS`."""
+    return sample_within_mass(MASS_BOUNDS, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> SlabParams:

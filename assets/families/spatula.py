@@ -1,10 +1,8 @@
-"""Spatulas: a tapered blade, level when its sole lies on the table, below and before a handle.
+"""Spatulas: a tapered blade, whose plane sole lies on the table, in front of and below a handle.
 
-In the tool frame T the handle is the x axis. The blade's sole runs from the heel, at the neck, to
-the edge; where the blade is inclined to the handle, it is the blade that lies level at work.
+In the tool frame T the handle is the x axis. The blade's sole extends from the heel, at the neck,
+to the edge; where the blade is inclined to the handle, the blade is level at work.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
@@ -13,44 +11,55 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..materials import BEECH, FIBREGLASS, HICKORY, NYLON, RUBBER, STEEL, Material
-from ..model import Keypoint, Link, Model, Part
-from ..solids import Section, Solid, join, loft, ring
-from .grip import GRIP, GRIP_END, along_x
-from .rules import require
+from fleet_tools.assets.families.grip import GRIP, GRIP_END, along_x
+from fleet_tools.assets.families.rules import check_rules
+from fleet_tools.assets.materials import BEECH, FIBREGLASS, HICKORY, NYLON, RUBBER, STEEL, Material
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    PartDescription,
+)
+from fleet_tools.assets.solids import Section, Solid, joined, loft, section_ring
 
 EDGE = 0.0003
-"""Thickness of the blade's edge, m: thin enough to get under what lies flat."""
+"""Thickness of the blade's edge, m: thin enough to slide under an object that lies flat."""
+
 CLEARANCE = 0.045
-"""Of the grip above a table on which the sole lies, at least, m: there are fingers around it."""
+"""Least height of the grip above a table on which the sole lies, m; the fingers need it."""
+
 SPRING_STEEL = replace(STEEL, modulus=1e7, friction=0.2, dissipation=50.0)
-HOLLOW_STEEL = replace(SPRING_STEEL, density=1500.0)  # of a handle, with what is not there
+HOLLOW_STEEL = replace(SPRING_STEEL, density=1500.0)  # mean density of a hollow handle
 BLACK_NYLON = replace(NYLON, modulus=1e7, friction=0.2, dissipation=50.0).coloured(0.13, 0.13, 0.14)
 MAPLE = replace(BEECH, modulus=1e7, friction=0.25, dissipation=50.0).coloured(0.85, 0.68, 0.47)
+
 SQUARE = 1
-STRIPS = 0.62
-"""The share of a slotted blade's width that is left standing."""
+"""Corner points of rectangular sections."""
+
+BARS = 0.62
+"""Fraction of a slotted blade's width that the bars between the slots take."""
 
 
 @dataclass(frozen=True)
 class SpatulaParams:
-    """A spatula's measures in metres; half widths are from an axis to the surface.
+    """The parameters of a spatula: lengths in m, half widths from an axis to the surface.
 
     Attributes:
         butt_x: x of the handle's free end; negative.
-        handle_x: x of its other end, where the neck begins.
-        handle_z: Half its height; it is as wide as the open fingers.
+        handle_x: x of the handle's other end, where the neck begins.
+        handle_z: Half the height of the handle, which is as wide as the opening of the fingers.
         neck: Half the width of the neck at the handle.
         heel_x: x of the blade's heel.
-        drop: How far the sole's heel lies below the handle's axis.
-        incline: By how much the sole comes nearer to the handle's axis, per length along it.
-        length: Of the blade, along x.
-        heel: Half the blade's width at the heel.
-        edge: Half its width at the edge.
-        thickness: At the heel; from there it tapers to `EDGE`.
-        corner: How much of the length the rounding of the edge's corners takes; may be 0.
-        slots: How many slots there are; an even number, so that the middle stands.
-        handle, blade: Materials.
+        drop: Distance of the sole's heel below the handle's axis.
+        incline: Slope of the sole towards the handle's axis, per length along it.
+        length: Length of the blade along x.
+        heel: Half the width of the blade at the heel.
+        edge: Half the width of the blade at the edge.
+        thickness: Thickness of the blade at the heel, from which it tapers to `EDGE`.
+        corner: Length along x of the rounding of the edge's corners; may be 0.
+        slots: Number of slots; even, so that there is a bar in the middle.
+        handle: Material of the handle.
+        blade: Material of neck and blade.
     """
 
     butt_x: float = -0.095
@@ -70,6 +79,7 @@ class SpatulaParams:
     blade: Material = SPRING_STEEL
 
     def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
         rules = {
             "butt_x < -GRIP_END": self.butt_x < -GRIP_END,
             "GRIP_END < handle_x < heel_x": GRIP_END < self.handle_x < self.heel_x,
@@ -80,31 +90,31 @@ class SpatulaParams:
             "slots even": self.slots % 2 == 0,
             "grip clear of the table": self.clearance >= CLEARANCE,
         }
-        require("spatula", self, rules)
+        check_rules("spatula", self, rules)
 
     @property
     def clearance(self) -> float:
-        """Distance of the origin of T from the sole's plane."""
+        """Distance of the origin of T from the sole's plane, m."""
         return (self.drop + self.incline * self.heel_x) / math.hypot(1, self.incline)
 
     def sole_z(self, s: float) -> float:
-        """Height of the sole in T, at a fraction of the way from heel to edge."""
+        """Returns z of the sole at a fraction of the way from heel to edge, m."""
         return self.drop - self.incline * s * self.length
 
     def taper(self, s: float) -> float:
-        """Thickness there, along z."""
+        """Returns the thickness along z at a fraction of the way from heel to edge, m."""
         return self.thickness + s * (EDGE - self.thickness)
 
     def width(self, s: float) -> float:
-        """Half the width there, before corners are rounded."""
+        """Returns half the width at a fraction of the way from heel to edge, without rounding."""
         return self.heel + s * (self.edge - self.heel)
 
 
-def build(params: SpatulaParams, name: str) -> Model:
-    """The spatula as a model of one link, `spatula`, in the frame T."""
+def build(params: SpatulaParams, name: str) -> ModelDescription:
+    """Returns the spatula as a model of one link, `spatula`, in the frame T."""
     p = params
     middle_x = p.heel_x + p.length / 2
-    # Straight above the middle of a level sole lies a point of the upper side.
+    # The keypoint `face` is the point of the upper side straight above the middle of a level sole.
     rate = (p.thickness - EDGE) / p.length
     rise = p.taper(0.5) / (1 + p.incline**2 - rate * p.incline)
     points = {
@@ -114,62 +124,62 @@ def build(params: SpatulaParams, name: str) -> Model:
         "face": (middle_x - p.incline * rise, 0.0, p.sole_z(0.5) - rise),
         "tail": (p.butt_x, 0.0, 0.0),
     }
-    return Model(
+    return ModelDescription(
         kind="tool",
         family="spatula",
         name=name,
-        links=(Link("spatula", (_handle(p), _neck(p), _blade(p))),),
-        keypoints={key: Keypoint("spatula", point) for key, point in points.items()},
+        links=(LinkDescription("spatula", (_handle(p), _neck(p), _blade(p))),),
+        keypoints={key: KeypointDescription("spatula", point) for key, point in points.items()},
     )
 
 
 Station = tuple[float, float, float, Section]
-"""x, y and z of a section's centre, and the section: half its height, half its width, radius."""
+"""x, y and z of a section's centre, m, and the section, whose x and y axes are -z and y of T."""
 
 
 def _lofted(stations: Iterable[Station], corner_points: int) -> Solid:
     rings = [
-        ring(section, round(x, 9), corner_points, (round(-z, 9), round(y, 9)))
+        section_ring(section, round(x, 9), corner_points, (round(-z, 9), round(y, 9)))
         for x, y, z, section in stations
     ]
     return along_x(loft(rings))
 
 
-def _handle(p: SpatulaParams) -> Part:
-    """Held where it is as wide as the fingers are open, a little waisted behind."""
+def _handle(p: SpatulaParams) -> PartDescription:
+    """Makes the handle: as wide as the fingers are open where it is held, and waisted behind."""
 
-    def station(x: float, share: float) -> Station:
-        half_z, half_y = share * p.handle_z, share * GRIP
+    def station(x: float, scale: float) -> Station:
+        half_z, half_y = scale * p.handle_z, scale * GRIP
         return x, 0.0, 0.0, Section(half_z, half_y, 0.9 * half_z)
 
     waist_x = (p.butt_x - GRIP_END) / 2
-    shares = [(p.butt_x, 0.6), (p.butt_x + 0.004, 0.92), (p.butt_x + 0.010, 1.0), (waist_x, 0.93)]
-    shares += [(-GRIP_END, 1.0), (GRIP_END, 1.0), (p.handle_x - 0.004, 0.9), (p.handle_x, 0.7)]
-    seen = _lofted((station(x, share) for x, share in shares), 4)
+    scales = [(p.butt_x, 0.6), (p.butt_x + 0.004, 0.92), (p.butt_x + 0.010, 1.0), (waist_x, 0.93)]
+    scales += [(-GRIP_END, 1.0), (GRIP_END, 1.0), (p.handle_x - 0.004, 0.9), (p.handle_x, 0.7)]
+    visual = _lofted((station(x, scale) for x, scale in scales), 4)
     block = Section(p.handle_z, GRIP, 0.0)
-    felt = _lofted([(p.butt_x, 0.0, 0.0, block), (p.handle_x, 0.0, 0.0, block)], SQUARE)
-    return Part("handle", seen, p.handle, (felt,))
+    collision = _lofted([(p.butt_x, 0.0, 0.0, block), (p.handle_x, 0.0, 0.0, block)], SQUARE)
+    return PartDescription("handle", visual, p.handle, (collision,))
 
 
-def _neck(p: SpatulaParams) -> Part:
-    """A strap that swings down from the handle to the heel, and widens there."""
+def _neck(p: SpatulaParams) -> PartDescription:
+    """Makes the neck, a strap that curves down from the handle to the heel and widens there."""
     root_z, end_z = 0.0, p.sole_z(0) - p.thickness / 2
     high, low = min(p.neck, 0.6 * p.handle_z), p.thickness / 2
     wide = max(p.neck, 0.55 * p.heel)
-    seen = []
+    visual = []
     for t in np.linspace(0, 1, 9).tolist():
         bend, flare = t * t * (3 - 2 * t), t**3
         half_z, half_y = high + (low - high) * min(1, 2 * t), p.neck + (wide - p.neck) * flare
         section = Section(half_z, half_y, 0.5 * half_z)
         x = p.handle_x + t * (p.heel_x - p.handle_x)
-        seen.append((x, 0.0, root_z + bend * (end_z - root_z), section))
+        visual.append((x, 0.0, root_z + bend * (end_z - root_z), section))
     ends = [(p.handle_x, 0.0, root_z, Section(high, p.neck, 0.0))]
     ends.append((p.heel_x, 0.0, end_z, Section(low, wide, 0.0)))
-    return Part("neck", _lofted(seen, 3), p.blade, (_lofted(ends, SQUARE),))
+    return PartDescription("neck", _lofted(visual, 3), p.blade, (_lofted(ends, SQUARE),))
 
 
-def _blade(p: SpatulaParams) -> Part:
-    """A wedge with a plane sole; what lies on it does not feel the slots."""
+def _blade(p: SpatulaParams) -> PartDescription:
+    """Makes the blade, a wedge with a plane sole; its collision geometry has no slots."""
     start = 1 - p.corner / p.length
     rim, curve = [(1.0, p.edge)], []
     if p.corner:
@@ -178,29 +188,43 @@ def _blade(p: SpatulaParams) -> Part:
             s = start + (1 - start) * math.sin(angle)
             curve.append((s, p.width(s) - 0.6 * p.corner * (1 - math.cos(angle))))
     outline = [*rim[:-1], *curve, rim[-1]]
-    felt = [_wedge(p, pair) for pair in itertools.pairwise([(0.0, p.heel), *rim])]
+    collision = [_wedge(p, pair) for pair in itertools.pairwise([(0.0, p.heel), *rim])]
     if not p.slots:
-        seen = _wedge(p, [(0.0, p.heel), *outline])
+        visual = _wedge(p, [(0.0, p.heel), *outline])
     else:
         back, front = 0.14, min(0.84, start - 0.02)
-        seen = join(
+        visual = joined(
             _wedge(p, [(0.0, p.heel), (back, p.width(back))]),
-            *(_strip(p, k, back, front) for k in range(p.slots + 1)),
+            *(_bar(p, k, back, front) for k in range(p.slots + 1)),
             _wedge(p, [(front, p.width(front)), *outline]),
         )
-    return Part("blade", seen, p.blade, tuple(felt))
+    return PartDescription("blade", visual, p.blade, tuple(collision))
 
 
-def _strip(p: SpatulaParams, k: int, back: float, front: float) -> Solid:
-    """One of the bars between slots; as a share of the blade's width, from -1 to 1."""
+def _bar(p: SpatulaParams, k: int, back: float, front: float) -> Solid:
+    """Makes one of the bars between the slots.
+
+    Args:
+        p: Parameters of the spatula.
+        k: Index of the bar.
+        back: Rear end of the bar, as a fraction of the way from heel to edge.
+        front: Front end of the bar, likewise.
+    """
     count = p.slots + 1
-    half = STRIPS / count
-    centre = (2 * k / p.slots - 1) * (0.996 - half)  # off the corners, which would not be closed
+    half = BARS / count
+    # Bars that reached the blade's corners would make the surface not watertight.
+    centre = (2 * k / p.slots - 1) * (0.996 - half)
     return _wedge(p, [(s, half * p.width(s)) for s in (back, front)], centre)
 
 
 def _wedge(p: SpatulaParams, outline: Sequence[tuple[float, float]], centre: float = 0.0) -> Solid:
-    """The part of the blade within an outline: fraction of the length, half the width there."""
+    """Makes the part of the blade within an outline.
+
+    Args:
+        p: Parameters of the spatula.
+        outline: Fractions of the way from heel to edge, and half widths there, m.
+        centre: y of the middle of the part, as a fraction of half the blade's width.
+    """
     stations = []
     for s, half_width in outline:
         half, y = p.taper(s) / 2, centre * p.width(s)
@@ -245,7 +269,7 @@ CATALOGUE = {
 
 
 def sample(rng: np.random.Generator) -> SpatulaParams:
-    """A random believable spatula."""
+    """Returns the parameters of a random plausible spatula."""
     heel = rng.uniform(0.032, 0.044)
     incline = rng.uniform(0.0, 0.15)
     heel_x = rng.uniform(0.100, 0.130)

@@ -1,23 +1,33 @@
 """Open-ended wrenches of one size: a jaw at the end of a handle turns nuts by their flats."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 
-from ..materials import BRASS, NYLON
-from ..model import Keypoint, Link, Model
-from .rules import draw_within
-from .wrench_params import LIP_ROOT, PAD, TAILS, THROAT, WRENCH_STEEL, WrenchParams
-from .wrench_parts import wrench_parts
+from fleet_tools.assets.families.rules import sample_within_mass
+from fleet_tools.assets.families.wrench_params import (
+    LIP_ROOT,
+    PAD,
+    TAILS,
+    THROAT,
+    WRENCH_STEEL,
+    WrenchParams,
+)
+from fleet_tools.assets.families.wrench_parts import wrench_parts
+from fleet_tools.assets.materials import BRASS, NYLON
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    as_position,
+)
 
-MASSES = (0.2, 1.2)
-"""What an arm can swing without effort, kg."""
+MASS_BOUNDS = (0.2, 1.2)
+"""Least and greatest mass, kg, that the arm can move without effort."""
 
 
-def build(params: WrenchParams, name: str) -> Model:
-    """The wrench as a model of one link, `wrench`, in the frame T."""
+def build(params: WrenchParams, name: str) -> ModelDescription:
+    """Returns the wrench as a model of one link, `wrench`, in the frame T."""
     behind = -(params.back + THROAT) / 2  # on the faces of the head, behind the throat
     half = params.thickness
     points = {
@@ -27,13 +37,13 @@ def build(params: WrenchParams, name: str) -> Model:
         "upper": (behind, 0.0, -half),
         "lower": (behind, 0.0, half),
     }
-    return Model(
+    return ModelDescription(
         kind="tool",
         family="wrench",
         name=name,
-        links=(Link("wrench", wrench_parts(params)),),
+        links=(LinkDescription("wrench", wrench_parts(params)),),
         keypoints={
-            key: Keypoint("wrench", tuple(params.R_TJ @ point + params.p_TJ))
+            key: KeypointDescription("wrench", as_position(params.R_TJ @ point + params.p_TJ))
             for key, point in points.items()
         },
     )
@@ -83,8 +93,8 @@ CATALOGUE = {
 
 
 def sample(rng: np.random.Generator) -> WrenchParams:
-    """A random believable wrench, within `MASSES`."""
-    return draw_within(MASSES, _draw, build, rng)
+    """Returns the parameters of a random plausible wrench within `MASS_BOUNDS`."""
+    return sample_within_mass(MASS_BOUNDS, _draw, build, rng)
 
 
 def _draw(rng: np.random.Generator) -> WrenchParams:

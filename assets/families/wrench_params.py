@@ -1,70 +1,80 @@
-"""The measures of a wrench.
+"""The parameters of a wrench.
 
 In the tool frame T the handle is the x axis, and the wrench turns nuts about z: the jaw opens along
-x. At work z_T points down. The jaw's own frame J has its origin midway between the pads, its x axis
-out of the mouth, and its y axis from the left pad to the right one, as seen from above at work.
+x. At work z_T points down. The jaw's frame J has its origin midway between the pads, its x axis out
+of the mouth, and its y axis from the left pad to the right one, as seen from above at work.
 """
 
-from __future__ import annotations
-
 import math
+import typing
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from ..materials import STEEL, Material
-from ..solids import Solid
-from .grip import GRIP_END
-from .nut import FLATS
-from .rules import require
+from fleet_tools.assets.families.grip import GRIP_END
+from fleet_tools.assets.families.nut_params import FLATS
+from fleet_tools.assets.families.rules import check_rules
+from fleet_tools.assets.materials import STEEL, Material
+from fleet_tools.assets.solids import Solid
 
 CLEARANCE = 0.0012
-"""Between a jaw and a nominal nut, both sides together, m."""
+"""Clearance between a jaw and a nominal nut, both sides together, m."""
+
 PAD = (FLATS + CLEARANCE) / 2
-"""From the middle of the jaw to either pad, m."""
+"""Distance from the middle of the jaw to either pad, m."""
+
 THROAT = 0.0245
-"""From the middle of the jaw to its bottom: room for the corners of a hexagon, m."""
+"""Distance from the middle of the jaw to its bottom, m; it leaves room for a hexagon's corners."""
+
 LIP = (0.0255, 0.012)
-"""x and half the gap at the end of lips that all but close the jaw, m."""
+"""x of J and half the gap at the end of lips that almost close the jaw, m."""
+
 LIP_ROOT = 0.0215
-"""x where lips begin: beyond the corners of a square, m."""
+"""x of J where lips begin, beyond the corners of a square, m."""
+
 NUT_ROOM = 0.075
-"""What is nearer to the jaw than this is above the base that the nut sits on, m."""
+"""Distance from the jaw within which the wrench is above the base of the nut, m."""
+
 WRENCH_STEEL = replace(STEEL, modulus=1e9)
 
 AT_TIP, AT_ROOT, AT_BACK = 0.0, 0.6, 1.0
-"""Where along the outline of a half of the head: the tip, the throat's corner, and the shank."""
-AT_CORNER = (AT_ROOT - 0.08, AT_ROOT + 0.08)
-"""Where the cut-off corner of the throat is seen."""
-AT_LIP = 0.18
-"""Where a lip begins."""
+"""Outline parameter t of half a head at the tip, the throat's corner, and the shank."""
 
-TAILS = ("plain", "ring", "fork")
+AT_CORNER = (AT_ROOT - 0.08, AT_ROOT + 0.08)
+"""Outline parameters of the ends of the throat's chamfered corner, in the visual geometry."""
+
+AT_LIP = 0.18
+"""Outline parameter where a lip begins."""
+
+TailName = Literal["plain", "ring", "fork"]
+TAILS: tuple[TailName, ...] = typing.get_args(TailName)
 
 
 @dataclass(frozen=True)
 class WrenchParams:
-    """A wrench's measures in metres.
+    """The parameters of a wrench, lengths in m.
 
     Attributes:
         butt_x: x of the handle's free end; negative.
         jaw_x: x of the middle of the jaw.
-        jaw_deg: How far the jaw's mouth is turned away from the handle's direction, about z.
-        drop: How far the jaw lies below the handle, at work.
+        jaw_deg: Angle of the jaw's mouth about z from the handle's direction.
+        drop: Distance of the jaw below the handle, at work.
         thickness: Half the height of the head.
-        reach: How far the pads go beyond the middle of the jaw.
-        lips: Whether lips all but close the jaw, like a ring with a gap.
+        reach: Length of the pads beyond the middle of the jaw.
+        lips: Whether lips almost close the jaw, like a ring with a gap.
         outer: Radius of the head.
-        shift: How far its centre lies behind the middle of the jaw.
-        facets: Into how many pieces the outline of each half of the head is cut.
-        sliding: Width of a straight sliding jaw instead of the right half of the head; 0
-            for none.
+        shift: Distance of the head's centre behind the middle of the jaw.
+        facets: Number of segments of the outline of each half of the head.
+        sliding: Width of a straight sliding jaw instead of the right half of the head; 0 for none.
         grip_z: Half the height of the handle where it is held.
-        roundness: Of its section: near 0 a bar, 1 an oval or, if as high as wide, a rod.
-        shank_x: Where the grip ends and the shank of the head begins.
+        roundness: Roundness of the handle's section: near 0 a bar, 1 an oval or, if it is as high
+            as it is wide, a rod.
+        shank_x: x at which the grip ends and the shank of the head begins.
         neck_y, neck_z: Half widths of the shank where it enters the head.
-        tail: What ends the handle, `plain`, `ring` or `fork`.
-        grip, body: Materials of the handle as far as the shank, and of the rest.
+        tail: Shape of the handle's free end.
+        grip: Material of the handle up to the shank, and of a sliding jaw.
+        body: Material of the rest.
     """
 
     butt_x: float = -0.10
@@ -83,11 +93,12 @@ class WrenchParams:
     shank_x: float = 0.05
     neck_y: float = 0.011
     neck_z: float = 0.005
-    tail: str = "plain"
+    tail: TailName = "plain"
     grip: Material = WRENCH_STEEL
     body: Material = WRENCH_STEEL
 
     def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
         tip = self.outer_edge(np.array([AT_TIP]))[0]
         root = self.outer_edge(np.array([AT_ROOT]))[0]
         rules = {
@@ -104,15 +115,22 @@ class WrenchParams:
             "lips without a sliding jaw or a tail": not self.lips
             or (not self.sliding and self.tail == "plain" and self.reach == LIP_ROOT),
         }
-        require("wrench", self, rules)
+        check_rules("wrench", self, rules)
 
     @property
     def back(self) -> float:
-        """From the middle of the jaw to the plane where head and shank meet."""
+        """Distance from the middle of the jaw to the plane where head and shank meet, m."""
         return self.shift + math.sqrt(self.outer**2 - (1.1 * self.neck_y) ** 2)
 
     def outer_edge(self, t: np.ndarray) -> np.ndarray:
-        """(n, 2) points x, |y| of J around a half of the head, from the tip (0) to the back (1)."""
+        """Returns points on the outer outline of half a head.
+
+        Args:
+            t: Outline parameters from the tip (0) to the back (1), (n,).
+
+        Returns:
+            x and |y| of J, (n, 2), m.
+        """
         if self.lips:
             tip = math.asin(1.1 * LIP[1] / self.outer)
         else:
@@ -125,7 +143,14 @@ class WrenchParams:
         )
 
     def inner_edge(self, t: np.ndarray) -> np.ndarray:
-        """(n, 2) points x, |y| of J along a pad and the throat, in step with `outer_edge`."""
+        """Returns points on a pad and the throat, opposite those of `outer_edge`.
+
+        Args:
+            t: Outline parameters from the tip (0) to the back (1), (n,).
+
+        Returns:
+            x and |y| of J, (n, 2), m.
+        """
         corner = 0.003
         stations = [
             (AT_CORNER[0], corner - THROAT, PAD),
@@ -136,20 +161,20 @@ class WrenchParams:
             stations = [(AT_TIP, *LIP), (AT_LIP, self.reach, PAD), *stations]
         else:
             stations = [(AT_TIP, self.reach, PAD), *stations]
-        at, x, y = np.transpose(stations)
-        return np.column_stack([np.interp(t, at, x), np.interp(t, at, y)])
+        known_t, x, y = np.transpose(stations)
+        return np.column_stack([np.interp(t, known_t, x), np.interp(t, known_t, y)])
 
     def to_tool(self, solid: Solid) -> Solid:
-        """A solid of frame J, in T."""
+        """Returns a solid that is given in J, in T."""
         return solid.transformed(self.R_TJ, self.p_TJ)
 
     @property
     def p_TJ(self) -> np.ndarray:
-        """(3,), the middle of the jaw in T."""
+        """Position of the middle of the jaw in T, (3,), m."""
         return np.array([self.jaw_x, 0.0, self.drop])
 
     @property
     def R_TJ(self) -> np.ndarray:
-        """(3, 3), the jaw's turn about z."""
+        """Rotation of the jaw about z, (3, 3)."""
         c, s = math.cos(math.radians(self.jaw_deg)), math.sin(math.radians(self.jaw_deg))
         return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])

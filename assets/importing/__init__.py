@@ -1,8 +1,11 @@
-"""From a foreign mesh to a model folder: `python -m fleet_tools.assets import --help`.
+"""Import of a mesh as a model folder: `python -m fleet_tools.assets import --help`.
 
-    read -> scale -> repair -> solid -> pieces -> polytope -> build -> write
-                                     -> simplify (what is seen)
+    mesh_file -> scale -> repair -> enclosed_body -> simplify (visual geometry)
+                                                  -> convex_decomposition -> outer_polytope
+                                                     (collision geometry)
 
-Each step is a pure function in a module of its own; what it had to change or guess it says in a
-note, and what it cannot mend in a `ConfigError` that names the remedy.
+`importer` calls them in this order. Each step is a pure function in a module of its own. What it
+had to change or to guess it describes in a note, and what it cannot repair it refuses with a
+`ConfigError` that names the remedy. Notes are part of the folder's `import.json`: a new wording
+changes the bytes that are written.
 """

@@ -1,112 +1,181 @@
-"""The program: python -m fleet_tools.assets import MESH."""
+"""The program that makes a model of a mesh: `python -m fleet_tools.assets import MESH`."""
 
-from __future__ import annotations
-
-import argparse
-import json
 import math
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from fleet_tools.utils import cli as programs
+import pydantic
+from tyro.conf import Positional
 
-from ..materials import Material
-from .arguments import MATERIALS, model_name, parser
+from fleet_tools.assets.importing.argument_types import (
+    ColourArgument,
+    ModelName,
+    check_model_name,
+)
+from fleet_tools.assets.importing.settings import (
+    GeometrySettings,
+    ImportSettings,
+    LabelSettings,
+    Origin,
+    ScaleSettings,
+    UpAxis,
+)
+from fleet_tools.assets.materials import MATERIALS, Material, MaterialName
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import Positive
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
+from fleet_tools.utils import cli
+
+if TYPE_CHECKING:  # --help answers without numpy
+    from fleet_tools.assets.importing.importer import ImportedModel
 
 PLAIN = Material(1000.0, (0.6, 0.6, 0.62), modulus=1e8, friction=0.4, dissipation=10.0)
-"""Looks and contact where no material is named."""
+"""Colour and contact properties where no material is given."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the program; returns its exit code."""
-    return programs.run(parser(), _import, arguments)
+class MaterialOptions(OptionGroup):
+    """Mass, colour and contact properties; one of --mass, --density and --material is needed."""
+
+    mass: Positive | None = None
+    """Mass, kg; --mass, --density or --material is needed."""
+    density: Positive | None = None
+    """Density, kg/m^3."""
+    material: MaterialName | None = None
+    """Material, which gives density, colour and contact properties that are not given."""
+    colour: ColourArgument = None
+    """Red, green and blue, each from 0 to 1."""
+    friction: Positive | None = None
+    """Coulomb coefficient."""
+    modulus: Positive | None = None
+    """Hydroelastic modulus, Pa, of a compliant material."""
+    rigid: bool = False
+    """Rigid, not compliant; contact with other rigid objects, such as the table, is then that of
+    points alone."""
+
+    @pydantic.model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.mass is self.density is self.material is None:
+            raise ValueError(
+                f"give the weight: --mass KG, --density KG_M3 or --material {', '.join(MATERIALS)}"
+            )
+        if self.mass is not None and self.density is not None:
+            raise ValueError("--mass and --density contradict each other; give one of them")
+        if self.modulus is not None and self.rigid:
+            raise ValueError("--modulus and --rigid contradict each other; give one of them")
+        return self
+
+    def make(self) -> Material:
+        """Returns the material; its density is that of the mesh only if no mass is given."""
+        material = PLAIN if self.material is None else MATERIALS[self.material]
+        return replace(
+            material,
+            density=self.density or material.density,
+            colour=self.colour or material.colour,
+            friction=self.friction or material.friction,
+            modulus=math.inf if self.rigid else self.modulus or material.modulus,
+        )
 
 
-def _import(options: argparse.Namespace) -> int:
-    from .build import Wanted, import_mesh
-    from .read import GLTF, read_mesh
-    from .write import write
+class ImportOptions(cli.Options):
+    """Makes a tool or an object of a mesh.
 
-    material = _material(options)
-    name = options.name or _name_of(options.mesh)
-    is_gltf = options.mesh.suffix.lower().removeprefix(".") in GLTF
-    wanted = Wanted(
-        kind=options.kind,
-        family=options.family,
-        name=name,
-        material=material,
-        mass=options.mass,
-        keypoints=_keypoints(options),
-        grasp=options.grasp,
-        points_in=options.points_in,
-        scale=None if options.scale == "auto" else options.scale,
-        length=options.length,
-        up=options.up or ("y" if is_gltf else "z"),
-        origin=options.origin or ("keep" if options.kind == "tool" else "base"),
-        pieces=options.pieces,
-        concavity=options.concavity,
-        tolerance=options.tolerance,
-        hull_if_open=options.if_open == "hull",
-    )
-    imported = import_mesh(read_mesh(options.mesh), wanted)
+    The mesh is repaired, scaled, given its mass and inertia, simplified, and decomposed into convex
+    pieces for contact. The frame of a tool has x along the handle to the working end and z away
+    from the palm; --grasp gives the pose of the hand in a mesh with other axes. An object stands on
+    z = 0.
+
+    This example writes my_assets/tools/hammer/mine, whose path is the argument `tool` of
+    gym.make("FleetTools/Hammer-v0", tool=...):
+
+    python -m fleet_tools.assets import hammer.stl --kind tool --family hammer --name mine
+        --mass 0.45 --keypoint head=0.16,0,0.05 --keypoint side=0.16,0,-0.02
+        --keypoint tail=-0.1,0,0 --output my_assets
+
+    Exit codes:
+    0: the model is written.
+    1: its folder holds files that must not be overwritten.
+    2: the mesh cannot be imported with these settings.
+    """
+
+    mesh: Annotated[Path, Positional]
+    """Mesh file: STL, OBJ, PLY, OFF, GLB or GLTF."""
+    kind: Kind
+    """Whether the model is a tool or an object."""
+    family: ModelName
+    """Family of the model, such as hammer."""
+    output: Path
+    """Assets folder, where the model goes to tools/FAMILY/NAME or objects/FAMILY/NAME."""
+    name: ModelName | None = None
+    """Name of the model (default: that of the file)."""
+    material: MaterialOptions
+    scale: ScaleSettings = ScaleSettings()
+    up: UpAxis | None = None
+    """Axis of the file that becomes z (default: y of a glTF file, z of others)."""
+    origin: Origin | None = None
+    """Origin of the model frame: that of the file, the centre of the bounding box's underside, or
+    the centre of the bounding box (default: keep for a tool, base for an object)."""
+    label: LabelSettings = LabelSettings()
+    geometry: GeometrySettings = GeometrySettings()
+
+    def settings(self) -> ImportSettings:
+        """Returns the settings of the import, with defaults that depend on kind and file.
+
+        Raises:
+            ConfigError: The name of the file is not that of a model.
+        """
+        is_gltf = self.mesh.suffix.lower() in (".glb", ".gltf")
+        return ImportSettings(
+            kind=self.kind,
+            family=self.family,
+            name=self.name or _model_name(self.mesh),
+            material=self.material.make(),
+            mass=self.material.mass,
+            up=self.up or ("y" if is_gltf else "z"),
+            origin=self.origin or ("keep" if self.kind == "tool" else "base"),
+            scale=self.scale,
+            labels=self.label,
+            geometry=self.geometry,
+        )
+
+
+def import_model(options: ImportOptions) -> int:
+    """Does the work of the program, and returns the exit code."""
+    from fleet_tools.assets.importing.imported_folder import write_imported
+    from fleet_tools.assets.importing.importer import import_mesh
+    from fleet_tools.assets.importing.mesh_file import read_mesh
+
+    settings = options.settings()
+    _check_keypoints(settings)
+    imported = import_mesh(read_mesh(options.mesh), settings)
     folder = imported.model.folder(options.output)
-    report = _report(imported, folder)
-    write(imported.model, folder, {"mesh": options.mesh.name, **_for_record(report)})
-    if options.json:
-        print(json.dumps(report, indent=2))
-    elif not options.quiet:
-        print("\n".join(_lines(report)))
-    if not options.json:
+    report = _report(imported)
+    write_imported(imported.model, folder, {"mesh": options.mesh.name, **report})
+    options.report(
+        {"folder": str(folder), **report}, lambda: "\n".join([*_lines(report), str(folder)])
+    )
+    if not options.json_output:
         for warning in report["warnings"]:
             print(f"warning: {warning}", file=sys.stderr)
-    return programs.OK
+    return cli.OK
 
 
-def _for_record(report: dict) -> dict:
-    """What of a report stays true wherever the folder lies."""
-    return {key: value for key, value in report.items() if key != "folder"}
-
-
-def _material(options: argparse.Namespace) -> Material:
-    from fleet_tools.errors import ConfigError
-
-    if options.mass is None and options.density is None and options.material is None:
-        raise ConfigError(
-            "Say what it weighs: --mass KG, --density KG_M3 or --material "
-            f"{{{', '.join(sorted(MATERIALS))}}}."
-        )
-    if options.mass is not None and options.density is not None:
-        raise ConfigError("--mass and --density contradict each other; give one.")
-    material = MATERIALS.get(options.material, PLAIN)
-    given = {
-        "density": options.density,
-        "colour": options.colour,
-        "friction": options.friction,
-        "modulus": math.inf if options.rigid else options.modulus,
-    }
-    return replace(material, **{key: value for key, value in given.items() if value is not None})
-
-
-def _keypoints(options: argparse.Namespace) -> dict[str, tuple[float, float, float]]:
-    from fleet_tools.errors import ConfigError
-
-    keypoints = dict(options.keypoint)
-    if len(keypoints) < len(options.keypoint):
-        raise ConfigError("A keypoint is given twice; each name stands for one point.")
-    if not keypoints:
-        names = _asked_for(options.kind, options.family)
+def _check_keypoints(settings: ImportSettings) -> None:
+    if not settings.labels.keypoints:
+        names = _keypoints_of_tasks(settings.kind, settings.family)
         example = " ".join(f"--keypoint {name}=X,Y,Z" for name in names or ["head"])
-        raise ConfigError(f"Tasks need labelled points; give them, such as {example} (metres).")
-    return keypoints
+        raise ConfigError(f"A model needs keypoints. Give them, such as {example} (metres).")
 
 
-def _asked_for(kind: str, family: str) -> list[str]:
-    """Keypoints that the package's tasks ask of a family."""
+def _keypoints_of_tasks(kind: Kind, family: str) -> list[str]:
+    """Returns the keypoints of a family that the package's tasks refer to."""
     import yaml
 
-    from fleet_tools.utils.resources import task_configs_root
+    from fleet_tools.config.resources import task_configs_root
 
     names: set[str] = set()
     for file in task_configs_root().glob("*.yaml"):
@@ -116,14 +185,18 @@ def _asked_for(kind: str, family: str) -> list[str]:
     return sorted(names)
 
 
-def _report(imported, folder: Path) -> dict:
+def _report(imported: "ImportedModel") -> dict[str, Any]:
+    """Describes an import, independently of the folder."""
     model, inertial = imported.model, imported.inertial
     (part,) = model.links[0].parts
-    missing = sorted(set(_asked_for(model.kind, model.family)) - set(model.keypoints))
-    doubts = [f"the package's tasks with {model.family} also ask for the keypoint(s) "
-              f"{', '.join(missing)}"] if missing else []  # fmt: skip
+    missing = sorted(set(_keypoints_of_tasks(model.kind, model.family)) - set(model.keypoints))
+    warnings = list(imported.warnings)
+    if missing:
+        warnings.append(
+            f"the package's tasks with {model.family} also ask for the keypoint(s) "
+            f"{', '.join(missing)}"
+        )
     return {
-        "folder": str(folder),
         "kind": model.kind,
         "family": model.family,
         "name": model.name,
@@ -135,14 +208,14 @@ def _report(imported, folder: Path) -> dict:
         "inertia_kg_m2": [[round(float(x), 13) for x in row] for row in inertial.inertia],
         "visual_triangles": len(part.solid.triangles),
         "collision_pieces": len(part.collision),
-        "collision_triangles": sum(len(piece.triangles) for piece in part.collision),
+        "collision_triangles": sum(len(solid.triangles) for solid in part.collision),
         "collision_excess_m": round(imported.excess, 6),
         "notes": imported.notes,
-        "warnings": [*imported.warnings, *doubts],
+        "warnings": warnings,
     }
 
 
-def _lines(report: dict) -> list[str]:
+def _lines(report: Mapping[str, Any]) -> list[str]:
     size = " x ".join(f"{x:.3g}" for x in report["extents_m"])
     centre = ", ".join(f"{x:.4g}" for x in report["centre_of_mass_m"])
     return [
@@ -151,17 +224,15 @@ def _lines(report: dict) -> list[str]:
         f"  size {size} m",
         f"  mass {report['mass_kg']:.4g} kg ({report['density_kg_m3']:.4g} kg/m^3), centre of mass "
         f"at ({centre}) m",
-        f"  seen: {report['visual_triangles']} triangles; felt: {report['collision_pieces']} "
-        f"convex piece(s) of {report['collision_triangles']} triangles, at most "
-        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the parts they wrap",
-        report["folder"],
+        f"  visual geometry: {report['visual_triangles']} triangles",
+        f"  collision geometry: {report['collision_pieces']} convex piece(s) of "
+        f"{report['collision_triangles']} triangles, at most "
+        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the pieces that they enclose",
     ]
 
 
-def _name_of(mesh: Path) -> str:
-    from fleet_tools.errors import ConfigError
-
+def _model_name(mesh: Path) -> str:
     try:
-        return model_name(re.sub(r"\W+", "_", mesh.stem).strip("_").lower())
-    except argparse.ArgumentTypeError:
-        raise ConfigError(f"No name can be made of {mesh.name}; give one with --name.") from None
+        return check_model_name(re.sub(r"\W+", "_", mesh.stem).strip("_").lower())
+    except ValueError:
+        raise ConfigError(f"{mesh.name} does not make a name. Give one with --name.") from None

@@ -1,10 +1,8 @@
-"""Making a surface closed and outward: what a downloaded mesh needs before it can be weighed.
+"""Repair of surfaces: consistent winding and closed holes, without which a mesh has no volume.
 
-A surface bounds a volume if its directed edges cancel. That is asked here, rather than that each
-edge has two triangles: meshes that touch themselves along an edge can be weighed, too.
+A surface bounds a volume if its directed edges cancel. This is checked rather than that each edge
+has two triangles, because meshes that touch themselves along an edge have a volume, too.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -12,12 +10,12 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from fleet_tools.assets.importing.convex_hull import triangle_areas, without_unused_vertices
+from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import ConfigError
 
-from ..solids import Solid
-
-MERGE = 1e-6
-"""Vertices closer than this, relative to the longest side, are one."""
+MERGE_DISTANCE = 1e-6
+"""Distance within which vertices are merged, relative to the longest side."""
 
 SMALL_HOLE = 0.1
 """Width of a hole that is closed whatever its shape, relative to the mesh's longest side."""
@@ -28,111 +26,136 @@ FLAT_HOLE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Shell:
-    """One connected surface; closed if its directed edges cancel. Vertices are all used."""
+    """One connected surface, all of whose vertices are used.
+
+    Attributes:
+        solid: The surface.
+        closed: Whether its directed edges cancel.
+    """
 
     solid: Solid
     closed: bool
 
 
-def clean(vertices: np.ndarray, triangles: np.ndarray) -> tuple[Solid, list[str]]:
-    """Drops what is not finite, degenerate or said twice, and merges coincident vertices.
+def cleaned(vertices: np.ndarray, triangles: np.ndarray) -> tuple[Solid, list[str]]:
+    """Merges coincident vertices, and drops triangles that are not finite, degenerate or repeated.
+
+    Args:
+        vertices: Positions, (n, 3).
+        triangles: Vertex indices, (m, 3).
+
+    Returns:
+        The surface, and notes on the changes.
 
     Raises:
-        ConfigError: Nothing is left.
+        ConfigError: No triangle is left, or the mesh has no extent.
     """
-    notes = []
+    notes: list[str] = []
 
-    def keep(mask: np.ndarray, what: str) -> None:
+    def keep(mask: np.ndarray, dropped: str) -> None:
         nonlocal triangles
         if not mask.all():
-            notes.append(f"dropped {np.count_nonzero(~mask)} {what}")
+            notes.append(f"dropped {np.count_nonzero(~mask)} {dropped}")
             triangles = triangles[mask]
         if not len(triangles):
-            raise ConfigError(f"No triangle of the mesh is usable: {'; '.join(notes)}.")
+            raise ConfigError(
+                f"No triangle of the mesh is usable: {'; '.join(notes)}. Export it again."
+            )
 
-    finite = np.isfinite(vertices).all(axis=1)
-    keep(finite[triangles].all(axis=1), "triangles with a NaN or infinite corner")
-    used = vertices[np.unique(triangles)]
-    size = np.ptp(used, axis=0).max()
+    finite = np.asarray(np.isfinite(vertices).all(axis=1))
+    keep(np.asarray(finite[triangles].all(axis=1)), "triangles with a NaN or infinite corner")
+    size = np.ptp(vertices[np.unique(triangles)], axis=0).max()
     if not 0 < size < np.inf:
-        raise ConfigError(f"The mesh has no extent: its longest side is {size:g}.")
+        raise ConfigError(f"The mesh has no extent: its longest side is {size:g}. Export it again.")
     before = len(np.unique(triangles))
-    vertices, triangles = _merged(np.where(finite[:, None], vertices, 0.0), triangles, MERGE * size)
+    vertices, triangles = _merged(
+        np.where(finite[:, None], vertices, 0.0), triangles, MERGE_DISTANCE * size
+    )
     if len(vertices) < before:
         notes.append(f"merged {before - len(vertices)} duplicate vertices")
     corners = vertices[triangles]
-    area = np.linalg.norm(
-        np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1
-    )
+    area = np.linalg.norm(triangle_areas(corners), axis=1)
     longest = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
     distinct = (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
-    # A thin triangle holds its neighbours together; only one without any area can go.
+    # A thin triangle connects its neighbours; only one without any area can be dropped.
     keep(distinct & (area > 1e-12 * longest * size), "degenerate triangles")
     _, first = np.unique(np.sort(triangles, axis=1), axis=0, return_index=True)
     keep(np.isin(np.arange(len(triangles)), first), "triangles that were there twice")
-    return _compact(vertices, triangles), notes
+    return without_unused_vertices(vertices, triangles), notes
 
 
-def shells(solid: Solid) -> tuple[list[Shell], list[str]]:
-    """Parts a surface, makes each part's winding consistent, and closes its small holes.
+def repaired_shells(solid: Solid) -> tuple[list[Shell], list[str]]:
+    """Separates connected surfaces, makes the winding of each consistent, and closes small holes.
+
+    Args:
+        solid: Any surface, cleaned.
 
     Returns:
-        The shells, largest first, each with a volume >= 0 if it was turned inside out or open, and
-        as it was if it was consistent and closed (a cavity stays one); and notes.
+        The shells in decreasing order of triangles, and notes on the changes. A shell that was
+        consistent and closed keeps its orientation, so that a cavity stays one.
     """
-    triangles, labels, turned, twisted = _oriented(solid.triangles)
+    winding = _with_consistent_winding(solid.triangles)
     notes = []
-    if turned:
-        notes.append(f"turned {turned} triangles that faced against their neighbours")
-    if twisted:
-        notes.append(f"{twisted} part(s) have no inside, like a Möbius strip")
-    found, dust, filled = [], 0, 0
+    if winding.turned:
+        notes.append(f"turned {winding.turned} triangles that faced against their neighbours")
+    if winding.one_sided:
+        notes.append(f"{winding.one_sided} part(s) have no inside, like a Möbius strip")
+    found, loose, closed_holes = [], 0, 0
     size = np.ptp(solid.vertices, axis=0).max()
-    for label in range(labels.max() + 1):
-        part = triangles[labels == label]
-        if len(part) < 4 and not _closed(part):
-            dust += len(part)
+    for label in range(winding.labels.max() + 1):
+        part = winding.triangles[winding.labels == label]
+        if len(part) < 4 and not _is_closed(part):
+            loose += len(part)
             continue
-        vertices, part, holes = _filled(solid.vertices, part, size)
-        filled += holes
-        found.append(Shell(_compact(vertices, part), _closed(part)))
-    if dust:
-        notes.append(f"dropped {dust} loose triangles")
-    if filled:
-        notes.append(f"closed {filled} hole(s)")
+        vertices, part, holes = _with_closed_holes(solid.vertices, part, size)
+        closed_holes += holes
+        found.append(Shell(without_unused_vertices(vertices, part), _is_closed(part)))
+    if loose:
+        notes.append(f"dropped {loose} loose triangles")
+    if closed_holes:
+        notes.append(f"closed {closed_holes} hole(s)")
     return sorted(found, key=lambda shell: -len(shell.solid.triangles)), notes
 
 
 def _merged(
     vertices: np.ndarray, triangles: np.ndarray, distance: float
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Merges vertices in the same cell of a grid into the first of them."""
     cells = np.round(vertices / distance)
     _, first, inverse = np.unique(cells, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")  # first come, first kept
+    order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    solid = _compact(vertices[first[order]], rank[inverse.reshape(-1)][triangles])
+    solid = without_unused_vertices(vertices[first[order]], rank[inverse.reshape(-1)][triangles])
     return solid.vertices, solid.triangles
 
 
-def _compact(vertices: np.ndarray, triangles: np.ndarray) -> Solid:
-    used, inverse = np.unique(triangles, return_inverse=True)
-    return Solid(vertices[used], inverse.reshape(-1, 3))
+@dataclass(frozen=True)
+class _Winding:
+    """Triangles whose winding agrees with that of their neighbours.
+
+    Attributes:
+        triangles: Vertex indices, (m, 3).
+        labels: Index of the connected part of each triangle, (m,).
+        turned: Number of triangles that were turned.
+        one_sided: Number of parts that have no inside.
+    """
+
+    triangles: np.ndarray
+    labels: np.ndarray
+    turned: int
+    one_sided: int
 
 
-def _oriented(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
+def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
     """Turns triangles until neighbours agree.
 
     Each triangle stands twice in a graph, as it is and turned over; those that agree across an edge
-    are joined. A connected part then appears twice, in either orientation; or once, if it is
-    one-sided. Of the two the one is taken that turns fewer triangles.
-
-    Returns:
-        Triangles (m, 3), the label of each one's part (m,), and how many triangles were turned and
-        parts have no inside.
+    are connected. A connected part then appears twice, in either orientation, or once if it is
+    one-sided. Of the two, the one that turns fewer triangles is taken.
     """
     count = len(triangles)
-    edges, owner = _edges(triangles)
+    edges, owner = _directed_edges(triangles)
     order = np.lexsort(np.sort(edges, axis=1).T)
     edges, owner = edges[order], owner[order]
     key = np.sort(edges, axis=1)
@@ -140,15 +163,15 @@ def _oriented(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
     runs = np.diff(np.r_[starts, len(key)])
     pair = starts[runs == 2]
     one, other = owner[pair], owner[pair + 1]
-    same = (edges[pair] == edges[pair + 1]).all(axis=1)  # both run the same way: they disagree
+    disagree = (edges[pair] == edges[pair + 1]).all(axis=1)  # both run in the same direction
     rows = np.r_[one, one + count]
-    columns = np.r_[other + count * same, other + count * ~same]
+    columns = np.r_[other + count * disagree, other + count * ~disagree]
     graph = coo_array((np.ones(len(rows), bool), (rows, columns)), (2 * count, 2 * count))
-    _, sheet = connected_components(graph, directed=False)
-    as_is, turned_over = sheet[:count], sheet[count:]
+    _, component = connected_components(graph, directed=False)
+    as_is, turned_over = component[:count], component[count:]
     part = np.minimum(as_is, turned_over)
-    as_they_are = np.bincount(part, as_is == part), np.bincount(part)
-    majority = 2 * as_they_are[0] >= as_they_are[1]
+    agreeing, total = np.bincount(part, as_is == part), np.bincount(part)
+    majority = 2 * agreeing >= total
     one_sided = as_is == turned_over
     turn = ~one_sided & ((as_is == part) != majority[part])
     oriented = np.where(turn[:, None], triangles[:, ::-1], triangles)
@@ -156,19 +179,23 @@ def _oriented(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
     names, first, labels = np.unique(part, return_index=True, return_inverse=True)
     rank = np.empty(len(names), np.int64)
     rank[np.argsort(first)] = np.arange(len(names))
-    twisted = len(np.unique(part[one_sided]))
-    return oriented, rank[labels], np.count_nonzero(turn), twisted
+    return _Winding(
+        oriented,
+        rank[labels],
+        turned=int(np.count_nonzero(turn)),
+        one_sided=len(np.unique(part[one_sided])),
+    )
 
 
-def _edges(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Directed edges (3m, 2), and the triangle of each."""
+def _directed_edges(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns directed edges as vertex indices, (3m, 2), and the triangle of each, (3m,)."""
     edges = np.concatenate([triangles[:, [k, (k + 1) % 3]] for k in range(3)])
     return edges, np.tile(np.arange(len(triangles)), 3)
 
 
-def _boundary(triangles: np.ndarray) -> list[tuple[int, int]]:
-    """Directed edges that no other cancels."""
-    edges, _ = _edges(triangles)
+def _open_edges(triangles: np.ndarray) -> list[tuple[int, int]]:
+    """Returns the directed edges that no other one cancels."""
+    edges, _ = _directed_edges(triangles)
     ordered, sign = np.sort(edges, axis=1), np.where(edges[:, 0] < edges[:, 1], 1, -1)
     unique, inverse = np.unique(ordered, axis=0, return_inverse=True)
     excess = np.bincount(inverse.reshape(-1), sign).astype(int)
@@ -178,51 +205,60 @@ def _boundary(triangles: np.ndarray) -> list[tuple[int, int]]:
     return open_edges
 
 
-def _closed(triangles: np.ndarray) -> bool:
-    return not _boundary(triangles)
+def _is_closed(triangles: np.ndarray) -> bool:
+    return not _open_edges(triangles)
 
 
-def _filled(
+def _with_closed_holes(
     vertices: np.ndarray, triangles: np.ndarray, size: float
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Closes small or flat holes by a fan about their middle."""
-    filled = 0
-    for loop in _loops(_boundary(triangles)):
+    """Closes small or flat holes by a fan around their middle.
+
+    Args:
+        vertices: Positions, (n, 3).
+        triangles: Vertex indices, (m, 3).
+        size: Longest side of the mesh.
+
+    Returns:
+        Vertices, triangles, and the number of holes that were closed.
+    """
+    count = 0
+    for loop in _loops(_open_edges(triangles)):
         rim = vertices[loop]
         middle = rim.mean(axis=0)
         width = np.ptp(rim, axis=0).max()
         unevenness = np.linalg.svd(rim - middle, compute_uv=False)[-1] / np.sqrt(len(rim))
         if width > SMALL_HOLE * size and unevenness > FLAT_HOLE * width:
             continue
-        filled += 1
-        ahead = np.roll(loop, -1)
+        count += 1
+        following = np.roll(loop, -1)
         if len(loop) == 3:
             fan = [(loop[2], loop[1], loop[0])]
         else:
-            fan = np.column_stack([ahead, loop, np.full(len(loop), len(vertices))])
+            fan = np.column_stack([following, loop, np.full(len(loop), len(vertices))])
             vertices = np.vstack([vertices, middle])
         triangles = np.vstack([triangles, fan])
-    return vertices, triangles, filled
+    return vertices, triangles, count
 
 
 def _loops(edges: list[tuple[int, int]]) -> list[list[int]]:
-    """Parts directed edges into closed walks that visit no vertex twice."""
-    ahead: dict[int, list[int]] = {}
+    """Separates directed edges into closed walks that visit no vertex twice."""
+    successors: dict[int, list[int]] = {}
     for a, b in sorted(edges, reverse=True):
-        ahead.setdefault(a, []).append(b)
+        successors.setdefault(a, []).append(b)
     loops = []
-    for start in sorted(ahead):
-        while ahead[start]:
-            walk, at = [start], {start: 0}
-            while ahead.get(walk[-1]):
-                vertex = ahead[walk[-1]].pop()
-                if vertex in at:
-                    loop = walk[at[vertex] :]
-                    del walk[at[vertex] + 1 :]
-                    at = {v: k for k, v in enumerate(walk)}
+    for start in sorted(successors):
+        while successors[start]:
+            walk, index = [start], {start: 0}
+            while successors.get(walk[-1]):
+                vertex = successors[walk[-1]].pop()
+                if vertex in index:
+                    loop = walk[index[vertex] :]
+                    del walk[index[vertex] + 1 :]
+                    index = {v: k for k, v in enumerate(walk)}
                     if len(loop) > 2:
                         loops.append(loop)
                 else:
-                    at[vertex] = len(walk)
+                    index[vertex] = len(walk)
                     walk.append(vertex)
     return loops

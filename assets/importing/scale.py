@@ -1,58 +1,79 @@
-"""How large a mesh is meant to be: files rarely say, and downloads are often in millimetres."""
-
-from __future__ import annotations
+"""Size and axes of a model: files rarely give a unit, and downloads are often in millimetres."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from fleet_tools.assets.importing.argument_types import UNITS
+from fleet_tools.assets.importing.settings import ScaleSettings, UpAxis
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
 
-UNITS = {"m": 1.0, "mm": 0.001, "cm": 0.01, "inch": 0.0254}
-"""In metres; in the order in which they are tried."""
-
-BELIEVABLE = {"tool": (0.05, 0.6), "object": (0.01, 0.6)}
-"""Longest side, m, within which a unit is guessed."""
+PLAUSIBLE: dict[Kind, tuple[float, float]] = {"tool": (0.05, 0.6), "object": (0.01, 0.6)}
+"""Range of the longest side, m, in which a unit is guessed."""
 
 POSSIBLE = (0.002, 2.0)
-"""Longest side, m, of what may be asked for."""
-
-UP = ("x", "y", "z", "-x", "-y", "-z")
+"""Range of the longest side, m, that can be imported."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Metres in a unit of the file, and why."""
+    """The scale of a file.
+
+    Attributes:
+        factor: Metres per unit of the file.
+        note: How it was determined.
+    """
 
     factor: float
     note: str
 
 
-def guess_scale(longest: float, kind: str) -> Scale:
-    """The first of metres, millimetres, centimetres and inches that gives a believable size.
+def choose_scale(settings: ScaleSettings, longest: float, kind: Kind) -> Scale:
+    """Determines the scale of a file from the settings, or guesses it.
 
     Args:
-        longest: Side of the bounding box, in the file's unit.
-        kind: "tool" or "object".
+        settings: Settings of the scale.
+        longest: Longest side of the bounding box, in the unit of the file.
+        kind: Whether the model is a tool or an object.
 
     Raises:
-        ConfigError: None does, or the mesh was normalized to a unit length.
+        ConfigError: The scale must be guessed, and cannot be.
     """
-    low, high = BELIEVABLE[kind]
+    if settings.length is not None:
+        factor = settings.length / longest
+        return Scale(factor, f"scaled by {factor:.6g} to be {settings.length:g} m long")
+    if settings.scale is not None:
+        size = longest * settings.scale
+        return Scale(settings.scale, f"scaled by {settings.scale:g} to {size:.4g} m")
+    return guess_scale(longest, kind)
+
+
+def guess_scale(longest: float, kind: Kind) -> Scale:
+    """Takes the first of metres, millimetres, centimetres and inches that gives a plausible size.
+
+    Args:
+        longest: Longest side of the bounding box, in the unit of the file.
+        kind: Whether the model is a tool or an object.
+
+    Raises:
+        ConfigError: No unit does, or the mesh was normalized to unit length.
+    """
+    low, high = PLAUSIBLE[kind]
     fits = [unit for unit, metres in UNITS.items() if low <= longest * metres <= high]
     normalized = min(abs(longest - 1), abs(longest - 2)) < 1e-3
     if not fits or normalized:
-        why = "looks normalized" if normalized else "fits no unit"
+        reason = "looks normalized" if normalized else "fits no unit"
         raise ConfigError(
-            f"The mesh's longest side is {longest:.6g}, which {why} for a {kind} of {low} to "
-            f"{high} m (tried: {', '.join(UNITS)}). Say how long it is, --length 0.3 (metres), or "
-            "what it is measured in, --scale inch."
+            f"The mesh's longest side is {longest:.6g}, which {reason} for a {kind} of {low} to "
+            f"{high} m (tried: {', '.join(UNITS)}). Give its length in metres, such as "
+            "--length 0.3, or its unit, such as --scale inch."
         )
     unit, *others = fits
     if unit == "m":
         return Scale(1.0, f"taken as metres: its longest side is {longest:.4g} m")
-    doubt = [f"{other} would give {longest * UNITS[other]:.3g} m" for other in others]
-    hint = f"; {' and '.join(doubt)}: say --scale {others[0]} if so" if others else ""
+    alternatives = [f"{other} would give {longest * UNITS[other]:.3g} m" for other in others]
+    hint = f"; {' and '.join(alternatives)}: say --scale {others[0]} if so" if others else ""
     size = longest * UNITS[unit]
     return Scale(
         UNITS[unit],
@@ -62,24 +83,24 @@ def guess_scale(longest: float, kind: str) -> Scale:
 
 
 def check_size(extents: np.ndarray) -> None:
-    """Refuses what is too large or too small to simulate with the rest.
+    """Refuses models that are too large or too small to be simulated with the others.
 
     Args:
-        extents: (3,) sides of the bounding box, m.
+        extents: Sides of the bounding box, (3,), m.
 
     Raises:
-        ConfigError: It is.
+        ConfigError: The model is too large or too small.
     """
     low, high = POSSIBLE
     if not low <= extents.max() <= high:
         raise ConfigError(
             f"The model would be {extents.max():.3g} m long; {low} to {high} m can be simulated "
-            "on this table. Mend it with --length METRES or --scale."
+            "on the table. Give --length METRES or another --scale."
         )
 
 
-def rotation_to_z(up: str) -> np.ndarray:
-    """The rotation (3, 3) that brings an axis of the file to z, by the shortest way."""
+def rotation_to_z(up: UpAxis) -> np.ndarray:
+    """Returns the rotation matrix (3, 3) that turns an axis of the file to z by the least angle."""
     axis = np.zeros(3)
     axis["xyz".index(up[-1])] = -1.0 if up.startswith("-") else 1.0
     if up == "z":
@@ -88,4 +109,4 @@ def rotation_to_z(up: str) -> np.ndarray:
         return np.diag([1.0, -1.0, -1.0])
     cross = np.cross(axis, [0.0, 0.0, 1.0])
     K = np.array([[0, -cross[2], cross[1]], [cross[2], 0, -cross[0]], [-cross[1], cross[0], 0]])
-    return np.eye(3) + K + K @ K  # Rodrigues' formula at a quarter turn
+    return np.eye(3) + K + K @ K  # Rodrigues' formula for a quarter turn

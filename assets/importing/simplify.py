@@ -1,81 +1,82 @@
-"""Fewer triangles for the same shape."""
-
-from __future__ import annotations
+"""Simplification of meshes: fewer triangles for about the same shape."""
 
 import numpy as np
 
+from fleet_tools.assets.importing.convex_hull import triangle_areas, without_unused_vertices
+from fleet_tools.assets.solids import Solid
 from fleet_tools.utils.libraries import require
 
-from ..solids import Solid
-
-CLOSE = (1e-4, 5e-4, 2e-3)
-"""Deviations that are tried on a closed surface, relative to its size, the least first."""
+DEVIATIONS = (1e-4, 5e-4, 2e-3)
+"""Deviations that are tried on a closed surface, relative to its size, in increasing order."""
 
 
-def simplified(solid: Solid, triangles: int) -> Solid:
-    """At most so many triangles; the solid itself if it has no more.
+def simplified(solid: Solid, max_triangles: int) -> Solid:
+    """Returns a surface with a limited number of triangles; the solid itself if it has no more.
 
-    First what is flat is merged, which keeps a closed surface closed; then quadrics decide; and if
-    they get stuck, as they do among slivers, vertices are merged on a grid. After the latter two it
-    is good to be seen, and no longer to be weighed.
+    First nearly flat regions are simplified, which keeps a closed surface closed, then edges are
+    collapsed by quadric errors, and if that fails, as it does among slivers, vertices are merged on
+    a grid. After the latter two the surface serves as visual geometry, not for mass properties.
 
     Args:
-        solid: Any surface, without degenerate triangles.
-        triangles: 100 or more.
+        solid: Any surface without degenerate triangles.
+        max_triangles: Largest number of triangles, 100 or more.
 
     Raises:
-        MissingLibraryError: There are more, and a library is absent.
+        MissingLibraryError: It has more triangles, and a library is absent.
     """
-    if len(solid.triangles) <= triangles:
+    if len(solid.triangles) <= max_triangles:
         return solid
-    flattened = _flattened(solid, triangles)
-    if len(flattened.triangles) <= triangles:
-        return sound(flattened)
+    flattened = _flattened(solid, max_triangles)
+    if len(flattened.triangles) <= max_triangles:
+        return without_degenerate_triangles(flattened)
     library = require("fast_simplification", f"simplify {len(solid.triangles)} triangles")
-    vertices, faces = library.simplify(
+    vertices, triangles = library.simplify(
         np.ascontiguousarray(flattened.vertices, np.float64),
         np.ascontiguousarray(flattened.triangles, np.int32),
-        target_count=triangles * 9 // 10,
+        target_count=max_triangles * 9 // 10,
     )
-    found = sound(Solid(np.asarray(vertices, float), np.asarray(faces, np.int64)))
+    result = without_degenerate_triangles(
+        Solid(np.asarray(vertices, float), np.asarray(triangles, np.int64))
+    )
     cells = 256
-    while len(found.triangles) > triangles:
-        found, cells = _on_grid(found, cells), cells * 3 // 4
-    return found
+    while len(result.triangles) > max_triangles:
+        result, cells = _merged_on_grid(result, cells), cells * 3 // 4
+    return result
 
 
-def sound(solid: Solid) -> Solid:
-    """Without triangles that have no area once their corners are written, and unused vertices."""
+def without_degenerate_triangles(solid: Solid) -> Solid:
+    """Returns the solid without triangles that have no area once their corners are rounded."""
     vertices = np.round(solid.vertices, 9)
-    corners = vertices[solid.triangles]
-    doubled = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    kept = solid.triangles[np.linalg.norm(doubled, axis=1) > 1e-14]
-    used, inverse = np.unique(kept, return_inverse=True)
-    return Solid(vertices[used], inverse.reshape(-1, 3))
+    areas = triangle_areas(vertices[solid.triangles])
+    kept = solid.triangles[np.linalg.norm(areas, axis=1) > 1e-14]
+    return without_unused_vertices(vertices, kept)
 
 
-def _flattened(solid: Solid, triangles: int) -> Solid:
+def _flattened(solid: Solid, max_triangles: int) -> Solid:
+    """Simplifies nearly flat regions of a closed surface; returns others as they are."""
     library = require("manifold3d", f"simplify {len(solid.triangles)} triangles")
-    whole = library.Manifold(
+    manifold = library.Manifold(
         library.Mesh64(
             np.ascontiguousarray(solid.vertices, np.float64),
             np.ascontiguousarray(solid.triangles, np.uint64),
         )
     )
-    if whole.status() != library.Error.NoError:
-        return solid  # no closed surface, or one that touches itself
+    if manifold.status() != library.Error.NoError:
+        return solid  # not closed, or it touches itself
     size = np.ptp(solid.vertices, axis=0).max()
-    for deviation in CLOSE:
-        fewer = whole.simplify(deviation * size)
-        if fewer.num_tri() <= triangles:
+    result = manifold
+    for deviation in DEVIATIONS:
+        result = manifold.simplify(deviation * size)
+        if result.num_tri() <= max_triangles:
             break
-    if not fewer.num_tri():
+    if not result.num_tri():
         return solid
-    mesh = fewer.to_mesh64()
+    mesh = result.to_mesh64()
     return Solid(np.array(mesh.vert_properties)[:, :3], np.array(mesh.tri_verts, np.int64))
 
 
-def _on_grid(solid: Solid, cells: int) -> Solid:
+def _merged_on_grid(solid: Solid, cells: int) -> Solid:
+    """Merges the vertices in each cell of a grid with so many cells along the longest side."""
     low = solid.vertices.min(axis=0)
     step = np.ptp(solid.vertices, axis=0).max() / cells
     _, first, inverse = np.unique(
@@ -83,4 +84,4 @@ def _on_grid(solid: Solid, cells: int) -> Solid:
     )
     merged = Solid(solid.vertices[first], inverse.reshape(-1)[solid.triangles])
     _, kept = np.unique(np.sort(merged.triangles, axis=1), axis=0, return_index=True)
-    return sound(Solid(merged.vertices, merged.triangles[np.sort(kept)]))
+    return without_degenerate_triangles(Solid(merged.vertices, merged.triangles[np.sort(kept)]))

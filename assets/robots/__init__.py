@@ -1,1 +1,1 @@
-"""Robots: one folder each, with the model files and the code that writes them."""
+"""Robots: a folder each, with the model files and the program that writes them."""

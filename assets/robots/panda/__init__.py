@@ -1,1 +1,1 @@
-"""The Franka Emika Panda with its hand: `panda.urdf`, and the code that writes it."""
+"""The Franka Emika Panda with its hand: `panda.urdf`, and `build`, the program that writes it."""

@@ -1,167 +1,55 @@
-"""The Panda's visual shells: smooth skins over rings, in metres and in the frames of the links.
+"""The Panda's visual shells, in the frames of the links.
 
-Every body is a row of closed rings. `lathe` strings them along an axis, `loft` between two rails
-that are drawn in a plane, and `skin` closes, triangulates and shades them. The shapes are drawn
-by hand and eye to the real links' outer dimensions; no mesh of anyone else's went in.
+The shapes were designed by hand after the outer dimensions of the real links; they contain no mesh
+of others.
 """
 
-from __future__ import annotations
-
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 
-Mesh = tuple[np.ndarray, np.ndarray, np.ndarray]  # Vertices, unit normals, triangles.
-X, Y, Z = np.eye(3)
-R = 0.055  # Radius of the arm's tubes.
+from fleet_tools.assets.robots.panda.skins import (
+    Mesh,
+    X,
+    Y,
+    Z,
+    dome,
+    join,
+    lathe,
+    loft,
+    rounded_box,
+    skin,
+)
+
+R = 0.055
+"""Radius of the arm's tubes, m."""
 
 
-def ring(p, u, v, exponent: float, n: int) -> np.ndarray:
-    """Returns n points of the superellipse about p with half axes u and v, shape (n, 3)."""
-    angle = 2 * np.pi * np.arange(n) / n
-    cs = np.round([np.cos(angle), np.sin(angle)], 12)
-    c, s = np.sign(cs) * np.abs(cs) ** (2 / exponent)
-    return np.asarray(p) + np.outer(c, u) + np.outer(s, v)
-
-
-def skin(rings) -> Mesh:
-    """Closes rings into a mesh, smooth save where a ring stands twice: there it has an edge."""
-    first, last = rings[0], rings[-1]
-    rings = [*_lid(first), *rings, *_lid(last)[::-1]]
-    same = [np.allclose(a, b, atol=1e-9) for a, b in pairwise(rings)]
-    cuts = np.flatnonzero(same) + 1
-    meshes = [
-        _strip(np.stack(rings[i:j]))
-        for i, j in zip([0, *cuts], [*cuts, len(rings)], strict=True)
-        if j - i > 1
-    ]
-    vertices, normals, triangles = join(*meshes)
-    volume = np.einsum("ij,ij->", vertices[triangles[:, 0]], _cross(vertices, triangles))
-    if volume < 0:  # Strung from the far end: inside out.
-        normals, triangles = -normals, triangles[:, ::-1]
-    return vertices, normals, triangles
-
-
-def _lid(end: np.ndarray) -> list:
-    """A flat lid's rings, from its centre out; none where the end ring is shut already."""
-    spokes = end - end.mean(0)
-    area = np.cross(spokes, np.roll(spokes, -1, 0)).sum(0)
-    return [0 * end + end.mean(0), end] if np.linalg.norm(area) > 1e-9 else []
-
-
-def _cross(vertices, triangles):
-    a, b, c = vertices[triangles].transpose(1, 0, 2)
-    return np.cross(b - a, c - a)
-
-
-def _strip(grid: np.ndarray) -> Mesh:
-    """Triangulates one smooth run of rings, shape (m, n, 3), with area-weighted normals."""
-    m, n, _ = grid.shape
-    index = np.arange(m * n).reshape(m, n)
-    a, b = index[:-1], index[1:]
-    a2, b2 = np.roll(a, -1, 1), np.roll(b, -1, 1)
-    triangles = np.concatenate([np.stack(t, -1).reshape(-1, 3) for t in ((a, a2, b2), (a, b2, b))])
-    vertices = grid.reshape(-1, 3)
-    area = _cross(vertices, triangles)
-    keep = np.linalg.norm(area, axis=1) > 1e-14  # A pole's triangles have an empty half.
-    triangles, area = triangles[keep], area[keep]
-    normals = np.zeros_like(vertices)
-    for corner in triangles.T:
-        np.add.at(normals, corner, area)
-    normals = normals.reshape(m, n, 3)
-    pole = np.ptp(grid, axis=1).max(1) < 1e-9
-    normals[pole] = normals[pole].mean(1, keepdims=True)
-    used, triangles = np.unique(triangles, return_inverse=True)
-    normals = normals.reshape(-1, 3)[used]
-    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    return vertices[used], normals, triangles.reshape(-1, 3)
-
-
-def join(*meshes: Mesh) -> Mesh:
-    """Puts meshes side by side into one."""
-    start = np.cumsum([0, *(len(v) for v, _, _ in meshes)])
-    return (
-        np.concatenate([v for v, _, _ in meshes]),
-        np.concatenate([n for _, n, _ in meshes]),
-        np.concatenate([t + i for (_, _, t), i in zip(meshes, start, strict=False)]),
-    )
-
-
-def lathe(profile, p=(0, 0, 0), axis=Z, side=X, exponent=2.0, n=20) -> Mesh:
-    """Skins rings about an axis through p; profile rows: height, radius[, radius across side]."""
-    axis, side = np.asarray(axis, float), np.asarray(side, float)
-    across = np.cross(axis, side)
-    rows = [(*row, row[1])[:3] for row in profile]
-    return skin([ring(p + h * axis, r * side, r2 * across, exponent, n) for h, r, r2 in rows])
-
-
-def loft(sections, right=Y, up=Z, exponent=2.0, n=20, fine=2) -> Mesh:
-    """Skins rings spanned between two rails in a plane, curved through the sections given.
+def _forearm_bar(levels: Sequence[tuple[float, float, float]]) -> Mesh:
+    """Returns the bar along the outside of the forearm, round about the wrist's axis at its end.
 
     Args:
-        sections: Rows (r, u) of the one rail, (r, u) of the other and the half width across the
-            plane, where r and u are coordinates along `right` and `up`.
-        right, up: The plane's unit axes.
-        exponent: Of the rings' superellipse.
-        n: Points a ring.
-        fine: Rings a section.
-    """
-    s = np.asarray(sections, float)
-    s = np.concatenate([2 * s[:1] - s[1:2], s, 2 * s[-1:] - s[-2:-1]])
-    t = np.arange(fine)[:, None] / fine
-    curve = [  # Catmull-Rom: through every section, with no corner.
-        b + t * (c - a) / 2 + t**2 * (2 * a - 5 * b + 4 * c - d) / 2
-        + t**3 * (3 * b - a - 3 * c + d) / 2
-        for a, b, c, d in zip(s, s[1:], s[2:], s[3:], strict=False)
-    ]  # fmt: skip
-    plane, across = np.stack([right, up]), np.cross(right, up)
-    return skin(
-        [
-            ring((a + b) / 2 @ plane, (b - a) / 2 @ plane, w * across, exponent, n)
-            for a, b, w in ((r[:2], r[2:4], r[4]) for r in np.concatenate([*curve, s[-2:-1]]))
-        ]
-    )
-
-
-def dome(r: float, low: float, high: float, tip: float = 0.0, steps: int = 5) -> list:
-    """A lathe's profile rows from radius r at `low` round to radius `tip` at `high`."""
-    angle = np.linspace(0, np.pi / 2, steps)
-    return [(low + (high - low) * np.sin(a), tip + (r - tip) * np.cos(a)) for a in angle]
-
-
-def slab(half, p, soft=0.004, axis=Z, side=X, exponent=8.0) -> Mesh:
-    """A box with rounded edges; half sizes along side, axis x side and axis."""
-    a, b, h = half
-    rows = [(soft * (1 - np.cos(t)), soft * (1 - np.sin(t))) for t in np.linspace(0, np.pi / 2, 3)]
-    rows = [(z - h, a - s, b - s) for z, s in rows]
-    return lathe([*rows, *((-z, *ab) for z, *ab in rows[::-1])], p, axis, side, exponent)
-
-
-def _forearm_bar(levels) -> Mesh:
-    """The bar along the forearm's outside, round about the wrist's axis at its end.
-
-    Args:
-        levels: Rows of inset [m], height over the forearm's spine [m] and share of the width.
+        levels: Inset, height above the forearm's spine, and scale of the width, of each ring.
     """
     spine_z = (-0.22, -0.20, -0.17, -0.136, -0.104, -0.07, -0.036, 0, 0.03, 0.055)
     spine_y = (0.067, 0.077, 0.090, 0.101, 0.107, 0.112, 0.118, 0.12, 0.114, 0.092)
     angle = np.linspace(0, np.radians(115), 8)
     rings = []
-    for inset, height, share in levels:
+    for inset, height, scale in levels:
         head, tail = 0.05 - inset, 0.034 - inset
         z = [*head * np.cos(angle), -0.048, -0.078, -0.112, -0.15, *-0.184 - tail * np.sin(angle)]
         w = [*head * np.sin(angle), 0.037 - inset, 0.0315 - inset, 0.030 - inset, 0.032 - inset,
              *tail * np.cos(angle)]  # fmt: skip
         keep = np.array(w) > -1e-9
-        z, w = np.array(z)[keep], np.array(w)[keep] * share
+        z, w = np.array(z)[keep], np.array(w)[keep] * scale
         half = np.stack([w, np.interp(z, spine_z, spine_y) + height, z], -1)
         rings.append(np.concatenate([half, half[::-1] * (-1, 1, 1)]))
     return skin(rings)
 
 
 def shells() -> dict[str, Mesh]:
-    """Returns the meshes by file stem; each is in the frame of the link that it is named after."""
-    # Base: a column that leans back into its foot, and the dark ring under joint 1.
+    """Returns the meshes by the stem of the file, each in the frame of the link in its name."""
+    # Base: a column inclined into its foot, and the dark ring under joint 1.
     base = loft(
         [
             (-0.138, 0.002, 0.071, 0.002, 0.082),
@@ -173,13 +61,13 @@ def shells() -> dict[str, Mesh]:
         ],
         right=X, n=28,
     )  # fmt: skip
-    foot = slab((0.068, 0.096, 0.006), (-0.084, 0, 0.006), soft=0.003, exponent=5)
+    foot = rounded_box((0.068, 0.096, 0.006), (-0.084, 0, 0.006), rounding=0.003, exponent=5)
     collar = lathe([(0.104, 0.0575), (0.107, 0.0588), (0.112, 0.0588), (0.137, 0.0588),
                     (0.1405, 0.057), (0.1415, 0.054)], n=32)  # fmt: skip
     lamp = lathe([(0.05, 0.0155), (0.0582, 0.0155), *dome(0.0155, 0.0582, 0.0594, 0.013, 3)],
                  (0, 0, 0.123), X, Y, n=16)  # fmt: skip
 
-    # Shoulder, links 1 and 2 alike: up out of the tube, aside, and round into the cross axis.
+    # Shoulder of links 1 and 2: up out of the tube, sideways, and round into the cross axis.
     shoulder = loft(
         [
             (0.055, -0.192, -0.055, -0.192, R),
@@ -196,7 +84,7 @@ def shells() -> dict[str, Mesh]:
         n=24,
     )  # fmt: skip
 
-    # Elbow, links 3 and 4 alike: a domed tube, a cross drum beside it, a saddle between them.
+    # Elbow of links 3 and 4: a domed tube, a cross drum beside it, a saddle between them.
     drum = (0.0825, 0, 0)
     saddle = np.array([0.074, 0.040, 0.056])
     length = np.linalg.norm(saddle)
@@ -255,7 +143,7 @@ def shells() -> dict[str, Mesh]:
         lathe([(0.072, 0.0345), *dome(0.0345, 0.0805, 0.0835, 0.029, 3)], barrel, Y, Z, n=20),
     )  # fmt: skip
 
-    # Flange, link 7: a dark drum and the white grip with its button, 45 degrees aside.
+    # Flange, link 7: a dark drum, and the white grip with its button, at 45 degrees.
     out, aside = (X + Y) / np.sqrt(2), (Y - X) / np.sqrt(2)
     flange = lathe([(0.0515, 0.0455), (0.054, 0.0465), (0.094, 0.0465), (0.097, 0.0455),
                     (0.097, 0.0455), (0.097, 0.0405), (0.097, 0.0405), (0.1068, 0.0405)],
@@ -272,8 +160,8 @@ def shells() -> dict[str, Mesh]:
                  exponent=9, n=28)  # fmt: skip
     hand_trim = join(
         lathe([(0.000, 0.0315), (0.0075, 0.0315)], n=24),
-        slab((0.0212, 0.076, 0.0065), (0, 0, 0.026), soft=0.0008),
-        slab((0.0075, 0.086, 0.0012), (0, 0, 0.0658), soft=0.0004),
+        rounded_box((0.0212, 0.076, 0.0065), (0, 0, 0.026), rounding=0.0008),
+        rounded_box((0.0075, 0.086, 0.0012), (0, 0, 0.0658), rounding=0.0004),
     )
     finger = loft(
         [
@@ -286,7 +174,9 @@ def shells() -> dict[str, Mesh]:
         ],
         exponent=7, n=20,
     )  # fmt: skip
-    pad = slab((0.0088, 0.0085, 0.0024), (0, 0.0024, 0.0452), soft=0.0008, axis=Y, side=X)
+    pad = rounded_box(
+        (0.0088, 0.0085, 0.0024), (0, 0.0024, 0.0452), rounding=0.0008, axis=Y, side=X
+    )
     return {
         "link0_shell": join(base, foot, lamp),
         "link0_trim": collar,
@@ -304,16 +194,3 @@ def shells() -> dict[str, Mesh]:
         "finger_shell": finger,
         "finger_trim": pad,
     }
-
-
-def obj(mesh: Mesh) -> str:
-    """Writes a mesh as Wavefront OBJ text, to 10 micrometres."""
-    vertices, normals, triangles = mesh
-    lines = [f"v {x} {y} {z}" for x, y, z in _text(vertices, 5)]
-    lines += [f"vn {x} {y} {z}" for x, y, z in _text(normals, 3)]
-    lines += [f"f {a}//{a} {b}//{b} {c}//{c}" for a, b, c in triangles + 1]
-    return "\n".join(["# Generated by assets/robots/panda/build.py", *lines, ""])
-
-
-def _text(rows: np.ndarray, digits: int) -> list:
-    return [[f"{x:.{digits}f}" for x in row] for row in np.round(rows, digits) + 0.0]

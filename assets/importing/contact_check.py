@@ -1,20 +1,18 @@
-"""Asking Drake whether it can make contact of a model, before anyone runs it."""
-
-from __future__ import annotations
+"""Check that Drake can make the contact geometry of a model."""
 
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 
-def contact_problem(contents: Mapping[str, bytes]) -> str | None:
-    """Builds the contact fields of a model folder as the simulator would.
+def contact_error(files: Mapping[str, bytes]) -> str | None:
+    """Makes the hydroelastic geometry of a model folder as the simulator would.
 
     Args:
-        contents: Relative path -> content, with a `model.sdf`.
+        files: Content of the folder's files by relative path, with a `model.sdf`.
 
     Returns:
-        Why Drake cannot, or None if every collision shape has its hydroelastic mesh.
+        The reason why Drake cannot, or None if every collision shape has its hydroelastic mesh.
     """
     from pydrake.geometry import Role, SceneGraphConfig
     from pydrake.multibody.parsing import Parser
@@ -29,11 +27,11 @@ def contact_problem(contents: Mapping[str, bytes]) -> str | None:
         MultibodyPlantConfig(time_step=TIME_STEP), config, builder
     )
     with tempfile.TemporaryDirectory() as folder:
-        for path, content in contents.items():
+        for path, content in files.items():
             (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(folder) / path).write_bytes(content)
         try:
-            Parser(plant).AddModels(str(Path(folder) / "model.sdf"))
+            Parser(plant).AddModels(Path(folder) / "model.sdf")
             plant.Finalize()
             context = scene_graph.GetMyContextFromRoot(builder.Build().CreateDefaultContext())
         except RuntimeError as error:
@@ -44,4 +42,4 @@ def contact_problem(contents: Mapping[str, bytes]) -> str | None:
         for shape in inspector.GetAllGeometryIds(Role.kProximity)
         if inspector.maybe_get_hydroelastic_mesh(shape) is None
     ]
-    return f"no hydroelastic mesh was made of {', '.join(missing)}" if missing else None
+    return f"there is no hydroelastic mesh of {', '.join(missing)}." if missing else None

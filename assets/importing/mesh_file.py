@@ -1,6 +1,4 @@
-"""Reading a mesh file of any common format into plain arrays."""
-
-from __future__ import annotations
+"""Reading of mesh files of common formats."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,19 +6,18 @@ from pathlib import Path
 import numpy as np
 
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.sim.catalog import MESHES
+from fleet_tools.sim.catalog import MESH_SUFFIXES
 
-FORMATS = tuple(suffix.removeprefix(".") for suffix in MESHES)
-GLTF = ("glb", "gltf")
+FORMATS = tuple(suffix.removeprefix(".") for suffix in MESH_SUFFIXES)
 
 
 @dataclass(frozen=True, eq=False)
 class RawMesh:
-    """What a file says, unchecked: NaN, duplicates and holes included.
+    """The unchecked content of a mesh file, including NaN, duplicates and holes.
 
     Attributes:
-        vertices: (n, 3), in the file's own unit and axes.
-        triangles: (m, 3) vertex indices.
+        vertices: Positions, (n, 3), in unit and axes of the file.
+        triangles: Vertex indices, (m, 3).
     """
 
     vertices: np.ndarray
@@ -31,39 +28,43 @@ def read_mesh(file: Path) -> RawMesh:
     """Reads all meshes of a file as one.
 
     Raises:
-        UnknownNameError: No such format is read.
+        UnknownNameError: The format is not supported.
         ConfigError: The file is missing, empty, damaged or holds no triangles.
     """
     suffix = file.suffix.lower().removeprefix(".")
     if not file.is_file():
         raise ConfigError(f"There is no file {file}.")
     if suffix not in FORMATS:
-        remedy = "Export the mesh as one of these, for instance from Blender."
+        remedy = "Export the mesh in one of these formats, for instance from Blender."
         raise UnknownNameError("mesh format", suffix, FORMATS, remedy)
     if not file.stat().st_size:
-        raise ConfigError(f"{file} is empty; download or export it anew.")
-    raw = _load(file, suffix)
-    if not len(raw.triangles):
+        raise ConfigError(f"{file} is empty. Download or export it again.")
+    mesh = _load(file, suffix)
+    if not len(mesh.triangles):
         raise ConfigError(
-            f"{file} holds no triangles ({len(raw.vertices)} points); a point cloud must be "
-            "made a surface first, for instance in MeshLab."
+            f"{file} holds no triangles ({len(mesh.vertices)} points). Convert a point cloud to a "
+            "surface first, for instance in MeshLab."
         )
-    indices = raw.triangles
-    if indices.min() < 0 or indices.max() >= len(raw.vertices):
-        raise ConfigError(f"{file} is damaged: a triangle names a vertex that is not there.")
-    return raw
+    if mesh.triangles.min() < 0 or mesh.triangles.max() >= len(mesh.vertices):
+        raise ConfigError(
+            f"{file} is damaged: a triangle refers to a vertex that does not exist. Download or "
+            "export it again."
+        )
+    return mesh
 
 
 def _load(file: Path, suffix: str) -> RawMesh:
     import trimesh
 
     try:
-        # Materials are skipped: a missing texture is no reason to refuse a shape.
+        # Materials are skipped, so that a missing texture is no error.
         scene = trimesh.load_scene(file, file_type=suffix, process=False, skip_materials=True)
         parts = [part for part in scene.dump() if isinstance(part, trimesh.Trimesh)]
-    except Exception as error:  # trimesh's readers raise whatever a damaged file provokes
+    except Exception as error:  # trimesh's readers raise all kinds of errors on damaged files
         reason = str(error) or type(error).__name__
-        raise ConfigError(f"{file} cannot be read as {suffix.upper()}: {reason}.") from error
+        raise ConfigError(
+            f"{file} cannot be read as {suffix.upper()}: {reason}. Download or export it again."
+        ) from error
     counts = [len(part.vertices) for part in parts]
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     vertices = [np.zeros((0, 3)), *(np.asarray(part.vertices, float) for part in parts)]

@@ -1,0 +1,119 @@
+"""Types of options with a notation of their own, such as NAME=X,Y,Z."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pydantic
+from tyro.constructors import PrimitiveConstructorSpec
+
+from fleet_tools.config.poses import Pose
+from fleet_tools.config.values import Vector3
+
+UNITS = {"m": 1.0, "mm": 0.001, "cm": 0.01, "inch": 0.0254}
+"""Metres per unit, in the order in which units are tried."""
+
+
+def check_model_name(name: str) -> str:
+    """Returns a name that folders, links, YAML and XML can have.
+
+    Raises:
+        ValueError: It contains other characters.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise ValueError("a name has letters, digits and underscores, and begins with a letter")
+    return name
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not finite")
+    return number
+
+
+def _numbers(text: str, notation: str) -> tuple[float, ...]:
+    """Reads numbers with commas between them.
+
+    Args:
+        text: The text.
+        notation: What is expected, for the error message; it has as many commas.
+
+    Raises:
+        ValueError: The text has another form, or a number is not finite.
+    """
+    try:
+        numbers = tuple(_number(part) for part in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"expected {notation}; given: {text} ({error})") from None
+    if len(numbers) != notation.count(",") + 1:
+        raise ValueError(f"expected {notation}; given: {text}, which is {len(numbers)} number(s)")
+    return numbers
+
+
+def _vector(text: str, notation: str) -> Vector3:
+    x, y, z = _numbers(text, notation)
+    return x, y, z
+
+
+def _keypoint(text: str) -> tuple[str, Vector3]:
+    name, equals, position = text.partition("=")
+    if not equals:
+        raise ValueError(f"expected NAME=X,Y,Z, such as head=0.16,0,0.05; given: {text}")
+    return check_model_name(name), _vector(position, "X,Y,Z after NAME=")
+
+
+def _grasp(text: str) -> Pose:
+    if text.count(",") == 2:
+        return Pose(translation_m=_vector(text, "X,Y,Z or X,Y,Z,ROLL,PITCH,YAW"))
+    x, y, z, roll, pitch, yaw = _numbers(text, "X,Y,Z,ROLL,PITCH,YAW")
+    return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
+
+
+def _scale(text: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        return UNITS[text] if text in UNITS else _number(text)
+    except ValueError:
+        raise ValueError(f"expected auto, {', '.join(UNITS)}, or a number; given: {text}") from None
+
+
+def _colour(text: str) -> Vector3:
+    colour = _vector(text, "R,G,B")
+    if not all(0 <= component <= 1 for component in colour):
+        raise ValueError(f"expected R,G,B from 0 to 1; given: {text}")
+    return colour
+
+
+def _spec(
+    read: Callable[[str], Any], metavar: str, write: Callable[[Any], str] = str
+) -> PrimitiveConstructorSpec[Any]:
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda texts: read(texts[0]),
+        is_instance=lambda _: True,
+        str_from_instance=lambda value: [write(value)],
+    )
+
+
+ModelName = Annotated[str, pydantic.AfterValidator(check_model_name)]
+"""Name of a model or a family."""
+
+KeypointArgument = Annotated[tuple[str, Vector3], _spec(_keypoint, "NAME=X,Y,Z")]
+"""Name and position of a keypoint."""
+
+GraspArgument = Annotated[Pose | None, _spec(_grasp, "X,Y,Z[,ROLL,PITCH,YAW]")]
+"""Pose of the hand, in m and degrees."""
+
+ScaleArgument = Annotated[
+    float | None,
+    pydantic.Field(gt=0),
+    _spec(_scale, "{auto," + ",".join(UNITS) + ",NUMBER}", lambda scale: str(scale or "auto")),
+]
+"""Metres per unit of a file; None is to be guessed."""
+
+ColourArgument = Annotated[Vector3 | None, _spec(_colour, "R,G,B")]
+"""Red, green and blue, from 0 to 1."""

@@ -1,0 +1,204 @@
+"""Import of a mesh as a model: all steps in their order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleet_tools.assets.importing.collision_geometry import collision_geometry
+from fleet_tools.assets.importing.contact_check import contact_error
+from fleet_tools.assets.importing.enclosed_body import EnclosedBody, enclosed_body, volume
+from fleet_tools.assets.importing.mesh_file import RawMesh
+from fleet_tools.assets.importing.plausibility import plausibility_warnings
+from fleet_tools.assets.importing.repair import cleaned, repaired_shells
+from fleet_tools.assets.importing.scale import check_size, choose_scale, rotation_to_z
+from fleet_tools.assets.importing.settings import ImportSettings
+from fleet_tools.assets.importing.simplify import simplified, without_degenerate_triangles
+from fleet_tools.assets.mass_properties import MassProperties
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    PartDescription,
+    Position,
+    as_position,
+)
+from fleet_tools.assets.model_folder import model_files
+from fleet_tools.assets.solids import Solid, joined
+from fleet_tools.config.poses import Pose
+from fleet_tools.errors import ConfigError
+
+SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
+"""Beginning of the files of an imported model."""
+
+MAX_VISUAL_TRIANGLES = 2000
+"""Number of triangles to which visual geometry is simplified; cameras render it in each step."""
+
+MAX_DENSITY = 23000.0
+"""Density of osmium, the densest metal, kg/m^3, rounded up."""
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model, and what the import found, changed and guessed.
+
+    Attributes:
+        model: The model.
+        scale: Metres per unit of the file.
+        extents: Sides of the bounding box, m.
+        inertial: Mass properties in the model frame.
+        density: Density of the solid, kg/m^3.
+        excess: Largest distance of the collision geometry from the convex pieces it encloses, m.
+        notes: Repairs and guesses.
+        warnings: Doubtful points that the user should check.
+    """
+
+    model: ModelDescription
+    scale: float
+    extents: Position
+    inertial: MassProperties
+    density: float
+    excess: float
+    notes: list[str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class _Placement:
+    """Where a mesh lies in the model frame: x -> matrix @ x - origin.
+
+    Attributes:
+        matrix: Rotation and scale, (3, 3).
+        origin: Origin of the model frame after that, (3,), m.
+    """
+
+    matrix: np.ndarray
+    origin: np.ndarray
+
+    def vertices(self, positions: np.ndarray) -> np.ndarray:
+        """Returns positions of the mesh, (n, 3), in the model frame, m."""
+        return positions @ self.matrix.T - self.origin
+
+    def point(self, position: Position) -> np.ndarray:
+        """Returns a position of the mesh in the model frame, (3,), m."""
+        return self.matrix @ np.array(position) - self.origin
+
+
+def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
+    """Makes a model of a mesh; the same arguments give the same model.
+
+    Args:
+        mesh: The mesh.
+        settings: Settings of the import.
+
+    Raises:
+        ConfigError: The mesh cannot be repaired, scaled or given its mass; the message names the
+            remedy.
+        MissingLibraryError: A library is absent that it needs.
+    """
+    surface, notes = cleaned(mesh.vertices, mesh.triangles)
+    longest = float(np.ptp(surface.vertices, axis=0).max())
+    scale = choose_scale(settings.scale, longest, settings.kind)
+    notes.append(scale.note)
+    placement = _place(surface, scale.factor, settings)
+    surface = Solid(placement.vertices(surface.vertices), surface.triangles)
+    extents = np.ptp(surface.vertices, axis=0)
+    check_size(extents)
+    shells, repairs = repaired_shells(surface)
+    notes += repairs
+    body, changes = enclosed_body(shells, hull_if_open=settings.geometry.if_open == "hull")
+    notes += changes
+    inertial, density = _mass_properties(body, settings)
+    keypoints, grasp = _labels(settings, placement)
+    visual = without_degenerate_triangles(joined(*body.outer))
+    visual = simplified(visual, MAX_VISUAL_TRIANGLES)
+    collision = collision_geometry(body, settings.geometry)
+    notes += collision.notes
+    part = PartDescription(
+        settings.name, visual, settings.material, collision.solids, collision_digits=17
+    )
+    model = ModelDescription(
+        kind=settings.kind,
+        family=settings.family,
+        name=settings.name,
+        links=(LinkDescription(settings.name, (part,), inertial=inertial),),
+        keypoints={
+            name: KeypointDescription(settings.name, position)
+            for name, position in keypoints.items()
+        },
+        grasp=grasp,
+        signature=SIGNATURE,
+    )
+    error = contact_error(model_files(model))
+    if error:
+        raise ConfigError(
+            f"Drake cannot make a contact surface of the mesh: {error} Try --pieces 1, a larger "
+            "--tolerance, or --rigid."
+        )
+    warnings = [note for note in notes if "not watertight" in note or "no inside" in note]
+    warnings += plausibility_warnings(body, keypoints, inertial.mass, density, settings)
+    return ImportedModel(
+        model,
+        scale.factor,
+        as_position(extents),
+        inertial,
+        density,
+        collision.excess,
+        [note for note in notes if note not in warnings],
+        warnings,
+    )
+
+
+def _place(surface: Solid, factor: float, settings: ImportSettings) -> _Placement:
+    matrix = factor * rotation_to_z(settings.up)
+    vertices = surface.vertices @ matrix.T
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    match settings.origin:
+        case "base":
+            origin = np.array([*(low + high)[:2] / 2, low[2]])
+        case "centre":
+            origin = (low + high) / 2
+        case "keep":
+            origin = np.zeros(3)
+    return _Placement(matrix, origin)
+
+
+def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[MassProperties, float]:
+    """Returns mass properties and density.
+
+    Raises:
+        ConfigError: No body can have them.
+    """
+    enclosed = volume(body.surface())
+    density = settings.material.density if settings.mass is None else settings.mass / enclosed
+    if density > MAX_DENSITY:
+        raise ConfigError(
+            f"{settings.mass or density * enclosed:g} kg in {enclosed * 1e6:.3g} cm^3 would be "
+            f"{density:.3g} kg/m^3, more than any metal: the scale or the mass is wrong. Correct "
+            "it with --length METRES, --scale or --mass."
+        )
+    inertial = body.mass_properties(density)
+    moments = np.linalg.eigvalsh(inertial.inertia)
+    if not (moments[0] > 0 and moments[2] <= (moments[0] + moments[1]) * (1 + 1e-9)):
+        raise ConfigError(
+            f"No body can have the mesh's moments of inertia {moments} kg m^2; the mesh probably "
+            "intersects itself. Make it one surface, for instance with Blender's Remesh modifier."
+        )
+    return inertial, density
+
+
+def _labels(
+    settings: ImportSettings, placement: _Placement
+) -> tuple[Mapping[str, Position], Pose | None]:
+    """Returns keypoints and grasp in the model frame."""
+    labels = settings.labels
+    if labels.points_in == "model":
+        placement = _Placement(np.eye(3), np.zeros(3))
+    keypoints = {
+        name: as_position(np.round(placement.point(position), 9))
+        for name, position in labels.keypoints.items()
+    }
+    if labels.grasp is None:
+        return keypoints, None
+    translation = as_position(placement.point(labels.grasp.translation_m))
+    return keypoints, Pose(translation_m=translation, rpy_deg=labels.grasp.rpy_deg)

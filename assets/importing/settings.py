@@ -1,0 +1,102 @@
+"""Settings of an import; the option groups are also options of the program."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+import pydantic
+from tyro.conf import UseAppendAction
+
+from fleet_tools.assets.importing.argument_types import (
+    GraspArgument,
+    KeypointArgument,
+    ScaleArgument,
+)
+from fleet_tools.assets.materials import Material
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import Count, Positive, Vector3
+from fleet_tools.sim.catalog import Kind
+
+UpAxis = Literal["x", "y", "z", "-x", "-y", "-z"]
+"""Axis of the file that becomes z."""
+
+Origin = Literal["keep", "base", "centre"]
+"""Origin of the model frame: that of the file, the centre of the bounding box's underside, or the
+centre of the bounding box."""
+
+
+class ScaleSettings(OptionGroup):
+    """Size of the model."""
+
+    scale: ScaleArgument = None
+    """Unit of the file, or metres per unit (default: auto, which guesses it and reports it)."""
+    length: Positive | None = None
+    """Length of the model's longest side, m, in place of the scale."""
+
+
+class LabelSettings(OptionGroup):
+    """Labels of the model."""
+
+    keypoint: UseAppendAction[tuple[KeypointArgument, ...]] = ()
+    """Point that tasks refer to, m in the model frame; the option is given once for each."""
+    grasp: GraspArgument = None
+    """Pose of the hand in the tool's frame, m and degrees (default: the frame itself). Where the
+    first number is negative, write --grasp=-0.1,0,0."""
+    points_in: Literal["model", "mesh"] = "model"
+    """Frame of keypoints and of the grasp's position; mesh: in unit and axes of the file."""
+
+    @pydantic.model_validator(mode="after")
+    def _distinct_names(self) -> Self:
+        names = [name for name, _ in self.keypoint]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"--keypoint is given twice for {', '.join(twice)}; give it once")
+        return self
+
+    @property
+    def keypoints(self) -> Mapping[str, Vector3]:
+        """Positions by name."""
+        return dict(self.keypoint)
+
+
+class GeometrySettings(OptionGroup):
+    """Repair of the mesh, and collision geometry."""
+
+    pieces: Count = 8
+    """Largest number of convex pieces of the collision geometry."""
+    concavity: Positive = 0.05
+    """Largest bulge of a convex piece beyond the mesh, relative to the size of the mesh."""
+    tolerance: Positive = 0.001
+    """Distance from a convex piece, m, that its simplified collision geometry aims at."""
+    if_open: Literal["hull", "refuse"] = "hull"
+    """What to do with a part that is not watertight and cannot be repaired: take its convex hull,
+    or refuse the mesh."""
+
+
+@dataclass(frozen=True)
+class ImportSettings:
+    """The settings of an import.
+
+    Attributes:
+        kind: Whether the model is a tool or an object.
+        family: Name of its family.
+        name: Name of the model.
+        material: Colour and contact properties, and the density where no mass is given.
+        mass: Mass, kg; None takes the material's density.
+        up: Axis of the file that becomes z.
+        origin: Origin of the model frame.
+        scale: Size of the model.
+        labels: Keypoints and grasp.
+        geometry: Repair of the mesh, and collision geometry.
+    """
+
+    kind: Kind
+    family: str
+    name: str
+    material: Material
+    mass: float | None = None
+    up: UpAxis = "z"
+    origin: Origin = "keep"
+    scale: ScaleSettings = field(default_factory=ScaleSettings)
+    labels: LabelSettings = field(default_factory=LabelSettings)
+    geometry: GeometrySettings = field(default_factory=GeometrySettings)

@@ -1,0 +1,157 @@
+"""Descriptions of tools and objects as values, from which model folders are written.
+
+Frames: the model frame of an object has its origin at the centre of its base, z up. That of a tool
+is the frame T where the hand holds it. T coincides with the end-effector frame when the tool sits
+nominally in the hand: z_T points away from the palm, y_T is the closing direction of the fingers,
+and x_T runs along the handle to the working end. The palm is 45 mm behind the origin, and the
+fingers are 30 mm open.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fleet_tools.assets.mass_properties import MassProperties, combined, mass_properties
+from fleet_tools.assets.materials import Material
+from fleet_tools.assets.solids import Solid
+from fleet_tools.config.poses import Pose
+from fleet_tools.sim.catalog import Kind
+
+SIGNATURE = "# written by the generator: python -m fleet_tools.assets"
+"""Beginning of the files of a generated model."""
+
+Position = tuple[float, float, float]
+"""x, y and z, m."""
+
+
+def as_position(coordinates: Iterable[float]) -> Position:
+    """Returns three coordinates, such as an array (3,), as a position."""
+    x, y, z = (float(coordinate) for coordinate in coordinates)
+    return x, y, z
+
+
+@dataclass(frozen=True)
+class PartDescription:
+    """One piece of a link, of one material.
+
+    Attributes:
+        name: Name, unique in its model; the mesh files are named after it.
+        solid: Visual geometry, which also has the part's mass, in the link's frame.
+        material: Its material.
+        collision: Collision geometry: convex solids of few vertices (see `solids.frusta`), because
+            the cost of contact grows with the number of triangles. Empty where another part's
+            collision geometry already covers it.
+        collision_digits: Digits after the decimal point of the coordinates of the collision
+            geometry. Generated solids are designed in whole nanometres; rounding would bend the
+            planes of an imported mesh's pieces, which Drake refuses with "a mesh field element was
+            degenerate".
+    """
+
+    name: str
+    solid: Solid
+    material: Material
+    collision: tuple[Solid, ...] = ()
+    collision_digits: int = 9
+
+
+@dataclass(frozen=True)
+class LinkDescription:
+    """A rigid body.
+
+    Attributes:
+        name: Name.
+        parts: Its parts.
+        origin: Origin of its frame in the model frame, m; the axes are parallel.
+        inertial: Mass properties in its own frame; those of the parts if None. They are given where
+            the visual geometry is a simplified one.
+    """
+
+    name: str
+    parts: tuple[PartDescription, ...]
+    origin: Position = (0.0, 0.0, 0.0)
+    inertial: MassProperties | None = None
+
+    def mass_properties(self) -> MassProperties:
+        """Returns the mass properties in the link's frame."""
+        if self.inertial is not None:
+            return self.inertial
+        return combined([mass_properties(p.solid, p.material.density) for p in self.parts])
+
+
+@dataclass(frozen=True)
+class JointDescription:
+    """A joint that resists motion like dry friction; it is at zero where the child's frame is.
+
+    Drake has no dry friction in joints. An actuator with a derivative gain this high, a zero
+    desired velocity (which the simulation must connect) and a limited effort is an implicit Coulomb
+    brake: it holds up to `resistance`, and gives way beyond.
+
+    Attributes:
+        name: Name.
+        kind: SDFormat's type of the joint.
+        parent: Name of the parent link.
+        child: Name of the child link.
+        axis: Unit vector in the model frame.
+        limits: Lowest and highest position, m or rad.
+        resistance: Force in N, or torque in N m, at which the joint gives way.
+        inertia: Inertia along the joint that is added to the child's, kg or kg m^2. Below its
+            resistance the brake creeps at load / gain, but not more slowly than the solver can stop
+            the moving mass in a step; without this addition a light pin creeps ten times faster.
+    """
+
+    name: str
+    kind: Literal["prismatic", "revolute"]
+    parent: str
+    child: str
+    axis: Position
+    limits: tuple[float, float]
+    resistance: float
+    inertia: float
+
+
+@dataclass(frozen=True)
+class KeypointDescription:
+    """A labelled point.
+
+    Attributes:
+        link: Name of the link in whose frame it is given.
+        position: Position, m.
+    """
+
+    link: str
+    position: Position
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """The whole content of a model folder.
+
+    Attributes:
+        kind: Whether it is a tool or an object.
+        family: Name of its family.
+        name: Name of the model.
+        links: Its links.
+        keypoints: Its keypoints by name.
+        joints: Its joints.
+        grasp: Pose X_TG at which the end effector holds a tool.
+        signature: Beginning of its files, a comment that names the program.
+    """
+
+    kind: Kind
+    family: str
+    name: str
+    links: tuple[LinkDescription, ...]
+    keypoints: Mapping[str, KeypointDescription]
+    joints: tuple[JointDescription, ...] = ()
+    grasp: Pose | None = None
+    signature: str = SIGNATURE
+
+    @property
+    def mass(self) -> float:
+        """Mass of all links together, kg."""
+        return sum(link.mass_properties().mass for link in self.links)
+
+    def folder(self, root: Path) -> Path:
+        """Returns the model's folder below an assets folder."""
+        return root / f"{self.kind}s" / self.family / self.name
