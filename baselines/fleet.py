@@ -1,87 +1,95 @@
-"""A fleet learns at home: `python -m fleet_tools.baselines.fleet CONFIG.yaml --output runs/fleet`.
+"""Trains a fleet of robots: `python -m fleet_tools.baselines.fleet CONFIG.yaml --output DIR`.
 
-The same command goes on with one that was stopped or killed, and comes to the same bits.
+The same command resumes a fleet that was stopped or killed, and ends with the same bits.
 """
 
-import argparse
 import contextlib
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fleet_tools.utils import cli as programs
+from tyro.conf import Positional, arg
 
-# PyTorch is imported once the arguments are known to be good.
+from fleet_tools.baselines.federated.references import ReferenceName
+from fleet_tools.config.values import Positive
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.utils import cli
+from fleet_tools.utils.progress import progress_bar
+
+# PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.baselines.federated.config import FleetConfig
-    from fleet_tools.baselines.federated.plan import Plan
-    from fleet_tools.baselines.federated.record import Record
-    from fleet_tools.baselines.federated.transport import Hosts
+    from fleet_tools.baselines.federated.plan import FleetPlan
+    from fleet_tools.baselines.federated.progress import FleetProgress
+    from fleet_tools.baselines.federated.transport import Transport
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the program; see `--help`."""
-    return programs.run(_parser(), _fleet, arguments)
+class RobotWorkerOptions(WorkerOptions):
+    """Number, time limit and place of the processes of robots."""
+
+    timeout: Positive = 3600.0
+    """Time limit of a robot's answer, s; after it, the round continues without the robot."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = programs.argument_parser(
-        "fleet_tools.baselines.fleet",
-        "Trains robots apart, each on data of its own, and merges what they learned.",
-        "Exits with 0 when all rounds are done, 1 when a round has no robot left, numbers are no "
-        "longer finite or the disk failed, 2 when it cannot begin, 130 after Ctrl-C.",
-    )
-    parser.add_argument(
-        "config", metavar="CONFIG", type=Path,
-        help="YAML; its keys are explained in baselines/fleet/config.py",
-    )  # fmt: skip
-    parser.add_argument("--output", metavar="DIR", type=Path, required=True)
-    parser.add_argument(
-        "--reference", metavar="NAME",
-        help="what it is to be compared with instead: joint, single or task_specific",
-    )  # fmt: skip
-    late = "a robot's answer may take before the round goes on without it"
-    programs.add_worker_options(parser, 3600.0, late)
-    return parser
+class FleetOptions(cli.Options):
+    """Trains robots apart, each on its own data, and merges their policies; or resumes this.
+
+    Exit codes:
+    0: all rounds are done.
+    1: all robots of a round are lost, numbers are not finite, or the disk is full or gone.
+    2: it cannot begin.
+    130: Ctrl-C; the rounds that are done are stored, and replies of the present one, too.
+    """
+
+    config: Annotated[Path, Positional, arg(metavar="CONFIG")]
+    """YAML file with the keys of baselines/federated/config.py:FleetConfig."""
+    output: Path
+    """Folder of the fleet."""
+    reference: ReferenceName | None = None
+    """Train a fleet to compare it with instead: joint (one robot with all data), single (robots
+    that never merge), or task_specific (likewise, one for each task)."""
+    workers: RobotWorkerOptions = RobotWorkerOptions()
 
 
-def _fleet(options: argparse.Namespace) -> int:
+def _fleet(options: FleetOptions) -> int:
     import torch
 
-    from fleet_tools.baselines.federated.plan import Plan
-    from fleet_tools.baselines.federated.record import open_folder
+    from fleet_tools.baselines.federated.plan import FleetPlan
+    from fleet_tools.baselines.federated.record import FleetWriter
     from fleet_tools.baselines.federated.run import complete
-    from fleet_tools.baselines.training.rollouts import try_out_in
+    from fleet_tools.baselines.federated.summary import as_text
+    from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.errors import FleetToolsError
 
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
-    config = _config(options)
-    plan = Plan.of(config)
-    workers = programs.worker_keywords(options)["count"]
-    try_out = try_out_in(config.data, config.rollouts, plan.blueprint, workers)
-    open_folder(options.output, plan)
-    with _hosts(options, plan) as hosts, _Progress(options, config) as bar:
-        try:
-            report = complete(
-                plan, hosts, options.output, try_out=try_out, after_round=bar.after_round
-            )
-        except FleetToolsError as error:
-            print(f"Stopped: {error}", file=sys.stderr)
-            return programs.NOT_WELL
-        except (OSError, KeyboardInterrupt) as reason:
-            return programs.stopped(reason)
-    if options.json:
-        print(json.dumps({"output": str(options.output), **report}))
-    elif not options.quiet:
-        from fleet_tools.baselines.federated.summary import as_text
+    with contextlib.redirect_stdout(sys.stderr):  # a merging method's module may print
+        config = _config(options)
+        plan = FleetPlan.of(config)
+        measure_success = make_success_measure(
+            config.data, config.rollouts, plan.blueprint, options.workers.count
+        )
+        with (
+            FleetWriter(options.output, plan) as writer,
+            _transport(options.workers, plan) as transport,
+            _RoundBar(config.rounds, writer.load(), options.quiet) as bar,
+        ):
+            try:
+                report = complete(
+                    writer, transport, measure_success=measure_success, after_round=bar.update
+                )
+            except FleetToolsError as error:
+                print(f"Stopped: {error}", file=sys.stderr)
+                return cli.FAILED
+            except (OSError, KeyboardInterrupt) as reason:
+                return cli.stopped(reason)
+    options.report(
+        {"output": str(options.output), **report}, lambda: as_text(str(options.output), report)
+    )
+    return cli.OK
 
-        print(as_text(str(options.output), report))
-    return programs.OK
 
-
-def _config(options: argparse.Namespace) -> "FleetConfig":
+def _config(options: FleetOptions) -> "FleetConfig":
     from fleet_tools.baselines.federated.config import FleetConfig, reference
     from fleet_tools.config.values import load_yaml
 
@@ -90,45 +98,47 @@ def _config(options: argparse.Namespace) -> "FleetConfig":
 
 
 @contextlib.contextmanager
-def _hosts(options: argparse.Namespace, plan: "Plan") -> Iterator["Hosts"]:
-    from fleet_tools.baselines.federated.transport import LocalHosts, RayHosts
+def _transport(workers: WorkerOptions, plan: "FleetPlan") -> Generator["Transport"]:
+    from fleet_tools.baselines.federated.transport import LocalTransport, RayTransport
     from fleet_tools.parallel.cluster import connected
 
-    assignments = [home.assignment for home in plan.homes]
-    workers = programs.worker_keywords(options)
-    count = workers["count"]
-    with connected(count, workers["address"]) if count else contextlib.nullcontext() as ray:
+    count = workers.count
+    with connected(count, workers.ray_address) if count else contextlib.nullcontext() as ray:
         if ray is None:
-            yield LocalHosts(assignments)
+            yield LocalTransport(plan.assignments)
             return
-        hosts = RayHosts(assignments, at_once=count, timeout_s=workers["timeout_s"])
-        with contextlib.closing(hosts):
-            yield hosts
+        transport = RayTransport(plan.assignments, at_once=count, timeout_s=workers.timeout)
+        with contextlib.closing(transport):
+            yield transport
 
 
-class _Progress:
-    """The bar: rounds, the last loss and rollouts."""
+class _RoundBar:
+    """A progress bar of rounds, with the last loss and success behind it."""
 
-    def __init__(self, options: argparse.Namespace, config: "FleetConfig") -> None:
-        from tqdm import tqdm
+    def __init__(self, rounds: int, progress: "FleetProgress | None", quiet: bool) -> None:
+        done = 0 if progress is None else len(progress.rounds)
+        self._bar = progress_bar(rounds, "round", initial=done, quiet=quiet)
 
-        self._bar = tqdm(total=config.rounds, unit="round", disable=options.quiet or None)
+    def update(self, progress: "FleetProgress") -> None:
+        """Adds the last round."""
+        from fleet_tools.baselines.training.rollouts import format_successes
 
-    def after_round(self, record: "Record") -> None:
-        told = record.told[-1]
-        words = f"held-out loss {told.loss:.3g}"
-        if told.rollouts:
-            came = [f"{each['successes']}/{each['episodes']}" for each in told.rollouts.values()]
-            words += f", solves {' '.join(came)}"
+        last = progress.rounds[-1]
+        words = f"held-out loss {last.loss:.3g}"
+        if last.rollouts:
+            words += f", success {format_successes(last.rollouts)}"
         self._bar.set_postfix_str(words, refresh=False)
-        self._bar.update(told.round - self._bar.n)
+        self._bar.update()
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> "_RoundBar":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.close()
 
+
+PROGRAM = cli.Program("baselines.fleet", cli.Command(FleetOptions, _fleet))
+main = PROGRAM.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,115 +1,128 @@
-"""Runs a study and prints its table: `python -m fleet_tools.baselines.studies oracles --seeds 3`.
+"""Runs a study of merging: `python -m fleet_tools.baselines.studies oracles --seeds 3`.
 
-Every cell is stored as it is computed, so the same command goes on where it was stopped, and one
-with more seeds computes only what is new.
+Every result is stored as soon as it is computed: the same command resumes a study that was
+stopped, and with more seeds, only what is new is computed.
 """
 
-import argparse
-import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
-from fleet_tools.utils import cli as programs
+from fleet_tools.config.values import Count
+from fleet_tools.utils import cli
 
-# PyTorch is imported once the arguments are known to be good.
+# PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.experiments.studies.tables import Cell
+    from fleet_tools.baselines.experiments.studies.tables import TableEntry
 
-NETWORKS = ("mlp", "elman", "lstm", "gru", "cnn", "transformer")
+NetworkName = Literal["mlp", "elman", "lstm", "gru", "cnn", "transformer"]
 FLEETS = "fleets"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the program; see `--help`."""
-    return programs.run(_parser(), programs.run_command, arguments)
+class StudyOptions(cli.Options):
+    """Options of all studies."""
+
+    seeds: Count = 3
+    """Number of seeds."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser, studies = programs.command_parser(
-        "fleet_tools.baselines.studies",
-        "Runs a study of merging; goes on with one that was interrupted.",
-        "Exits with 0 when the table is complete, 1 when the disk failed, 2 when it cannot begin, "
-        "130 after Ctrl-C.",
-    )
-    oracles = _add(studies, "oracles", _oracles, "barriers and accuracies on scikit-learn's digits")
-    oracles.add_argument(
-        "--only", metavar="NAME", nargs="+", choices=[*NETWORKS, FLEETS],
-        help=f"of {', '.join(NETWORKS)} (pairs), and {FLEETS} (five models under Dirichlet alpha)",
-    )  # fmt: skip
-    online = _add(studies, "online", _online, "REINFORCE on CartPole, averaged now and then")
-    online.add_argument(
-        "--episodes",
-        metavar="N",
-        type=programs.positive_int,
-        default=2000,
-        help="of each agent (2000)",
-    )
-    return parser
+class OracleOptions(StudyOptions):
+    """Measures barriers and accuracies of merged networks on scikit-learn's digits.
+
+    Exit codes:
+    0: the table is complete.
+    1: the disk is full or gone.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    only: tuple[NetworkName | Literal["fleets"], ...] = ()
+    """Only pairs of these networks, and fleets: five models whose data are divided by Dirichlet
+    distributions (default: all)."""
+    output: Path = Path("data/studies/oracles")
+    """Folder of the results."""
 
 
-def _add(studies, name: str, work, description: str) -> argparse.ArgumentParser:
-    parser = programs.add_command(studies, name, work, description)
-    parser.add_argument("--seeds", metavar="N", type=programs.positive_int, default=3)
-    parser.add_argument(
-        "--output", metavar="DIR", type=Path, default=Path("data/studies") / name,
-        help=f"the folder of its cells (data/studies/{name})",
-    )  # fmt: skip
-    return parser
+class OnlineOptions(StudyOptions):
+    """Trains agents by REINFORCE on CartPole, and averages them every so many episodes.
+
+    Exit codes:
+    0: the table is complete.
+    1: the disk is full or gone.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    episodes: Count = 2000
+    """Number of episodes of each agent."""
+    output: Path = Path("data/studies/online")
+    """Folder of the results."""
 
 
-def _oracles(options: argparse.Namespace) -> int:
-    from fleet_tools.baselines.experiments.studies.oracles import ALPHAS, fleets, pairs
-    from fleet_tools.baselines.experiments.studies.tables import by_column
+def _oracles(options: OracleOptions) -> int:
+    from fleet_tools.baselines.experiments.studies.oracles import ALPHAS, fleet_study, pair_study
+    from fleet_tools.baselines.experiments.studies.tables import table_by_column
 
-    chosen = list(dict.fromkeys(options.only or [*NETWORKS, FLEETS]))
+    chosen = dict.fromkeys(options.only or (*get_args(NetworkName), FLEETS))
     networks = [name for name in chosen if name != FLEETS]
-    of_pairs = _gathered(pairs(options.output, networks, options.seeds), options)
-    of_fleets = []
+    pairs = _gather(pair_study(options.output, networks, options.seeds), options)
+    fleets: list[TableEntry] = []
     if FLEETS in chosen:
-        of_fleets = _gathered(fleets(options.output, ALPHAS, options.seeds), options)
+        fleets = _gather(fleet_study(options.output, ALPHAS, options.seeds), options)
     tables = []
-    if of_pairs:
+    if pairs:
         tables += [
-            by_column(of_pairs, "barrier", "barrier of pairs"),
-            by_column(of_pairs, "accuracy", "accuracy of averages"),
+            table_by_column(pairs, "barrier", "barrier of pairs"),
+            table_by_column(pairs, "accuracy", "accuracy of averages"),
         ]
-    if of_fleets:
-        tables.append(by_column(of_fleets, "accuracy", "accuracy of five, by alpha"))
-    return _printed(options, [*of_pairs, *of_fleets], tables)
+    if fleets:
+        tables.append(table_by_column(fleets, "accuracy", "accuracy of five, by alpha"))
+    return _report(options, options.output, [*pairs, *fleets], tables)
 
 
-def _online(options: argparse.Namespace) -> int:
-    from fleet_tools.baselines.experiments.studies.online import online
-    from fleet_tools.baselines.experiments.studies.tables import by_quantity
+def _online(options: OnlineOptions) -> int:
+    from fleet_tools.baselines.experiments.studies.online import online_study
+    from fleet_tools.baselines.experiments.studies.tables import table_by_quantity
 
-    cells = _gathered(online(options.output, options.episodes, options.seeds), options)
-    return _printed(options, cells, [by_quantity(cells, "mean returns")])
+    entries = _gather(online_study(options.output, options.episodes, options.seeds), options)
+    table = table_by_quantity(entries, "mean returns")
+    return _report(options, options.output, entries, [table])
 
 
-def _gathered(cells: Iterable["Cell"], options: argparse.Namespace) -> list["Cell"]:
-    """All cells, each told on stderr when it is there."""
+def _gather(entries: "Iterable[TableEntry]", options: StudyOptions) -> "list[TableEntry]":
+    """Returns all entries, after printing each on stderr as soon as it is there."""
     gathered = []
-    for cell in cells:
-        gathered.append(cell)
-        if not (options.quiet or options.json):
-            numbers = ", ".join(f"{name} {value:.4g}" for name, value in cell.value.items())
-            title = " ".join(filter(None, [cell.row, cell.column]))
-            print(f"{title}, seed {cell.seed}: {numbers}", file=sys.stderr, flush=True)
+    for entry in entries:
+        gathered.append(entry)
+        if not (options.quiet or options.json_output):
+            numbers = ", ".join(f"{name} {value:.4g}" for name, value in entry.value.items())
+            title = " ".join(filter(None, [entry.row, entry.column]))
+            print(f"{title}, seed {entry.seed}: {numbers}", file=sys.stderr, flush=True)
     return gathered
 
 
-def _printed(options: argparse.Namespace, cells: list["Cell"], tables: list[str]) -> int:
-    if options.json:
-        print(json.dumps({"folder": str(options.output), "cells": [asdict(c) for c in cells]}))
-    elif not options.quiet:
-        print("\n\n".join(tables))
-        if options.seeds > 1:
-            print(f"\nMedians over {options.seeds} seeds, with the lowest and the highest.")
-    return programs.OK
+def _report(
+    options: StudyOptions, folder: Path, entries: "Sequence[TableEntry]", tables: Sequence[str]
+) -> int:
+    note = f"Medians over {options.seeds} seeds, with the lowest and the highest."
+    options.report(
+        {"folder": str(folder), "entries": [asdict(entry) for entry in entries]},
+        lambda: "\n\n".join([*tables, note] if options.seeds > 1 else tables),
+    )
+    return cli.OK
 
+
+PROGRAM = cli.Program(
+    "baselines.studies",
+    {
+        "oracles": cli.Command(OracleOptions, _oracles),
+        "online": cli.Command(OnlineOptions, _online),
+    },
+    "Runs a study of merging, or resumes one that was interrupted.",
+)
+main = PROGRAM.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,295 +1,251 @@
-"""Behaviour cloning: `python -m fleet_tools.baselines.train --data data/hammer --policy elman`.
+"""Behaviour cloning: `python -m fleet_tools.baselines.train --dataset data/hammer ...`.
 
-The same command goes on with a training that was stopped or killed, and comes to the same bits.
+The same command resumes a run that was stopped or killed, and ends with the same bits.
 """
 
-import argparse
-import json
 import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from fleet_tools.parallel.interrupts import patient_interrupt
-from fleet_tools.utils import cli as programs
+import pydantic
+from tyro.conf import UseAppendAction, arg
+
+from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import Count, CountOrZero, Number, Positive
+from fleet_tools.parallel.interrupts import deferred_interrupt
+from fleet_tools.utils import cli
 from fleet_tools.utils.machine import available_cores
+from fleet_tools.utils.option_parser import KeyValue
+from fleet_tools.utils.progress import progress_bar
 
-# PyTorch is imported once the arguments are known to be good.
+# PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
-    from fleet_tools.baselines.training.experiment import Experiment
-    from fleet_tools.baselines.training.record import Record
-    from fleet_tools.baselines.training.trajectories import Trajectories
+    from fleet_tools.baselines.policies.config import PolicyConfig
+    from fleet_tools.baselines.training.progress import TrainingProgress
+    from fleet_tools.baselines.training.run_spec import TrainingRunSpec
     from fleet_tools.dataset.samples import Samples
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the program; see `--help`."""
-    return programs.run(_parser(), _train, arguments)
+class PolicyOptions(OptionGroup):
+    """The policy."""
+
+    architecture: str | None = None
+    """Architecture of the policy: mlp, elman, lstm, gru or transformer; with the prefix pointnet_
+    or resnet_ for point clouds or images; or the path of a PolicyConfig as JSON, FILE.json."""
+    like: Path | None = None
+    """Checkpoint of a policy whose architecture, observations and scaling are taken over, so that
+    the two can be merged; its weights are not used."""
+    settings: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(name="set")] = ()
+    """Setting of the architecture, such as body.width=256 or clouds.widths=[64,128]; may be
+    repeated."""
+    observations: tuple[str, ...] = ()
+    """Entries of the observation that the policy reads (default: all)."""
+
+    aliases = {"architecture": ["--policy"]}  # its name in version 0.1
+
+    @pydantic.model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.architecture is None) == (self.like is None):
+            raise ValueError("give either --architecture or --like")
+        if self.like is not None and (self.settings or self.observations):
+            raise ValueError(
+                "--like determines the architecture and what it reads; leave out --set and "
+                "--observations, or give --architecture instead"
+            )
+        return self
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = programs.argument_parser(
-        "fleet_tools.baselines.train",
-        "Trains a policy to do as demonstrations do; goes on with a training that was stopped.",
-        "Exits with 0 when all epochs are done, 1 when the loss is no longer finite (the last good "
-        "state is kept) or the disk failed, 2 when it cannot begin, 130 after Ctrl-C.",
-    )
-    parser.add_argument(
-        "--data", metavar="DIR", type=Path, nargs="+", required=True,
-        help="data sets, such as `python -m fleet_tools.collect` makes",
-    )  # fmt: skip
-    kind = parser.add_mutually_exclusive_group(required=True)
-    kind.add_argument(
-        "--policy", metavar="NAME|FILE",
-        help="mlp, elman, lstm, gru or transformer; with pointnet_ or resnet_ before it on clouds "
-        "or pictures; or a PolicyConfig as JSON, FILE.json",
-    )  # fmt: skip
-    kind.add_argument(
-        "--like", metavar="CHECKPOINT", type=Path,
-        help="a policy of the same kind, that reads and scales as this one does, so that the two "
-        "can be merged; its weights are not used",
-    )  # fmt: skip
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
-        help="of the policy, such as body.width=256 or clouds.widths=[64,128]; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--observations", metavar="NAME", nargs="+", help="entries that it reads (all)"
-    )
-    parser.add_argument("--output", metavar="DIR", type=Path, required=True)
-    training = parser.add_argument_group("training")
-    training.add_argument("--epochs", metavar="N", type=programs.positive_int, default=200)
-    training.add_argument("--batch-size", metavar="STEPS", type=programs.positive_int, default=512)
-    training.add_argument(
-        "--learning-rate", metavar="RATE", type=programs.positive_float, default=1e-3
-    )
-    training.add_argument("--schedule", choices=["constant", "cosine"], default="constant")
-    training.add_argument(
-        "--gradient-norm", metavar="NORM", type=programs.positive_float, default=1.0,
-        help="longer gradients are shortened to it (1)",
-    )  # fmt: skip
-    training.add_argument(
-        "--seed", type=programs.seed, default=0, help="of weights, split and order (0)"
-    )
-    training.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
-    training.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    training.add_argument(
-        "--threads", metavar="N", type=programs.positive_int,
-        help="of the processor (all cores); another number rounds otherwise",
-    )  # fmt: skip
-    training.add_argument(
-        "--save-every", metavar="SECONDS", type=programs.positive_float, default=10.0,
-        help="what a kill costs (10)",
-    )  # fmt: skip
-    judging = parser.add_argument_group("judging")
-    judging.add_argument(
-        "--validation-share", metavar="SHARE", type=share, default=0.1,
-        help="of the episodes, which it does not learn from (0.1)",
-    )  # fmt: skip
-    judging.add_argument(
-        "--rollouts", metavar="N", type=programs.count, default=0,
-        help="scenes in which it is tried now and then (0)",
-    )  # fmt: skip
-    judging.add_argument(
-        "--rollout-every", metavar="K", type=programs.positive_int, default=50,
-        help="after how many epochs, and at the end (50)",
-    )  # fmt: skip
-    judging.add_argument(
-        "--rollout-workers", metavar="N", type=programs.count, default=0,
-        help="processes that try it side by side; 0, the default, tries in this one",
-    )  # fmt: skip
-    return parser
+class TrainOptions(cli.Options):
+    """Trains a policy to imitate demonstrations, or resumes an interrupted run.
+
+    Exit codes:
+    0: all epochs are done.
+    1: the loss is no longer finite (the last good state is kept), or the disk is full or gone.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    dataset: Annotated[tuple[Path, ...], pydantic.Field(min_length=1)]
+    """Folders of datasets, as `python -m fleet_tools.collect` makes them."""
+    policy: PolicyOptions
+    output: Path
+    """Folder of the run."""
+    training: TrainingConfig = TrainingConfig()
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Device of the computation; auto is a GPU if there is one."""
+    threads: Count | None = None
+    """Number of threads (default: all cores); another number rounds sums differently."""
+    save_every: Positive = 10.0
+    """Time between two stored states, s, which is what a kill costs."""
+    validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.1
+    """Fraction of the episodes that are used for validation, and not for training."""
+    rollouts: CountOrZero = 0
+    """Number of validation scenes of each task in which the policy is evaluated; 0 for none."""
+    rollout_every: Count = 50
+    """Number of epochs between these evaluations; there is one at the end in any case."""
+    rollout_workers: CountOrZero = 0
+    """Number of processes of these evaluations; 0 for this one."""
+
+    aliases = {
+        # their names in version 0.1
+        "dataset": ["--data"],
+        "validation_fraction": ["--validation-share"],
+    }
 
 
-def share(text: str) -> float:
-    """An argument that is a part of a whole, but not the whole."""
-    number = float(text)
-    if not 0 <= number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 0 and below 1; given: {text}")
-    return number
-
-
-def _train(options: argparse.Namespace) -> int:
-    from fleet_tools.baselines.training import experiment as experiments
-    from fleet_tools.baselines.training import record as records
+def _train(options: TrainOptions) -> int:
+    from fleet_tools.baselines.training.demonstrations import split
     from fleet_tools.baselines.training.errors import DivergedError
-    from fleet_tools.baselines.training.rollouts import try_out_in
+    from fleet_tools.baselines.training.record import TrainingWriter
+    from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.run import Hooks, run
+    from fleet_tools.baselines.training.summary import as_text, summarize
     from fleet_tools.baselines.training.trajectories import Trajectories
     from fleet_tools.dataset.samples import Samples
 
-    like = options.like and _blueprint_to_follow(options)
-    policy = (
-        like.config
-        if like
-        else experiments.read_policy(options.policy, options.settings, options.observations)
+    config, model = _policy(options.policy)
+    samples = Samples(options.dataset, observations=config.reads or None)
+    training, validation = samples, None
+    if options.validation_fraction > 0:
+        training, validation = split(samples, options.validation_fraction, options.training.seed)
+    spec = _spec(options, samples, _blueprint(config, model, training))
+    measure_success = make_success_measure(
+        options.dataset, options.rollouts, spec.blueprint, options.rollout_workers
     )
-    samples = Samples(options.data, observations=policy.reads or None)
-    parts = experiments.split(samples, options.validation_share, options.seed)
-    blueprint = experiments.blueprint_of(policy, parts[0])
-    if like:
-        blueprint = experiments.require_alike(blueprint, like)
-    experiment = _experiment(options, samples, blueprint)
-    try_out = try_out_in(options.data, options.rollouts, blueprint, options.rollout_workers)
-    _prepare(experiment)
-    learned, judged = (
-        None if part is None else Trajectories(part, blueprint, experiment.device) for part in parts
-    )
-
-    begin = records.open_folder(options.output, experiment)
-    failed = None
-    with _Progress(options, experiment, begin) as bar, patient_interrupt() as interrupted:
-        save = partial(records.save, options.output, experiment)
-        hooks = Hooks(save, try_out, bar.after_batch, bar.after_epoch, interrupted)
-        try:
-            run(experiment, learned, judged, begin, hooks, save_every_s=options.save_every)
-        except (DivergedError, OSError, KeyboardInterrupt) as error:  # OSError: the disk is full
-            failed = error
-    record = records.open_folder(options.output, experiment)  # as it is on the disk
-    summary = {"output": str(options.output), **_summary(experiment, learned, begin, record)}
-    if options.json:
-        print(json.dumps(summary))
-    elif not options.quiet:
-        print(_as_text(summary))
-    if failed is None and record.state.epoch == experiment.training.epochs:
-        return programs.OK
-    stopped = failed is None or isinstance(failed, KeyboardInterrupt)
-    remedy = "" if isinstance(failed, DivergedError) else " The same command goes on from here."
-    print(f"Stopped: {'interrupted.' if stopped else failed}{remedy}", file=sys.stderr)
-    return programs.INTERRUPTED if stopped else programs.NOT_WELL
+    _make_deterministic(spec)
+    make_trajectories = partial(Trajectories, blueprint=spec.blueprint, device=spec.device)
+    trajectories = make_trajectories(training)
+    held_out = None if validation is None else make_trajectories(validation)
+    failure = None
+    with TrainingWriter(options.output, spec) as writer:
+        before = writer.load()
+        with _EpochBar(spec, before, options.quiet) as bar, deferred_interrupt() as interrupted:
+            hooks = Hooks(
+                save=writer.save,
+                measure_success=measure_success,
+                after_batch=bar.refresh,
+                after_epoch=bar.update,
+                stop=interrupted,
+            )
+            try:
+                run(spec, trajectories, held_out, before, hooks, save_every_s=options.save_every)
+            except (DivergedError, OSError, KeyboardInterrupt) as error:  # OSError: disk is full
+                failure = error
+        progress = writer.load()  # from the disk: Ctrl-C may have come at any moment
+    summary = summarize(options.output, spec, trajectories, before, progress)
+    options.report(summary, lambda: as_text(summary))
+    if isinstance(failure, DivergedError):
+        print(f"Stopped: {failure}", file=sys.stderr)
+        return cli.FAILED
+    if failure is not None or progress.state.epoch < spec.training.epochs:
+        return cli.stopped(failure)
+    return cli.OK
 
 
-def _blueprint_to_follow(options: argparse.Namespace) -> "Blueprint":
+def _policy(options: PolicyOptions) -> tuple["PolicyConfig", "Blueprint | None"]:
+    """Returns the policy's configuration, and the blueprint that it takes over, if any."""
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-    from fleet_tools.errors import ConfigError
+    from fleet_tools.baselines.policies.config import read_policy_config
 
-    if options.settings or options.observations:
-        raise ConfigError(
-            "--like says how the policy is built and what it reads. Leave out --set and "
-            "--observations, or give --policy instead."
-        )
-    return load_checkpoint(options.like).blueprint
+    if options.like is not None:
+        model = load_checkpoint(options.like).blueprint
+        return model.config, model
+    assert options.architecture is not None
+    observations = options.observations or None
+    return read_policy_config(options.architecture, options.settings, observations), None
 
 
-def _experiment(
-    options: argparse.Namespace, samples: "Samples", blueprint: "Blueprint"
-) -> "Experiment":
-    import torch
+def _blueprint(
+    config: "PolicyConfig", model: "Blueprint | None", training: "Samples"
+) -> "Blueprint":
+    from fleet_tools.baselines.training.demonstrations import blueprint_of, require_same_policy
 
-    from fleet_tools.baselines.training import experiment as experiments
-    from fleet_tools.baselines.training.config import TrainingConfig
-    from fleet_tools.baselines.training.errors import TrainingError
+    blueprint = blueprint_of(config, training)
+    if model is None:
+        return blueprint
+    require_same_policy(blueprint, model)
+    return model
 
-    device = options.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    elif device == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("PyTorch finds no GPU here. --device cpu computes without one.")
-    chosen = {name: getattr(options, name) for name in TrainingConfig.model_fields}
-    return experiments.Experiment(
-        data=[str(folder) for folder in options.data],
+
+def _spec(options: TrainOptions, samples: "Samples", blueprint: "Blueprint") -> "TrainingRunSpec":
+    from fleet_tools.baselines.training.demonstrations import content_digest
+    from fleet_tools.baselines.training.run_spec import TrainingRunSpec, packages
+
+    return TrainingRunSpec(
+        datasets=tuple(str(folder) for folder in options.dataset),
         episodes=len(samples.episodes),
-        content_digest=experiments.content_digest(samples),
+        content_digest=content_digest(samples),
         blueprint=blueprint,
-        training=TrainingConfig(**chosen),
-        validation_share=options.validation_share,
+        training=options.training,
+        validation_fraction=options.validation_fraction,
         rollouts=options.rollouts,
         rollout_every=options.rollout_every,
-        device=device,
+        device=_device(options.device),
         threads=options.threads or max(1, int(available_cores())),
-        packages=experiments.packages(),
+        packages=packages(),
     )
 
 
-def _prepare(experiment: "Experiment") -> None:
+def _device(name: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
+    import torch
+
+    from fleet_tools.baselines.training.errors import TrainingError
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise TrainingError("PyTorch finds no GPU here. --device cpu computes without one.")
+    return name
+
+
+def _make_deterministic(spec: "TrainingRunSpec") -> None:
     """Makes PyTorch compute the same bits each time."""
     import torch
 
-    torch.set_num_threads(experiment.threads)
-    if experiment.device == "cuda":
+    torch.set_num_threads(spec.threads)
+    if spec.device == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
 
 
-def _summary(
-    experiment: "Experiment", learned: "Trajectories", begin: "Record", record: "Record"
-) -> dict[str, Any]:
-    best, metrics = record.best_metrics, record.metrics
-    now = metrics[len(begin.metrics) + (begin.state.batch > 0) :]  # epochs that were done at once
-    seconds = sum(each["seconds"] for each in now)
-    rounds = len(now) / seconds if seconds else None
-    batches = len(learned.order(experiment.training.batch_size, None))
-    tried = [each["rollouts"] for each in metrics if each["rollouts"] is not None]
-    return {
-        "epochs": record.state.epoch,
-        "loss": metrics[-1]["loss"] if metrics else None,
-        "validation_loss": metrics[-1]["validation_loss"] if metrics else None,
-        "best_epoch": best["epoch"] if best else None,
-        "best_validation_loss": best["validation_loss"] if best else None,
-        "rollouts": tried[-1] if tried else None,
-        "samples": learned.steps,
-        "samples_per_second": rounds and round(rounds * learned.steps, 1),
-        "batches_per_second": rounds and round(rounds * batches, 2),
-    }
+class _EpochBar:
+    """Progress bar of epochs, with the present losses and the last rollouts."""
 
-
-def _as_text(summary: dict[str, Any]) -> str:
-    lines = [f"{summary['output']}: {summary['epochs']} epochs over {summary['samples']} steps"]
-    if summary["loss"] is not None:
-        lines.append(f"  loss {summary['loss']:.3g}")
-    if summary["best_epoch"] is not None:
-        lines.append(
-            f"  validation {summary['validation_loss']:.3g}; lowest "
-            f"{summary['best_validation_loss']:.3g} after epoch {summary['best_epoch']}"
-        )
-    for task, came in (summary["rollouts"] or {}).items():
-        lines.append(f"  {task}: {came['successes']} of {came['episodes']} scenes solved")
-    if summary["samples_per_second"] is not None:
-        lines.append(
-            f"  {summary['samples_per_second']:.0f} steps learned from a second, in "
-            f"{summary['batches_per_second']:.1f} batches"
-        )
-    return "\n".join(lines)
-
-
-class _Progress:
-    """The bar: epochs, losses, and the last rollouts."""
-
-    def __init__(
-        self, options: argparse.Namespace, experiment: "Experiment", record: "Record"
-    ) -> None:
-        from tqdm import tqdm
-
-        epochs, quiet = experiment.training.epochs, options.quiet
-        self._bar = tqdm(
-            total=epochs, initial=record.state.epoch, unit="epoch", disable=quiet or None
-        )
+    def __init__(self, spec: "TrainingRunSpec", progress: "TrainingProgress", quiet: bool) -> None:
+        epochs = spec.training.epochs
+        self._bar = progress_bar(epochs, "epoch", initial=progress.state.epoch, quiet=quiet)
         self._rollouts = ""
 
-    def after_batch(self) -> None:
+    def refresh(self) -> None:
+        """Brings the elapsed time up to date."""
         self._bar.update(0)
 
-    def after_epoch(self, record: "Record") -> None:
-        metrics = record.metrics[-1]
-        if metrics["rollouts"]:
-            came = [
-                f"{each['successes']}/{each['episodes']}" for each in metrics["rollouts"].values()
-            ]
-            self._rollouts = f", solves {' '.join(came)}"
-        judged = metrics["validation_loss"]
-        words = f"loss {metrics['loss']:.3g}"
-        words += "" if judged is None else f", validation {judged:.3g}"
-        self._bar.set_postfix_str(words + self._rollouts, refresh=False)
+    def update(self, progress: "TrainingProgress") -> None:
+        """Advances by an epoch."""
+        from fleet_tools.baselines.training.rollouts import format_successes
+
+        epoch = progress.metrics[-1]
+        if epoch.rollouts:
+            self._rollouts = f", {format_successes(epoch.rollouts)} succeeded"
+        text = f"loss {epoch.loss:.3g}"
+        if epoch.validation_loss is not None:
+            text += f", validation {epoch.validation_loss:.3g}"
+        self._bar.set_postfix_str(text + self._rollouts, refresh=False)
         self._bar.update(1)
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.close()
 
+
+PROGRAM = cli.Program("baselines.train", cli.Command(TrainOptions, _train))
+main = PROGRAM.main
 
 if __name__ == "__main__":
     sys.exit(main())

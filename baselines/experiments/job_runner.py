@@ -1,48 +1,59 @@
-"""Long jobs side by side, for programs: a bar, and nothing that a lost worker takes with it."""
+"""Runs long jobs in workers, and collects their results."""
 
-import argparse
 import contextlib
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from fleet_tools.utils import cli as programs
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import LostJob, Work
+from fleet_tools.utils.progress import progress_bar
 
-Job = TypeVar("Job")
+J = TypeVar("J")
+R = TypeVar("R")
 
 
-def results_of(
-    options: argparse.Namespace,
-    jobs: Iterable[Job],
-    make_work: Callable[[], Callable[[Job], dict[str, Any]]],
+@dataclass(frozen=True)
+class FailedJob:
+    """Result of a job that failed.
+
+    Attributes:
+        reason: Why it failed, as a message.
+    """
+
+    reason: str
+
+
+def run_jobs(
+    workers: WorkerOptions,
+    jobs: Sequence[J],
+    make_work: Callable[[], Work[J, R]],
+    *,
     unit: str,
-) -> list[tuple[Job, dict[str, Any]]]:
-    """Does all jobs, and returns each with its result, as they came in.
+    quiet: bool,
+) -> list[tuple[J, R | FailedJob]]:
+    """Runs all jobs, with a progress bar.
 
     Args:
-        options: With `programs.add_worker_options`.
-        jobs: What is to be done.
-        make_work: Called in each worker; returns what does a job.
-        unit: What the bar calls a job.
+        workers: Number, time limit and place of worker processes.
+        jobs: The jobs.
+        make_work: Makes the function that does a job, in each worker.
+        unit: Name of a job in the progress bar.
+        quiet: Whether to show no progress bar.
 
     Returns:
-        What the work returned, or {"failed": why} where a worker was lost twice.
+        Each job and its result, in the order of completion; a `FailedJob` if its workers died or
+        hung.
 
     Raises:
-        OSError: As the work does.
-        KeyboardInterrupt: After Ctrl-C.
+        FleetToolsError: An error raised by a job or `make_work`.
+        OSError: Likewise, such as that of a full disk.
+        KeyboardInterrupt: Ctrl-C.
     """
-    from tqdm import tqdm
-
-    from fleet_tools.parallel import workers
-
-    jobs = list(jobs)
-    left = iter(jobs)
-    results = workers.run(lambda: next(left, None), make_work, **programs.worker_keywords(options))
-    bar = tqdm(total=len(jobs), unit=unit, disable=options.quiet or None)
-    done = []
-    with contextlib.closing(results), bar:
-        for job, came in results:
-            lost = isinstance(came, workers.Lost)
-            done.append((job, {"failed": came.reason} if lost else came))
+    done: list[tuple[J, R | FailedJob]] = []
+    results = workers.run(jobs, make_work)
+    with contextlib.closing(results), progress_bar(len(jobs), unit, quiet=quiet) as bar:
+        for job, result in results:
+            done.append((job, FailedJob(result.reason) if isinstance(result, LostJob) else result))
             bar.update()
     return done

@@ -1,14 +1,18 @@
-"""How losses and successes look in pictures: their axes."""
+"""Axes of plotted losses and success rates."""
+
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
-LABELS = {"loss": "held-out loss", "success": "scenes solved"}
-"""Of what is measured."""
+Measure = Literal["loss", "success"]
+"""What a vertical axis shows."""
+
+LABELS: dict[Measure, str] = {"loss": "held-out loss", "success": "success rate"}
 
 
-def scale(axes: Axes, measure: str) -> None:
-    """Gives a y axis the scale of what is measured, one of `LABELS`, and draws a grid."""
+def set_scale(axes: Axes, measure: Measure) -> None:
+    """Sets the scale and the grid of a vertical axis: logarithmic for losses, else 0 to 100%."""
     if measure == "success":
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))

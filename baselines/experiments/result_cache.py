@@ -1,47 +1,47 @@
-"""Cells of a table, each a file once it is computed, so that work goes on where it stopped."""
+"""Results in files, so that an interrupted experiment resumes where it stopped."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.storage.atomic_files import whole
+from fleet_tools.storage.atomic_files import atomic_write
 
-Settings = dict[str, Any]
-"""All that a cell's value follows from, as JSON has it."""
+Settings = Mapping[str, Any]
+"""Everything on which a result depends, as plain JSON data."""
 
 
 @dataclass(frozen=True)
-class Cells:
-    """A folder of cells.
+class ResultCache:
+    """A folder of results, each stored as soon as it is computed.
 
     Attributes:
-        folder: Made when the first cell is stored.
+        folder: Created with the first result.
     """
 
     folder: Path
 
-    def get(
+    def get_or_compute(
         self, name: str, settings: Settings, compute: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        """The value of a cell, from its file, or computed and stored.
+        """Returns a result from its file, or computes and stores it.
 
-        A file that follows from other settings is replaced.
+        A file with other settings, or a damaged one, is replaced.
 
         Args:
-            name: Of the file.
-            settings: What the value follows from.
-            compute: Returns the value, as JSON has it.
+            name: File name of the result, without its suffix.
+            settings: Settings on which the result depends.
+            compute: Returns the result, as plain JSON data.
         """
         path = self.folder / f"{name}.json"
-        settings = json.loads(json.dumps(settings))
+        settings = json.loads(json.dumps(settings))  # with lists for tuples
         stored = _read(path)
         if stored is not None and stored["settings"] == settings:
             return stored["value"]
         value = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with whole(path) as aside:
+        with atomic_write(path) as aside:
             aside.write_text(json.dumps({"settings": settings, "value": value}, indent=1))
         return value
 
@@ -49,6 +49,6 @@ class Cells:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         stored = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):  # ValueError: no JSON; it is computed anew
+    except (FileNotFoundError, ValueError):  # ValueError: damaged
         return None
     return stored if isinstance(stored, dict) and stored.keys() >= {"settings", "value"} else None

@@ -1,8 +1,8 @@
-"""What crosses between the driver and a robot that trains: weights and a few counts, as bytes.
+"""Messages between the driver and a robot that trains: weights and a few numbers, as bytes.
 
-Safetensors, as in `merging.wire`, whose questions and answers are the only others. An answer with
-another name, shape or dtype in it than the network's weights have, or with numbers that are not
-finite, is refused, so no observation or action can travel in one by oversight.
+Messages are safetensors, as those of `merging.queries.wire`, which are the only other ones. A reply
+is refused if it holds a name, shape or dtype that the network's weights do not have, or a number
+that is not finite, so that no observation or action can be sent by mistake.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ _WEIGHTS = "weights."
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
-    """What a robot is to do.
+class LocalUpdateRequest:
+    """Request to train for some epochs.
 
-    Args:
-        round: Which this is, from 1.
-        epoch: How many epochs the fleet has behind it.
-        epochs: How many to train now.
-        weights: Where to begin; None at the robot's own initialization.
+    Attributes:
+        round: Number of the round, from 1.
+        epoch: Number of epochs that the fleet has completed.
+        epochs: Number of epochs to train.
+        weights: Initial weights; None for the robot's own initialization.
     """
 
     round: int
@@ -37,14 +37,14 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Reply:
-    """What a robot says when it has done so.
+class LocalUpdate:
+    """Result of a robot's training in a round.
 
-    Args:
-        round: That it was asked for.
-        steps: Of its data, from which it learned in each epoch.
-        loss: The mean over them in the last epoch.
-        weights: To which it came.
+    Attributes:
+        round: Number of the round.
+        steps: Number of steps that the robot learns from in each epoch.
+        loss: Mean loss over them in the last epoch.
+        weights: Weights after the last epoch.
     """
 
     round: int
@@ -53,86 +53,102 @@ class Reply:
     weights: Tensors
 
 
-def encode_request(request: Request) -> bytes:
-    """A request's bytes."""
-    counts = {name: getattr(request, name) for name in ("round", "epoch", "epochs")}
-    return _encode(counts, request.weights or {})
+def encode_request(request: LocalUpdateRequest) -> bytes:
+    """Returns a request as bytes."""
+    numbers = {name: _int64(getattr(request, name)) for name in ("round", "epoch", "epochs")}
+    return _encode(numbers, request.weights or {})
 
 
 def is_request(message: bytes) -> bool:
-    """Whether a message is one to train, and not a question as in `merging.wire`.
+    """Whether a message is a request to train, and not a query of `merging.queries.wire`.
 
     Raises:
-        MessageError: These are no message's bytes.
+        MessageError: The bytes are not a message.
     """
     return "round" in unpacked(message, "message")
 
 
-def decode_request(message: bytes) -> Request:
-    """The inverse of `encode_request`.
+def decode_request(message: bytes) -> LocalUpdateRequest:
+    """Returns the request that `encode_request` encoded.
 
     Raises:
-        MessageError: These are no request's bytes.
+        MessageError: The bytes are not a request.
     """
     tensors = unpacked(message, "request")
-    counts = {name: _count(tensors, name, torch.int64) for name in ("round", "epoch", "epochs")}
-    return Request(**counts, weights=_weights(tensors) or None)
+    return LocalUpdateRequest(
+        round=_take_integer(tensors, "round"),
+        epoch=_take_integer(tensors, "epoch"),
+        epochs=_take_integer(tensors, "epochs"),
+        weights=_weights(tensors) or None,
+    )
 
 
-def encode_reply(reply: Reply) -> bytes:
-    """A reply's bytes."""
-    counts = {name: getattr(reply, name) for name in ("round", "steps", "loss")}
-    return _encode(counts, reply.weights)
+def encode_update(update: LocalUpdate) -> bytes:
+    """Returns a local update as bytes, a robot's reply."""
+    numbers = {
+        "round": _int64(update.round),
+        "steps": _int64(update.steps),
+        "loss": torch.tensor(update.loss, dtype=torch.float64),
+    }
+    return _encode(numbers, update.weights)
 
 
-def decode_reply(message: bytes, number: int, expected: Mapping[str, torch.Tensor]) -> Reply:
-    """The inverse of `encode_reply`, for a reply that holds only what was asked for.
+def decode_update(
+    reply: bytes, round_number: int, expected: Mapping[str, torch.Tensor]
+) -> LocalUpdate:
+    """Returns the local update that `encode_update` encoded, if it holds only what was requested.
 
     Args:
-        message: The bytes.
-        number: Of the round.
-        expected: The network's state dict; its numbers do not matter.
+        reply: The bytes.
+        round_number: Number of the round.
+        expected: State dict of the network; its numbers do not matter.
 
     Raises:
-        MessageError: These are no reply's bytes, or one to another round; there is something else
-            in them, or a number that is not finite.
+        MessageError: The bytes are not a reply, or a reply to another round; they hold something
+            else, or a number that is not finite.
     """
-    tensors = unpacked(message, "reply")
-    loss = _count(tensors, "loss", torch.float64)
-    counts = {name: _count(tensors, name, torch.int64) for name in ("round", "steps")}
+    tensors = unpacked(reply, "reply")
+    loss = _take_scalar(tensors, "loss", torch.float64).item()
+    number, steps = _take_integer(tensors, "round"), _take_integer(tensors, "steps")
     weights = _weights(tensors)
     try:
         require_weights(expected, weights)
     except CheckpointError as error:
         raise MessageError(str(error)) from None
-    if counts["round"] != number or counts["steps"] < 1 or not loss >= 0 or loss == float("inf"):
+    if number != round_number or steps < 1 or not loss >= 0 or loss == float("inf"):
         raise MessageError(
-            f"A robot replies to round {counts['round']} with {counts['steps']} steps and the loss "
-            f"{loss:g}, when it is asked for round {number}, and for a loss that is finite."
+            f"A reply to round {round_number} with at least 1 step and a finite loss is expected; "
+            f"this one is to round {number}, with {steps} steps and the loss {loss:g}."
         )
-    in_order = {name: weights[name] for name in expected}  # the format has them at random
-    return Reply(**counts, loss=loss, weights=in_order)
+    in_order = {name: weights[name] for name in expected}  # a file has them in any order
+    return LocalUpdate(number, steps, loss, in_order)
 
 
-def _encode(counts: Mapping[str, int | float], weights: Tensors) -> bytes:
+def _encode(numbers: Mapping[str, torch.Tensor], weights: Tensors) -> bytes:
     from safetensors.torch import save
 
-    scalars = {
-        name: torch.tensor(count, dtype=torch.int64 if isinstance(count, int) else torch.float64)
-        for name, count in counts.items()
-    }
-    return save(scalars | {f"{_WEIGHTS}{name}": packed(each) for name, each in weights.items()})
+    tensors = {f"{_WEIGHTS}{name}": packed(tensor) for name, tensor in weights.items()}
+    return save({**numbers, **tensors})
 
 
-def _count(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype) -> int | float:
+def _int64(number: int) -> torch.Tensor:
+    return torch.tensor(number, dtype=torch.int64)
+
+
+def _take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
+    return int(_take_scalar(tensors, name, torch.int64).item())
+
+
+def _take_scalar(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype) -> torch.Tensor:
+    """Removes a scalar from a message's tensors, and returns it."""
     tensor = tensors.pop(name, None)
     if tensor is None or tensor.dim() or tensor.dtype != dtype:
-        raise MessageError(f"A message holds no {name!r}, or one that is no {dtype} scalar.")
-    return tensor.item()
+        raise MessageError(f"A message holds no {name!r}, or one that is not a {dtype} scalar.")
+    return tensor
 
 
-def _weights(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _weights(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     for name in tensors:
         if not name.startswith(_WEIGHTS):
-            raise MessageError(f"A message holds {name!r}, which is none of its parts.")
+            raise MessageError(f"A message holds {name!r}, which no message has.")
     return {name.removeprefix(_WEIGHTS): tensor for name, tensor in tensors.items()}

@@ -1,167 +1,196 @@
-"""Who has which episodes, and what all robots share."""
+"""The plan of a fleet: the robots' data, and what all robots have in common."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from fleet_tools.baselines.federated.config import FleetConfig, Split
+from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.experiment import blueprint_of, content_digest, split
-from fleet_tools.config.values import Value
+from fleet_tools.baselines.training.demonstrations import blueprint_of, content_digest, split
+from fleet_tools.baselines.training.loop import validate
+from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.mapped import StoredEpisode
 from fleet_tools.dataset.partition import dirichlet_partition
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError
 
-_OF_ROBOT, _OF_INITIALIZATION, _OF_ROUND, _OF_MERGE = range(4)
-
-
-class Assignment(Value):
-    """All that a robot is told once: where its data are, and what it is to make of them.
-
-    Attributes:
-        robot: Its number, from 0.
-        data: Folders.
-        episodes: Its own, as places among those of the folders that succeeded.
-        content_digest: Of which episodes these are.
-        blueprint: Of the policy.
-        training: How it trains; its own seed.
-        initialization: Seed of the weights at which it begins.
-    """
-
-    robot: int
-    data: tuple[str, ...]
-    episodes: tuple[int, ...]
-    content_digest: str
-    blueprint: Blueprint
-    training: TrainingConfig
-    initialization: int
+_ROBOT, _INITIALIZATION, _ROUND, _MERGE = range(4)
+"""Purposes of seeds, see `derive_seed`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Home:
-    """What a robot has.
+class ClientData:
+    """Data of a robot.
 
     Attributes:
-        assignment: What it is told.
-        kinds: How many episodes of which kind, as `Split.by` tells them apart.
-        data_bytes: Of what it learns from: actions, and what the policy reads, not compressed.
+        assignment: The robot's assignment, which locates the data.
+        episode_counts: Number of episodes by kind, see `PartitionConfig.by`.
+        data_bytes: Uncompressed size of the actions and of the observations that the policy reads.
     """
 
     assignment: Assignment
-    kinds: dict[str, int]
+    episode_counts: dict[str, int]
     data_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class FleetPlan:
     """A fleet before its first round.
 
     Attributes:
-        config: What it follows from, with the data.
-        content_digest: Of which episodes these are.
-        blueprint: Of all policies.
-        homes: Of all robots.
-        held: The driver's own episodes.
-        held_bytes: As `Home.data_bytes`.
+        config: Configuration of the fleet.
+        content_digest: Hash of all episodes of the datasets.
+        blueprint: Blueprint of all policies.
+        clients: Data of the robots, by robot number.
+        held_out: The driver's own episodes.
+        held_out_bytes: Their size, as `ClientData.data_bytes`.
     """
 
     config: FleetConfig
     content_digest: str
     blueprint: Blueprint
-    homes: tuple[Home, ...]
-    held: Samples
-    held_bytes: int
-
-    @property
-    def seed(self) -> int:
-        """Of everything that is drawn."""
-        return self.config.training.seed
+    clients: tuple[ClientData, ...]
+    held_out: Samples
+    held_out_bytes: int
 
     @classmethod
-    def of(cls, config: FleetConfig) -> "Plan":
-        """Deals the episodes. Of robots' own it reads what the manifests say, and no file.
+    def of(cls, config: FleetConfig) -> Self:
+        """Partitions the episodes. Of those of the robots, only the manifests are read.
 
         Raises:
             ConfigError: There are too few episodes, or too few kinds of them.
-            DatasetError, LayoutError, UnknownNameError: They cannot be read, or not by this policy.
+            DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
+                this policy.
         """
         samples = Samples(config.data, observations=config.policy.reads or None)
         seed = config.training.seed
-        # By their places, so that robots find theirs again.
-        rest, held = (_places(samples, part) for part in split(samples, config.held_out, seed))
-        blueprint = blueprint_of(config.policy, samples.subset(held))
-        kinds = [kind(samples.episodes[place], config.split.by) for place in rest]
-        homes = []
-        for robot, part in enumerate(deal(kinds, config.robots, config.split, seed)):
-            own = samples.subset([rest[place] for place in part])
+        learned, held_out = split(samples, config.held_out, seed)
+        indices = {episode: index for index, episode in enumerate(samples.episodes)}
+        rest = [indices[episode] for episode in learned.episodes]
+        blueprint = blueprint_of(config.policy, held_out)
+        kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
+        clients = []
+        for robot, part in enumerate(partition(kinds, config.robots, config.split, seed)):
+            episodes = tuple(rest[index] for index in part)
+            own = samples.subset(episodes)
             common = config.initialization == "common"
             assignment = Assignment(
                 robot=robot,
                 data=config.data,
-                episodes=tuple(rest[place] for place in part),
+                episodes=episodes,
                 content_digest=content_digest(own),
                 blueprint=blueprint,
                 training=config.training.model_copy(
-                    update={"seed": derived(seed, _OF_ROBOT, robot)}
+                    update={"seed": derive_seed(seed, _ROBOT, robot)}
                 ),
-                initialization=derived(seed, _OF_INITIALIZATION, 0 if common else robot),
+                initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
             )
-            counted = Counter(kinds[place] for place in part)
-            homes.append(Home(assignment, dict(sorted(counted.items())), _bytes(own, blueprint)))
-        held = samples.subset(held)
+            counts = dict(sorted(Counter(kinds[index] for index in part).items()))
+            clients.append(ClientData(assignment, counts, _bytes(own, blueprint)))
         return cls(
-            config, content_digest(samples), blueprint, tuple(homes), held, _bytes(held, blueprint)
+            config,
+            content_digest(samples),
+            blueprint,
+            tuple(clients),
+            held_out,
+            _bytes(held_out, blueprint),
         )
 
-    def participants(self, number: int) -> list[int]:
-        """Returns the robots that take part in a round, ascending; at least one."""
-        count = max(1, round(self.config.participation * len(self.homes)))
-        generator = np.random.default_rng(derived(self.seed, _OF_ROUND, number))
-        return sorted(generator.choice(len(self.homes), count, replace=False).tolist())
+    @property
+    def seed(self) -> int:
+        """Seed from which everything is drawn."""
+        return self.config.training.seed
 
-    def merge_seed(self, number: int) -> int:
-        """Returns the seed of all that a round's merge draws."""
-        return derived(self.seed, _OF_MERGE, number)
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """Assignments of the robots, by robot number."""
+        return tuple(client.assignment for client in self.clients)
+
+    @cached_property
+    def held_out_trajectories(self) -> Trajectories:
+        """The driver's own episodes as tensors."""
+        return Trajectories(self.held_out, self.blueprint)
+
+    def held_out_loss(self, weights: Tensors) -> float:
+        """Returns the mean loss of a policy over the steps of the held-out episodes."""
+        return validate(self.blueprint, self.held_out_trajectories, self.config.training, weights)
+
+    def participants(self, round_number: int) -> list[int]:
+        """Returns the numbers of the robots that take part in a round, ascending."""
+        return draw_participants(
+            len(self.clients), self.config.participation, self.seed, round_number
+        )
+
+    def merge_seed(self, round_number: int) -> int:
+        """Returns the seed from which a round's merge draws."""
+        return derive_seed(self.seed, _MERGE, round_number)
 
 
-def deal(kinds: Sequence[str], robots: int, how: Split, seed: int) -> list[list[int]]:
-    """Deals items to robots.
+def draw_participants(robots: int, participation: float, seed: int, round_number: int) -> list[int]:
+    """Draws the robots that take part in a round.
 
     Args:
-        kinds: Of every item.
-        robots: How many.
-        how: Under which distribution.
-        seed: Of all that is drawn.
+        robots: Number of robots in the fleet.
+        participation: Fraction of them that takes part.
+        seed: Seed of the fleet.
+        round_number: Number of the round.
 
     Returns:
-        The places of every robot's items, ascending.
+        Their numbers, at least one, ascending.
+    """
+    count = max(1, round(participation * robots))
+    generator = np.random.default_rng(derive_seed(seed, _ROUND, round_number))
+    return sorted(generator.choice(robots, count, replace=False).tolist())
+
+
+def partition(
+    kinds: Sequence[str], robots: int, config: PartitionConfig, seed: int
+) -> list[list[int]]:
+    """Partitions episodes among robots.
+
+    Args:
+        kinds: Kind of each episode.
+        robots: Number of robots.
+        config: How to partition.
+        seed: Seed of the draws.
+
+    Returns:
+        Indices of each robot's episodes in `kinds`, ascending.
 
     Raises:
-        ConfigError: There are more robots than items, or than kinds where a kind is not divided.
+        ConfigError: There are more robots than episodes, or than kinds if these are not divided.
     """
-    if how.by == "nothing":
+    if config.by == "nothing":
         return [list(range(len(kinds))) for _ in range(robots)]
-    if how.alpha is not None:
-        return dirichlet_partition(kinds, robots, how.alpha, np.random.default_rng(seed))
+    if config.alpha is not None:
+        return dirichlet_partition(kinds, robots, config.alpha, np.random.default_rng(seed))
     known = sorted(set(kinds))
     if robots > len(known):
         raise ConfigError(
-            f"Each kind goes to one robot, and there are {len(known)} by {how.by} "
-            f"({', '.join(known)}) for {robots} robots. Give fewer robots, or an alpha."
+            f"Without alpha, all episodes of one {config.by} belong to one robot, and there are "
+            f"{len(known)} of these ({', '.join(known)}) for {robots} robots. Give fewer robots, "
+            "or an alpha."
         )
-    owner = {name: place % robots for place, name in enumerate(known)}
+    owner = {name: index % robots for index, name in enumerate(known)}
     return [
-        [place for place, name in enumerate(kinds) if owner[name] == robot]
+        [index for index, name in enumerate(kinds) if owner[name] == robot]
         for robot in range(robots)
     ]
 
 
-def kind(episode: StoredEpisode, by: str) -> str:
-    """Returns what an episode is one of, when they are told apart by `Split.by`."""
+def episode_kind(episode: StoredEpisode, by: str) -> str:
+    """Returns the kind of an episode, such as "hammer claw".
+
+    Args:
+        episode: The episode.
+        by: What distinguishes kinds, see `PartitionConfig.by`.
+    """
     record = episode.record
     parts = {
         "task": (),
@@ -173,17 +202,17 @@ def kind(episode: StoredEpisode, by: str) -> str:
     return " ".join(filter(None, (episode.task, *parts[by])))
 
 
-def derived(seed: int, *places: int) -> int:
-    """Returns a seed for one of several purposes, independent of all others' seeds."""
-    return int(np.random.SeedSequence((seed, *places)).generate_state(1)[0])
+def derive_seed(seed: int, *purpose: int) -> int:
+    """Returns a seed for one purpose, statistically independent of those for other purposes.
 
-
-def _places(samples: Samples, part: Samples) -> list[int]:
-    places = {episode: place for place, episode in enumerate(samples.episodes)}
-    return [places[episode] for episode in part.episodes]
+    Args:
+        seed: Seed of the fleet.
+        purpose: Numbers that identify the purpose.
+    """
+    return int(np.random.SeedSequence((seed, *purpose)).generate_state(1)[0])
 
 
 def _bytes(samples: Samples, blueprint: Blueprint) -> int:
     arrays = [*blueprint.observation.values(), blueprint.action]
-    a_step = sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays)
-    return a_step * sum(episode.record.steps for episode in samples.episodes)
+    step_bytes = sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays)
+    return step_bytes * sum(episode.record.steps for episode in samples.episodes)

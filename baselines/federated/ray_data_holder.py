@@ -1,96 +1,101 @@
-"""Robots behind Ray actors, in other processes or on other machines. Merging itself knows no Ray.
+"""Data holders in Ray actors, in other processes or on other machines. Merging itself needs no Ray.
 
     ray.init()  # or `fleet_tools.parallel.cluster.connected`
-    robots = [RayRobot.start(partial(make_robot, folder)) for folder in folders]
-    merged = merge("fleet_merge", Fleet(symmetry, models, robots=robots))
+    holders = [RayDataHolder.start(partial(make_data_holder, folder)) for folder in folders]
+    merged = merge("fleet_merge", MergeProblem(symmetry, models, data_holders=holders))
 
-`make_robot` runs in the actor: data are opened where they lie, and there is nothing to ask an actor
-for but an answer as in `merging.wire`.
+`make_data_holder` runs in the actor, so data are opened where they are stored, and an actor
+sends nothing but answers as in `merging.queries.wire`, and its location.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.data_holder import Robot
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.parallel import actors
+from fleet_tools.parallel.actors import ActorLocation, location
+
+# An actor imports PyTorch only if its data holder needs it.
+if TYPE_CHECKING:
+    from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 
 
 @dataclass(frozen=True)
-class RayRobot:
-    """A `merging.robots.Robot` whose questions and answers travel by Ray, and nothing else.
+class RayDataHolder:
+    """A `merging.queries.data_holder.DataHolder` whose messages are sent by Ray.
 
     Args:
-        actor: The handle of an actor with a method `answer`; `start` makes one.
+        actor: Handle of an actor with the methods `answer` and `location`, as `start` makes it.
     """
 
     actor: Any
 
     @classmethod
-    def start(cls, make: Callable[[], Robot], **options: Any) -> "RayRobot":
-        """Starts an actor, on the cluster that `ray.init` has joined.
+    def start(cls, make: Callable[[], "DataHolder"], **options: Any) -> "RayDataHolder":
+        """Starts an actor, on the cluster to which `ray.init` connected this process.
 
         Args:
-            make: Called once, in the actor: opens the data and returns the robot that stays there.
-            options: Where and with what it runs, as `ray.actor.ActorClass.options` has them, such
-                as `resources={"robot_7": 1}`.
+            make: Called once, in the actor; opens the data and returns the data holder.
+            options: Options of the actor, as `ray.actor.ActorClass.options` takes them, such as
+                `resources={"robot_7": 1}`.
         """
         import ray
 
-        return cls(ray.remote(_Host).options(**options).remote(make))
+        return cls(ray.remote(_DataHolderActor).options(**options).remote(make))
 
     def begin(self, message: bytes) -> Any:
-        """Asks, and does not wait: the answer is Ray's reference, for `received`."""
+        """Sends a message, and returns Ray's reference to the answer at once; see `result_of`."""
         return self.actor.answer.remote(message)
 
-    def place(self) -> Any:
-        """Asks where the robot is (`parallel.actors.Place`), once it is there; a reference, too."""
-        return self.actor.place.remote()
+    def location(self) -> Any:
+        """Returns a reference to the `ActorLocation`, which is known once the actor has started."""
+        return self.actor.location.remote()
 
     def answer(self, message: bytes) -> bytes:
-        """See `Robot`; waits for the actor.
+        """Sends a message, and waits for the answer; see `DataHolder`.
 
         Raises:
-            MessageError: The robot says so, or its actor is gone.
+            FleetToolsError: An error that the data holder raised.
+            MessageError: The actor ended.
         """
-        return received(self.begin(message))
+        return result_of(self.begin(message))
 
 
-def received(reference: Any) -> Any:
-    """Waits for what a robot answers.
+def result_of(reference: Any) -> Any:
+    """Waits for the result of an actor's method, and returns it.
 
     Args:
-        reference: Of the answer.
+        reference: Ray's reference to the result.
 
     Raises:
-        FleetToolsError: The robot says so.
-        MessageError: Its actor is gone.
+        FleetToolsError: An error that the data holder raised.
+        MessageError: The actor ended.
     """
     import ray
+    from ray.exceptions import RayActorError, RayTaskError
 
     try:
         return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        # A robot's own words, not the traceback that Ray wraps around them.
+    except RayTaskError as error:
+        # The error itself, not the traceback in which Ray wraps it.
         if isinstance(error.cause, FleetToolsError):
             raise error.cause from None
         raise
-    except ray.exceptions.RayActorError as error:
+    except RayActorError as error:
         raise MessageError(
-            f"A robot does not answer, its actor is gone. Look at why it ended: {error}"
+            f"A data holder does not answer, because its actor ended. Ray's reason: {error}"
         ) from None
 
 
-class _Host:
-    """What runs in the actor."""
+class _DataHolderActor:
+    """The actor."""
 
-    def __init__(self, make: Callable[[], Robot]) -> None:
-        self._robot = make()
+    def __init__(self, make: Callable[[], "DataHolder"]) -> None:
+        self._data_holder = make()
 
-    def place(self) -> actors.Place:
-        return actors.here()
+    def location(self) -> ActorLocation:
+        return location()
 
     def answer(self, message: bytes) -> bytes:
-        return self._robot.answer(message)
+        return self._data_holder.answer(message)

@@ -1,209 +1,260 @@
-"""One round of a fleet: robots train apart, what they learned is merged, the result is judged."""
+"""One round of a fleet: local updates, their merge, and its evaluation."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 
-from fleet_tools.baselines.federated.messages import Reply, Request, decode_reply, encode_request
-from fleet_tools.baselines.federated.plan import Plan
-from fleet_tools.baselines.federated.robot import questioned
-from fleet_tools.baselines.federated.transport import Hosts, Lost
+from fleet_tools.baselines.federated.messages import (
+    LocalUpdate,
+    LocalUpdateRequest,
+    decode_update,
+    encode_request,
+)
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.robot import local_data_holder
+from fleet_tools.baselines.federated.transport import LostRobot, Transport
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.problem import Fleet, Merged
-from fleet_tools.baselines.merging.queries.data_holder import Robot, Traffic
-from fleet_tools.baselines.merging.queries.wire import decode_answer, decode_question
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
+from fleet_tools.baselines.merging.queries.wire import decode_answer, decode_query
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
-from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.state import Tensors
-from fleet_tools.baselines.training.trajectories import Trajectories
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """What came of a robot in a round.
+class RobotResult:
+    """Result of a robot in a round.
 
     Attributes:
-        reply: What it had learned; None if it was left out before it said so.
-        left_out: Why it was not merged; None if it was.
-        traffic: What crossed to it and from it.
+        update: Its local update; None if the robot was lost before it sent one.
+        left_out: Why it was left out of the merge; None if it was merged.
+        traffic: Messages to and from the robot.
     """
 
-    reply: Reply | None = None
-    left_out: str | None = None
-    traffic: Traffic = field(default_factory=Traffic)
+    update: LocalUpdate | None
+    left_out: str | None
+    traffic: Traffic
+
+    @property
+    def merged_update(self) -> LocalUpdate | None:
+        """The local update, if it was merged."""
+        return self.update if self.left_out is None else None
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
-    """What came of a round.
+class RoundResult:
+    """Result of a round.
 
     Attributes:
-        number: From 1.
-        weights: The merged ones.
-        loss: Theirs on the driver's episodes.
-        moved: The share of units that alignment moved (`PermutationGroup.moved`); None where it
-            averaged softly.
-        parts: Of all participants, by their numbers.
+        number: Number of the round, from 1.
+        weights: Merged weights.
+        loss: Loss of the merged policy on the held-out episodes.
+        moved_fraction: Fraction of the units that alignment moved, see
+            `PermutationGroup.moved_fraction`; None if its permutations are soft.
+        robots: Results of the participants, by robot number.
     """
 
     number: int
     weights: Tensors
     loss: float
-    moved: float | None
-    parts: Mapping[int, Part]
+    moved_fraction: float | None
+    robots: Mapping[int, RobotResult]
 
 
-def play(
-    plan: Plan,
-    held: Trajectories,
-    hosts: Hosts,
+def run_round(
+    plan: FleetPlan,
+    transport: Transport,
     number: int,
     weights: Tensors | None,
-    kept: Mapping[int, bytes],
-    keep: Callable[[int, bytes], None] = lambda robot, answer: None,
-) -> Round:
-    """Plays one round.
+    stored_replies: Mapping[int, bytes],
+    store_reply: Callable[[int, bytes], None] = lambda robot, reply: None,
+) -> RoundResult:
+    """Runs one round.
 
     Args:
         plan: The fleet.
-        held: The driver's own episodes.
-        hosts: Where its robots run.
-        number: Of the round, from 1.
-        weights: Merged in the round before; None in the first.
-        kept: Replies that are already there, by robot, as `keep` was given them.
-        keep: Is given every reply that is as it should be.
+        transport: Transport to its robots.
+        number: Number of the round, from 1.
+        weights: Merged weights of the round before; None in the first.
+        stored_replies: Valid replies to this round that are stored already, by robot.
+        store_reply: Called with each new valid reply, and its robot before it.
 
     Raises:
-        TrainingError: No robot is left to be merged.
-        DivergedError: The merged weights, or their loss, are not finite.
-        FleetToolsError: As the method says.
+        TrainingError: All robots are lost.
+        DivergedError: The merged weights or their loss are not finite.
+        FleetToolsError: An error of the merging method.
     """
-    per_round = plan.config.epochs_per_round
-    message = encode_request(Request(number, (number - 1) * per_round, per_round, weights))
-    network = plan.blueprint.create()
-    parts: dict[int, Part] = {}
-
-    def after(robot: int, answer: bytes | Lost) -> None:
-        traffic = Traffic(1, len(message), 0 if isinstance(answer, Lost) else len(answer))
-        if isinstance(answer, Lost):
-            parts[robot] = Part(None, answer.reason, traffic)
-            return
-        try:
-            reply = decode_reply(answer, number, network.state_dict())
-        except MessageError as error:
-            hosts.end(robot)
-            parts[robot] = Part(None, str(error), traffic)
-            return
-        if robot not in kept:
-            keep(robot, answer)
-        parts[robot] = Part(reply, None, traffic)
-
     participants = plan.participants(number)
-    for robot in participants:
-        if robot in kept:
-            after(robot, kept[robot])
-    for robot, answer in hosts.answers({k: message for k in participants if k not in kept}):
-        after(robot, answer)
-
-    came = _merge(plan, held, hosts, number, parts)
-    merged = with_statistics(plan, held, came.state)
-    loss = validate(plan.blueprint, held, plan.config.training, merged)
-    if not math.isfinite(loss) or not all(map(_finite, merged.values())):
+    results = _local_updates(
+        plan, transport, number, weights, participants, stored_replies, store_reply
+    )
+    merge, results = _merge(plan, transport, number, results)
+    merged = recompute_statistics(plan, merge.state)
+    loss = plan.held_out_loss(merged)
+    if not math.isfinite(loss) or not all(map(_is_finite, merged.values())):
         rate = plan.config.training.learning_rate
         raise DivergedError(
-            f"In round {number}, robots came to weights whose merge has the loss {loss:g} on the "
-            f"driver's episodes. Give a smaller learning rate than {rate:g}."
+            f"The merged policy of round {number} has the loss {loss:g} on the held-out episodes. "
+            f"Give a smaller learning rate than {rate:g}."
         )
-    moved = plan.blueprint.symmetry().group(merged).moved(came.permutations)
-    return Round(number, merged, loss, moved, {robot: parts[robot] for robot in participants})
+    group = plan.blueprint.symmetry().group(merged)
+    moved_fraction = group.moved_fraction(merge.permutations)
+    return RoundResult(
+        number, merged, loss, moved_fraction, {robot: results[robot] for robot in participants}
+    )
 
 
-def fleet_of(
-    plan: Plan,
-    held: Trajectories,
+def merge_problem(
+    plan: FleetPlan,
     number: int,
-    weights: Sequence[Tensors],
+    models: Sequence[Tensors],
     steps: Sequence[int],
-    robots: Sequence[Robot],
-) -> Fleet:
-    """Returns what a method is given in a round.
+    data_holders: Sequence[DataHolder],
+) -> MergeProblem:
+    """Returns the problem that a merging method solves in a round.
 
     Args:
-        plan, held, number: As `play` takes them.
-        weights: Of all that are to be merged.
-        steps: That each was learned from: its share.
-        robots: Whom to ask about each one's own data.
+        plan: The fleet.
+        number: Number of the round, from 1.
+        models: Weights to be merged.
+        steps: Number of steps that each was trained on, the averaging weights.
+        data_holders: Data holder of each model.
     """
-    shared = questioned(plan.blueprint, held, _batch_size(plan))
-    seed = plan.merge_seed(number)
-    return Fleet(plan.blueprint.symmetry(), weights, steps, robots, shared, seed=seed)
+    return MergeProblem(
+        plan.blueprint.symmetry(),
+        models,
+        averaging_weights=steps,
+        data_holders=data_holders,
+        shared_data_holder=local_data_holder(
+            plan.blueprint, plan.held_out_trajectories, plan.config.training.batch_size
+        ),
+        seed=plan.merge_seed(number),
+    )
 
 
-def with_statistics(plan: Plan, held: Trajectories, weights: Tensors) -> Tensors:
-    """Returns averaged weights, with statistics of BatchNorm from the driver's episodes."""
-    batches = (held.batch(items).observations for items in held.order(_batch_size(plan), None))
+def recompute_statistics(plan: FleetPlan, weights: Tensors) -> Tensors:
+    """Returns averaged weights with BatchNorm statistics of the held-out episodes."""
+    trajectories = plan.held_out_trajectories
+    order = trajectories.order(plan.config.training.batch_size, None)
+    batches = (trajectories.batch(items).observations for items in order)
     return recompute(plan.blueprint.create(), weights, batches)
 
 
-def _merge(
-    plan: Plan, held: Trajectories, hosts: Hosts, number: int, parts: dict[int, Part]
-) -> Merged:
-    """Merges what is there; who is lost on the way is left out, and the others merge anew."""
-    while present := [robot for robot in sorted(parts) if parts[robot].left_out is None]:
-        lines = [_Line(hosts, robot) for robot in present]
-        replies = [parts[robot].reply for robot in present]
-        weights, steps = [each.weights for each in replies], [each.steps for each in replies]
-        fleet = fleet_of(plan, held, number, weights, steps, lines)
-        lost = None
+def _local_updates(
+    plan: FleetPlan,
+    transport: Transport,
+    number: int,
+    weights: Tensors | None,
+    participants: Sequence[int],
+    stored_replies: Mapping[int, bytes],
+    store_reply: Callable[[int, bytes], None],
+) -> dict[int, RobotResult]:
+    """Lets the participants train, and returns their results before the merge."""
+    epochs = plan.config.epochs_per_round
+    request = encode_request(LocalUpdateRequest(number, (number - 1) * epochs, epochs, weights))
+    expected = plan.blueprint.create().state_dict()
+    results: dict[int, RobotResult] = {}
+    for robot in participants:
+        if robot in stored_replies:
+            reply = stored_replies[robot]
+            update = decode_update(reply, number, expected)
+            results[robot] = RobotResult(update, None, Traffic(1, len(request), len(reply)))
+    requests = {robot: request for robot in participants if robot not in stored_replies}
+    for robot, reply in transport.exchange(requests):
+        if isinstance(reply, LostRobot):
+            results[robot] = RobotResult(None, reply.reason, Traffic(1, len(request), 0))
+            continue
+        traffic = Traffic(1, len(request), len(reply))
         try:
-            return registry.merge(plan.config.method, fleet, **plan.config.method_options())
-        except _LostError as error:
-            lost = error
-        finally:
-            for line in lines:
-                part = parts[line.robot]
-                left_out = lost.reason if lost and lost.robot == line.robot else None
-                parts[line.robot] = Part(part.reply, left_out, part.traffic + line.traffic)
-    said = "; ".join(f"robot {robot}: {part.left_out}" for robot, part in sorted(parts.items()))
-    raise TrainingError(f"In round {number}, no robot is left to be merged. {said}")
+            update = decode_update(reply, number, expected)
+        except MessageError as error:
+            transport.end(robot)
+            results[robot] = RobotResult(None, str(error), traffic)
+            continue
+        store_reply(robot, reply)
+        results[robot] = RobotResult(update, None, traffic)
+    return results
 
 
-class _LostError(MessageError):
-    """A robot is lost while others are aligned."""
+def _merge(
+    plan: FleetPlan, transport: Transport, number: int, results: Mapping[int, RobotResult]
+) -> tuple[MergeResult, Mapping[int, RobotResult]]:
+    """Merges the local updates; if a robot is lost meanwhile, merges the others from the beginning.
+
+    Returns:
+        The merge, and the results with the traffic of the merge, and robots lost during it.
+    """
+    while updates := _merged_updates(results):
+        holders = [_CountingDataHolder(transport, robot) for robot in updates]
+        models = [update.weights for update in updates.values()]
+        steps = [update.steps for update in updates.values()]
+        problem = merge_problem(plan, number, models, steps, holders)
+        options = plan.config.method_options()
+        try:
+            merge = registry.merge(plan.config.method, problem, **options)
+        except _LostRobotError as error:
+            results = _with_traffic(results, holders)
+            results[error.robot] = replace(results[error.robot], left_out=error.reason)
+        else:
+            return merge, _with_traffic(results, holders)
+    reasons = "; ".join(
+        f"robot {robot}: {result.left_out}" for robot, result in sorted(results.items())
+    )
+    raise TrainingError(f"In round {number}, no robot is left to merge. {reasons}")
+
+
+def _merged_updates(results: Mapping[int, RobotResult]) -> dict[int, LocalUpdate]:
+    """Returns the local updates that are not left out, by robot number, ascending."""
+    return {
+        robot: update
+        for robot, result in sorted(results.items())
+        if (update := result.merged_update) is not None
+    }
+
+
+class _LostRobotError(MessageError):
+    """A robot is lost during the merge."""
 
     def __init__(self, robot: int, reason: str) -> None:
         super().__init__(f"Robot {robot} is lost: {reason}")
         self.robot, self.reason = robot, reason
 
 
-class _Line:
-    """A `merging.robots.Robot` for one merge: it counts what crosses, and says who is lost."""
+class _CountingDataHolder:
+    """A robot as the data holder of one merge: it counts messages, and reports a lost robot."""
 
-    def __init__(self, hosts: Hosts, robot: int) -> None:
+    def __init__(self, transport: Transport, robot: int) -> None:
         self.robot, self.traffic = robot, Traffic()
-        self._hosts = hosts
+        self._transport = transport
 
     def answer(self, message: bytes) -> bytes:
-        ((_, answer),) = self._hosts.answers({self.robot: message})
-        lost = isinstance(answer, Lost)
-        self.traffic += Traffic(1, len(message), 0 if lost else len(answer))
-        if lost:
-            raise _LostError(self.robot, answer.reason)
+        ((_, answer),) = self._transport.exchange({self.robot: message})
+        if isinstance(answer, LostRobot):
+            self.traffic += Traffic(1, len(message), 0)
+            raise _LostRobotError(self.robot, answer.reason)
+        self.traffic += Traffic(1, len(message), len(answer))
         try:
-            decode_answer(answer, decode_question(message))
+            decode_answer(answer, decode_query(message))
         except MessageError as error:
-            self._hosts.end(self.robot)
-            raise _LostError(self.robot, str(error)) from None
+            self._transport.end(self.robot)
+            raise _LostRobotError(self.robot, str(error)) from None
         return answer
 
 
-def _finite(tensor: torch.Tensor) -> bool:
+def _with_traffic(
+    results: Mapping[int, RobotResult], holders: Sequence[_CountingDataHolder]
+) -> dict[int, RobotResult]:
+    """Returns results with the traffic of data holders added."""
+    traffic = {holder.robot: holder.traffic for holder in holders}
+    return {
+        robot: replace(result, traffic=result.traffic + traffic.get(robot, Traffic()))
+        for robot, result in results.items()
+    }
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
-
-
-def _batch_size(plan: Plan) -> int:
-    return plan.config.training.batch_size

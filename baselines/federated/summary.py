@@ -1,127 +1,133 @@
-"""What came of a fleet: `report.json`, and a few lines for who waits at the terminal."""
+"""The report of a fleet: `report.json`, and the same as text."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from fleet_tools.baselines.federated.plan import Plan
-from fleet_tools.baselines.federated.record import Record
-from fleet_tools.baselines.training.loop import validate
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.federated.plan import ClientData, FleetPlan
+from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
 
-_SHOWN, _KINDS = 10, 3
-"""How many are told in text of who was left out, and of each robot's kinds of episodes."""
+_LEFT_OUT_SHOWN, _KINDS_SHOWN = 10, 3
+"""Largest number of robots left out, and of kinds of episodes of a robot, in the text."""
 
 
-def report_of(plan: Plan, record: Record) -> dict[str, Any]:
-    """Returns the content of `report.json`, but for what is tried at the end.
+def summarize(plan: FleetPlan, progress: FleetProgress) -> dict[str, Any]:
+    """Returns the content of `report.json`, except for the policies evaluated at the end.
 
-    "traffic" counts what crossed between the driver and the robots in messages, "assignments" what
-    each robot is told once, before the first: where its data lie, the blueprint, how to train.
-    "data_at_home" are bytes of actions and of what the policy reads, not compressed; "curve" has
-    a row for each round.
+    Returns:
+        In "traffic", the messages between the driver and the robots; its "assignments" are the
+        bytes that each robot is sent once, before the first message. "data_at_home" is the size of
+        the robots' data (`ClientData.data_bytes`); "curve" has an entry for each round.
     """
-    held = Trajectories(plan.held, plan.blueprint)
-    config, last = plan.config, record.told[-1]
-    everyone = [each for told in record.told for each in told.robots]
-    robots = []
-    for home in plan.homes:
-        number = home.assignment.robot
-        own = [each for each in everyone if each.robot == number]
-        weights = record.robots.get(number)
-        loss = weights and validate(plan.blueprint, held, config.training, weights)
-        robots.append(
-            {
-                "robot": number,
-                "episodes": len(home.assignment.episodes),
-                "kinds": home.kinds,
-                "data_bytes": home.data_bytes,
-                "rounds": sum(each.left_out is None for each in own),
-                "bytes_to_it": sum(each.bytes_to_it for each in own),
-                "bytes_from_it": sum(each.bytes_from_it for each in own),
-                "loss": next((each.loss for each in reversed(own) if each.loss is not None), None),
-                "held_out_loss": loss,
-            }
-        )
+    rounds, last = progress.rounds, progress.rounds[-1]
+    exchanged = [each for summary in rounds for each in summary.robots]
     return {
-        "method": config.method,
-        "rounds": len(record.told),
+        "method": plan.config.method,
+        "rounds": len(rounds),
         "epochs": last.epochs,
         "held_out": {
-            "episodes": len(plan.held.episodes),
-            "data_bytes": plan.held_bytes,
+            "episodes": len(plan.held_out.episodes),
+            "data_bytes": plan.held_out_bytes,
             "loss": last.loss,
         },
         "traffic": {
-            "messages": sum(each.calls for each in everyone),
-            "bytes_to_robots": sum(each.bytes_to_it for each in everyone),
-            "bytes_from_robots": sum(each.bytes_from_it for each in everyone),
-            "assignments": sum(len(home.assignment.to_json()) for home in plan.homes),
+            "messages": sum(each.messages for each in exchanged),
+            "bytes_to_robots": sum(each.bytes_to_robot for each in exchanged),
+            "bytes_from_robots": sum(each.bytes_from_robot for each in exchanged),
+            "assignments": sum(len(assignment.to_json()) for assignment in plan.assignments),
         },
-        "data_at_home": sum(home.data_bytes for home in plan.homes),
+        "data_at_home": sum(client.data_bytes for client in plan.clients),
         "rollouts": last.rollouts,
-        "curve": [
-            {
-                "round": told.round,
-                "bytes": told.bytes_so_far,
-                "loss": told.loss,
-                "moved": told.moved,
-                "rollouts": told.rollouts,
-            }
-            for told in record.told
-        ],
+        "curve": [_curve_entry(summary) for summary in rounds],
         "left_out": [
-            {"round": told.round, "robot": each.robot, "reason": each.left_out}
-            for told in record.told
-            for each in told.robots
+            {"round": summary.round, "robot": each.robot, "reason": each.left_out}
+            for summary in rounds
+            for each in summary.robots
             if each.left_out is not None
         ],
-        "robots": robots,
+        "robots": [_robot_entry(plan, progress, client) for client in plan.clients],
     }
 
 
-def as_text(output: str, report: dict[str, Any]) -> str:
-    """Returns the report in a few lines."""
-    robots, per_round = len(report["robots"]), report["epochs"] // report["rounds"]
+def _curve_entry(summary: RoundSummary) -> dict[str, Any]:
+    return {
+        "round": summary.round,
+        "bytes": summary.bytes_so_far,
+        "loss": summary.loss,
+        "moved": summary.moved_fraction,
+        "rollouts": summary.rollouts,
+    }
+
+
+def _robot_entry(plan: FleetPlan, progress: FleetProgress, client: ClientData) -> dict[str, Any]:
+    robot = client.assignment.robot
+    own = [each for summary in progress.rounds for each in summary.robots if each.robot == robot]
+    weights = progress.robot_weights.get(robot)
+    return {
+        "robot": robot,
+        "episodes": len(client.assignment.episodes),
+        "kinds": client.episode_counts,
+        "data_bytes": client.data_bytes,
+        "rounds": sum(each.left_out is None for each in own),
+        "bytes_to_it": sum(each.bytes_to_robot for each in own),
+        "bytes_from_it": sum(each.bytes_from_robot for each in own),
+        "loss": next((each.loss for each in reversed(own) if each.loss is not None), None),
+        "held_out_loss": None if weights is None else plan.held_out_loss(weights),
+    }
+
+
+def as_text(output: str, report: Mapping[str, Any]) -> str:
+    """Returns the report in a few lines.
+
+    Args:
+        output: Folder of the fleet.
+        report: Content of `report.json`.
+    """
+    robots, rounds = len(report["robots"]), report["rounds"]
+    epochs, held_out = report["epochs"] // rounds, report["held_out"]
     lines = [
-        f"{output}: {robots} robot{_s(robots)}, {report['method']}, {report['rounds']} "
-        f"round{_s(report['rounds'])} of {per_round} epoch{_s(per_round)}",
-        f"  held-out loss {report['held_out']['loss']:.3g}, over "
-        f"{report['held_out']['episodes']} episodes",
+        f"{output}: {robots} robot{_s(robots)}, {report['method']}, {rounds} round{_s(rounds)} of "
+        f"{epochs} epoch{_s(epochs)}",
+        f"  loss {held_out['loss']:.3g} on {held_out['episodes']} held-out "
+        f"episode{_s(held_out['episodes'])}",
+        *map(_robot_line, report["robots"]),
     ]
-    for each in report["robots"]:
-        loss, apart = each["loss"], each["held_out_loss"]
-        commonest = sorted(each["kinds"].items(), key=lambda item: -item[1])
-        kinds = ", ".join(f"{count} {name}" for name, count in commonest[:_KINDS])
-        if len(commonest) > _KINDS:
-            kinds += f" and {len(commonest) - _KINDS} other kinds"
-        lines.append(
-            f"  robot {each['robot']}: {kinds}"
-            + ("" if loss is None else f"; loss {loss:.3g}")
-            + ("" if apart is None else f", held-out {apart:.3g}")
-        )
     traffic = report["traffic"]
     lines.append(
-        f"  {_size(traffic['bytes_to_robots'])} to robots and "
-        f"{_size(traffic['bytes_from_robots'])} from them; {_size(report['data_at_home'])} of data "
-        "stayed home"
+        f"  {_size(traffic['bytes_to_robots'])} sent to robots, "
+        f"{_size(traffic['bytes_from_robots'])} received from them; "
+        f"{_size(report['data_at_home'])} of data not sent"
     )
-    lines += _rollouts("merged", report["rollouts"])
+    lines += _success_lines("merged policy", report["rollouts"])
     for each in report["robots"]:
-        lines += _rollouts(f"robot {each['robot']}", each.get("rollouts"))
-    lines += _rollouts("fine-tuned", (report.get("fine_tuned") or {}).get("rollouts"))
+        lines += _success_lines(f"policy of robot {each['robot']}", each.get("rollouts"))
+    lines += _success_lines("fine-tuned policy", (report.get("fine_tuned") or {}).get("rollouts"))
     left_out = report["left_out"]
     lines += [
-        f"  round {each['round']} went on without robot {each['robot']}: {each['reason']}"
-        for each in left_out[:_SHOWN]
+        f"  round {each['round']} without robot {each['robot']}: {each['reason']}"
+        for each in left_out[:_LEFT_OUT_SHOWN]
     ]
-    if len(left_out) > _SHOWN:
-        lines.append(f"  and {len(left_out) - _SHOWN} times more, in report.json")
+    if len(left_out) > _LEFT_OUT_SHOWN:
+        lines.append(f"  and {len(left_out) - _LEFT_OUT_SHOWN} more, in report.json")
     return "\n".join(lines)
 
 
-def _rollouts(who: str, tried: dict[str, Any] | None) -> list[str]:
+def _robot_line(robot: Mapping[str, Any]) -> str:
+    loss, held_out_loss = robot["loss"], robot["held_out_loss"]
+    commonest = sorted(robot["kinds"].items(), key=lambda item: -item[1])
+    kinds = ", ".join(f"{count} {name}" for name, count in commonest[:_KINDS_SHOWN])
+    if (more := len(commonest) - _KINDS_SHOWN) > 0:
+        kinds += f" and {more} more kind{_s(more)}"
+    return (
+        f"  robot {robot['robot']}: {kinds}"
+        + ("" if loss is None else f"; loss {loss:.3g}")
+        + ("" if held_out_loss is None else f", on held-out episodes {held_out_loss:.3g}")
+    )
+
+
+def _success_lines(policy: str, rollouts: Mapping[str, Any] | None) -> list[str]:
     return [
-        f"  {who}, {task}: {came['successes']} of {came['episodes']} scenes solved"
-        for task, came in (tried or {}).items()
+        f"  {policy}, {task}: success in {each['successes']} of {each['episodes']} scenes"
+        for task, each in (rollouts or {}).items()
     ]
 
 

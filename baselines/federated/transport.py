@@ -1,7 +1,7 @@
-"""Where robots run: in this process, or each in a Ray actor of its own. Bytes go in and come out.
+"""Where robots run: in this process, or each in a Ray actor. Only bytes go in and come out.
 
-Whatever goes wrong in a robot is said of it, and hurts no one else: it may die, hang or fail. Who
-is ended is started anew when it is next asked.
+A robot that dies, hangs or fails is reported as lost, which affects no other robot; it is started
+again when it is sent the next message.
 """
 
 import time
@@ -11,93 +11,96 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from fleet_tools.baselines.federated.plan import Assignment
-from fleet_tools.baselines.federated.ray_data_holder import RayRobot, received
+from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.ray_data_holder import RayDataHolder, result_of
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.parallel import actors
 from fleet_tools.parallel.workers import POLL_S, START_LIMIT_S
 
 
 @dataclass(frozen=True)
-class Lost:
-    """What comes of a message that a robot does not answer.
+class LostRobot:
+    """Result of a message that a robot did not answer.
 
     Attributes:
-        reason: Why.
+        reason: Why it did not.
     """
 
     reason: str
 
 
-class Hosts(Protocol):
-    """Where the robots of a fleet run."""
+class Transport(Protocol):
+    """Sends messages to the robots of a fleet, wherever they run."""
 
-    def answers(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | Lost]]:
-        """Asks robots, by their numbers, and yields what they answer as soon as it is there."""
+    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+        """Sends messages, by robot number, and yields each answer as soon as it arrives."""
         ...
 
     def end(self, robot: int) -> None:
-        """Ends a robot, whatever it is at."""
+        """Ends a robot, whatever it is doing."""
         ...
 
     def close(self) -> None:
-        """Ends all."""
+        """Ends all robots."""
         ...
 
 
-class LocalHosts:
-    """All robots in this process, one after another; nothing can be timed out.
+class LocalTransport:
+    """All robots in this process, one after another, without a time limit.
 
     Args:
-        assignments: What the robots are told.
+        assignments: Assignments of the robots, by robot number.
     """
 
     def __init__(self, assignments: Sequence[Assignment]) -> None:
         self._assignments = assignments
         self._robots: dict[int, FleetRobot] = {}
 
-    def answers(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | Lost]]:
-        """See `Hosts`."""
+    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+        """See `Transport`."""
         for robot, message in messages.items():
             if robot not in self._robots:
                 self._robots[robot] = FleetRobot(self._assignments[robot])
             try:
-                yield robot, self._robots[robot].answer(message)
+                answer = self._robots[robot].answer(message)
             except Exception as error:
                 self.end(robot)
-                yield robot, Lost(_said(error))
+                yield robot, LostRobot(_one_line(error))
+            else:
+                yield robot, answer
 
     def end(self, robot: int) -> None:
-        """See `Hosts`."""
+        """See `Transport`."""
         self._robots.pop(robot, None)
 
     def close(self) -> None:
-        """See `Hosts`."""
+        """See `Transport`."""
         self._robots.clear()
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What a robot is at: starting where there is no message yet."""
+    """The present task of a robot: starting, or answering."""
 
     robot: int
     starting: bool
     deadline: float
 
 
-class RayHosts:
-    """Each robot in a Ray actor, on the cluster that this process has joined.
+class RayTransport:
+    """Each robot in a Ray actor, on the cluster to which this process is connected.
 
-    Actors ask for no core, so that there may be more of them than cores; on a cluster of several
+    Actors reserve no core, so that there may be more of them than cores; on a cluster of several
     machines, Ray spreads them.
 
     Args:
-        assignments: What the robots are told.
-        at_once: How many work at the same time.
-        timeout_s: What an answer may take.
+        assignments: Assignments of the robots, by robot number.
+        at_once: Number of robots that work at the same time.
+        timeout_s: Time limit of an answer.
 
     Attributes:
-        places: Where those robots are that run, by their numbers.
+        data_holders: The robots that run or start, by robot number.
+        locations: Locations of those that run.
     """
 
     def __init__(
@@ -105,73 +108,75 @@ class RayHosts:
     ) -> None:
         self._assignments = assignments
         self._at_once, self._timeout_s = at_once, timeout_s
-        self._robots: dict[int, RayRobot] = {}
-        self.places: dict[int, actors.Place] = {}
+        self.data_holders: dict[int, RayDataHolder] = {}
+        self.locations: dict[int, actors.ActorLocation] = {}
 
-    def answers(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | Lost]]:
-        """See `Hosts`."""
+    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+        """See `Transport`."""
         import ray
 
-        waiting = deque(robot for robot in messages if robot in self.places)
+        waiting = deque(robot for robot in messages if robot in self.locations)
         tasks = {
             self._start(robot): _Task(robot, True, time.monotonic() + START_LIMIT_S)
             for robot in messages
-            if robot not in self.places
+            if robot not in self.locations
         }
         while waiting or tasks:
             while waiting and sum(not task.starting for task in tasks.values()) < self._at_once:
                 robot = waiting.popleft()
-                reference = self._robots[robot].begin(messages[robot])
+                reference = self.data_holders[robot].begin(messages[robot])
                 tasks[reference] = _Task(robot, False, time.monotonic() + self._timeout_s)
             done, _ = ray.wait(list(tasks), num_returns=1, timeout=POLL_S)
             now = time.monotonic()
             late = [each for each, task in tasks.items() if task.deadline < now]
             for reference in dict.fromkeys([*done, *late]):
                 task = tasks.pop(reference)
-                answer = self._ended(task, reference if reference in done else None)
-                if isinstance(answer, Lost):
+                result = self._result(task, reference, reference in done)
+                if isinstance(result, LostRobot):
                     self.end(task.robot)
-                    yield task.robot, answer
+                    yield task.robot, result
                 elif task.starting:
-                    self.places[task.robot] = answer
+                    self.locations[task.robot] = result
                     waiting.append(task.robot)
                 else:
-                    yield task.robot, answer
+                    yield task.robot, result
 
     def end(self, robot: int) -> None:
-        """See `Hosts`."""
-        if robot in self._robots:
-            actors.end(self._robots.pop(robot).actor, self.places.pop(robot, None))
+        """See `Transport`."""
+        if robot in self.data_holders:
+            actors.end(self.data_holders.pop(robot).actor, self.locations.pop(robot, None))
 
     def close(self) -> None:
-        """See `Hosts`."""
-        for robot in list(self._robots):
+        """See `Transport`."""
+        for robot in list(self.data_holders):
             self.end(robot)
 
     def _start(self, robot: int) -> Any:
-        self._robots[robot] = RayRobot.start(
+        """Starts a robot, and returns a reference to its location."""
+        self.data_holders[robot] = RayDataHolder.start(
             partial(FleetRobot, self._assignments[robot]),
             num_cpus=0,
             max_restarts=0,
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": actors.ONE_THREAD},
         )
-        return self._robots[robot].place()
+        return self.data_holders[robot].location()
 
-    def _ended(self, task: _Task, reference: Any | None) -> Any:
-        import ray
+    def _result(self, task: _Task, reference: Any, done: bool) -> Any:
+        """Returns the location of a robot that started, its answer, or why it is lost."""
+        from ray.exceptions import RayTaskError
 
-        if reference is None:
+        if not done:
             limit = START_LIMIT_S if task.starting else self._timeout_s
-            return Lost(f"it took longer than {limit:g} s")
+            return LostRobot(f"it took longer than {limit:g} s")
         try:
-            return received(reference)
-        except ray.exceptions.RayTaskError as error:
-            return Lost(_said(error.cause))
+            return result_of(reference)
+        except RayTaskError as error:
+            return LostRobot(_one_line(error.cause))
         except Exception as error:
-            return Lost(_said(error))
+            return LostRobot(_one_line(error))
 
 
-def _said(error: BaseException) -> str:
-    """An error as one line of a report; Ray tells a long story of actors that died."""
+def _one_line(error: BaseException) -> str:
+    """Returns an error as one line of a report; Ray's messages about actors have many."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,14 +1,14 @@
 """Linear quadratic control, and the merging of linear controllers under the group GL(n).
 
-The paper's linear policies (appendix "Linear Policy Merging", `appendix:linear`) with NumPy and
+The paper's linear policies (appendix "Linear Policy Merging", `appendix:linear`), with NumPy and
 SciPy alone:
 
 - `systems`: plants, controllers theta = (A, B, C) and the action of GL(n) on them;
-- `lqg`: Riccati-optimal controllers, the cost J and its gradient;
+- `lqg`: optimal controllers from Riccati equations, the cost J and its gradient;
 - `rollouts`: simulated episodes;
 - `learning`: controllers from demonstrations, by least squares and by gradient;
-- `alignment`, `permutations`: what brings one controller to another;
-- `merging`: one controller out of many.
+- `alignment`, `permutations`: transforms that bring one controller near to another;
+- `merging`: one controller from many.
 
-Equation labels in docstrings are those of the paper's source; "slip" marks what it prints wrongly.
+Equation labels in docstrings are those of the paper's source; "Slip:" marks errors in the paper.
 """

@@ -1,43 +1,47 @@
-"""Coordinates of linear controllers: alignment over GL(n), and balanced ones."""
+"""Alignment of linear controllers over GL(n), and balanced coordinates."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fleet_tools.baselines.linear_control.systems import Controller, LinearControlError
 
 Controllers = Sequence[Controller]
-Weights = Sequence[float] | None
+
+AveragingWeights = ArrayLike | None
+"""Relative weights of controllers in an average, (N,), not negative; None for equal ones."""
 
 
-def balancing(controller: Controller) -> np.ndarray:
+def balancing_transform(controller: Controller) -> np.ndarray:
     """Returns T, (n, n), that brings a controller to balanced coordinates (Moore 1981).
 
-    There each state is reached by y as strongly as it reaches u, over the first 2n steps, so that
-    states which the law hardly uses have small entries in B and C alike. Unique up to signs where
-    the strengths differ. Both Gramians are raised by 1e-10 of their trace: any controller will do.
+    In these, y excites each state as strongly as the state contributes to u, over the first 2n
+    steps; states that the law hardly uses have small entries in both B and C. T is unique up to
+    signs where the strengths differ. Both Gramians are increased by 1e-10 of their trace, so that
+    T exists for every controller.
     """
     n = controller.shape[0]
     B, C = controller.B, controller.C
-    reached, seen = np.zeros((n, n)), np.zeros((n, n))
+    reachability, observability = np.zeros((n, n)), np.zeros((n, n))
     for _ in range(2 * n):
-        reached, seen = reached + B @ B.T, seen + C.T @ C
+        reachability, observability = reachability + B @ B.T, observability + C.T @ C
         B, C = controller.A @ B, C @ controller.A
-    reached += (1e-10 * np.trace(reached) or 1.0) * np.eye(n)
-    seen += (1e-10 * np.trace(seen) or 1.0) * np.eye(n)
-    root = np.linalg.cholesky(reached)
-    values, vectors = np.linalg.eigh(root.T @ seen @ root)
-    values = np.maximum(values, 1e-20 * values[-1])  # rounding
+    reachability += (1e-10 * np.trace(reachability) or 1.0) * np.eye(n)
+    observability += (1e-10 * np.trace(observability) or 1.0) * np.eye(n)
+    root = np.linalg.cholesky(reachability)
+    values, vectors = np.linalg.eigh(root.T @ observability @ root)
+    values = np.maximum(values, 1e-20 * values[-1])  # rounding may make them negative
     return root @ vectors / values**0.25
 
 
 def align(source: Controller, target: Controller) -> np.ndarray:
-    """Returns T, (n, n), that brings `source.transformed(T)` to `target`, in closed form.
+    """Returns T, (n, n), that brings `source.transformed(T)` near to `target`, in closed form.
 
     Minimizes |T A_t - A_s T|^2 + |T B_t - B_s|^2 + |C_t - C_s T|^2 (eq:two_lin_merge with P = T,
-    model 1 the target), a linear least-squares problem. Where one controller is a transform of the
-    other and minimal (controllable or observable is enough), the T of zero loss is unique and
-    found whatever its determinant. Where several T are equally good, the one nearest to I.
+    model 1 the target), a linear least-squares problem. If one controller is a transform of the
+    other and is controllable or observable, the T of zero loss is unique, and found whatever the
+    sign of its determinant. If several T are equally good, returns the one nearest to I.
     """
     n = source.shape[0]
     eye = np.eye(n)
@@ -54,23 +58,27 @@ def align(source: Controller, target: Controller) -> np.ndarray:
     return eye + correction.reshape(n, n)
 
 
-def transform_loss(
-    merged: Controller, transforms: np.ndarray, controllers: Controllers, weights: Weights = None
+def alignment_loss(
+    merged: Controller,
+    transforms: np.ndarray,
+    controllers: Controllers,
+    averaging_weights: AveragingWeights = None,
 ) -> tuple[float, Controller, np.ndarray]:
     """Returns eq:linear_obj_inv_two as a weighted mean, and its gradients.
 
-    The mean of |T_i A - A_i T_i|^2 + |T_i B - B_i|^2 + |C - C_i T_i|^2 over controllers.
+    It is the mean of |T_i A - A_i T_i|^2 + |T_i B - B_i|^2 + |C - C_i T_i|^2 over controllers.
 
     Args:
-        merged: (A, B, C).
-        transforms: (N, n, n).
-        controllers: (A_i, B_i, C_i).
-        weights: Relative, not negative; equal by default.
+        merged: Merged controller (A, B, C).
+        transforms: Transforms T_i, (N, n, n).
+        controllers: Controllers (A_i, B_i, C_i).
+        averaging_weights: Relative weights of the controllers, not negative; equal by default.
 
     Returns:
-        The loss, its derivative by the merged controller, and by the transforms, (N, n, n).
+        The loss, its derivative with respect to the merged controller, and that with respect to
+        the transforms, (N, n, n).
     """
-    w = check_fleet(controllers, weights)[:, None, None]
+    w = normalized_weights(controllers, averaging_weights)[:, None, None]
     A, B, C = (np.stack([getattr(k, name) for k in controllers]) for name in "ABC")
     T, T_transposed = transforms, np.swapaxes(transforms, 1, 2)
     in_A, in_B, in_C = T @ merged.A - A @ T, T @ merged.B - B, merged.C - C @ T
@@ -84,27 +92,48 @@ def transform_loss(
     return loss, d_merged, d_transforms
 
 
-def best_merged(controllers: Controllers, weights: np.ndarray, T: np.ndarray) -> Controller:
-    """Returns the minimizer of eq:linear_obj_inv_two over the merged controller."""
+def best_merged_controller(
+    controllers: Controllers, weights: np.ndarray, transforms: np.ndarray
+) -> Controller:
+    """Returns the minimizer of eq:linear_obj_inv_two over the merged controller.
+
+    Args:
+        controllers: Controllers (A_i, B_i, C_i).
+        weights: Averaging weights that sum to one, (N,).
+        transforms: Transforms T_i, (N, n, n).
+    """
     w = np.sqrt(weights)[:, None, None]
-    n = len(T[0])
-    stacked = (w * T).reshape(-1, n)
-    of_A = (w * np.stack([k.A @ S for k, S in zip(controllers, T, strict=True)])).reshape(-1, n)
-    of_B = (w * np.stack([k.B for k in controllers])).reshape(len(stacked), -1)
-    C = sum(v * (k.C @ S) for v, k, S in zip(weights, controllers, T, strict=True))
-    return Controller(np.linalg.lstsq(stacked, of_A)[0], np.linalg.lstsq(stacked, of_B)[0], C)
+    n = len(transforms[0])
+    stacked = (w * transforms).reshape(-1, n)
+    pairs = list(zip(controllers, transforms, strict=True))
+    stacked_A = (w * np.stack([k.A @ T for k, T in pairs])).reshape(-1, n)
+    stacked_B = (w * np.stack([k.B for k in controllers])).reshape(len(stacked), -1)
+    C = np.zeros_like(controllers[0].C)
+    for weight, (k, T) in zip(weights, pairs, strict=True):
+        C = C + weight * (k.C @ T)
+    A, B = np.linalg.lstsq(stacked, stacked_A)[0], np.linalg.lstsq(stacked, stacked_B)[0]
+    return Controller(A, B, C)
 
 
-def check_fleet(controllers: Controllers, weights: Weights) -> np.ndarray:
-    """Returns weights that sum to one, (N,)."""
+def normalized_weights(controllers: Controllers, averaging_weights: AveragingWeights) -> np.ndarray:
+    """Returns averaging weights that sum to one, (N,), after checking that they fit.
+
+    Raises:
+        LinearControlError: There are no controllers, they differ in shape, or the weights do not
+            fit.
+    """
     shapes = {k.shape for k in controllers}
     if len(shapes) != 1:
         found = ", ".join(map(str, sorted(shapes))) or "none"
-        raise LinearControlError(f"Controllers of one shape (n, p, m) are needed; found: {found}.")
-    weights = np.ones(len(controllers)) if weights is None else np.asarray(weights, float)
-    valid = weights.shape == (len(controllers),) and np.isfinite(weights).all()
+        raise LinearControlError(
+            f"Controllers of one shape (n, p, m) are required; given: {found}."
+        )
+    count = len(controllers)
+    weights = np.ones(count) if averaging_weights is None else np.asarray(averaging_weights, float)
+    valid = weights.shape == (count,) and np.isfinite(weights).all()
     if not valid or weights.min() < 0.0 or weights.sum() <= 0.0:
         raise LinearControlError(
-            f"{len(controllers)} weights are needed, none negative and not all zero."
+            f"{count} averaging weights are required, none negative and not all zero; "
+            f"given: {weights.tolist()}."
         )
     return weights / weights.sum()

@@ -1,7 +1,7 @@
 """Linear controllers from demonstrations, by least squares and by gradient.
 
-Demonstrations are arrays y, (episodes, steps, p), and u, (episodes, steps, m): what an expert read
-and did, from the start of each episode, where the controller is at rest.
+Demonstrations are arrays y, (episodes, steps, p), and u, (episodes, steps, m): inputs and outputs
+of an expert controller from the start of each episode, at which it is at rest.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from fleet_tools.baselines.linear_control.systems import (
 def learn_static(y: np.ndarray, u: np.ndarray) -> Controller:
     """Fits u = K y by least squares (alg:lqr_learner).
 
-    Slip: line 2 minimizes |y - K u|^2, with the expert's input and output exchanged.
+    Slip: line 2 minimizes |y - K u|^2, with input and output of the expert exchanged.
 
     Raises:
         LinearControlError: The demonstrations do not determine K.
@@ -32,23 +32,27 @@ def learn_static(y: np.ndarray, u: np.ndarray) -> Controller:
 def learn_dynamic(y: np.ndarray, u: np.ndarray, order: int) -> Controller:
     """Fits a controller of a given order in closed form, without iteration.
 
-    Least squares for the impulse response h[k] = C A^k B over the first steps of each episode,
-    where u[t] = sum h[k] y[t-k] is exact even if A is unstable; then the realization of Ho and
-    Kalman (1966) in balanced coordinates. It finds the expert's own law, up to GL(n), from
-    demonstrations without noise in u. (The paper's alternative is `learn_by_gradient`.)
+    First least squares for the impulse response h[k] = C A^k B over the first steps of each
+    episode, where u[t] = sum h[k] y[t-k] is exact even if A is unstable; then the realization of Ho
+    and Kalman (1966) in balanced coordinates. From demonstrations without noise in u, it finds the
+    law of the expert exactly. (The paper's method is `learn_by_gradient`.)
 
     Args:
-        y: (episodes, steps, p), at least 2 order + 1 steps; the later ones are left out.
-        u: (episodes, steps, m).
-        order: n, the number of the controller's states.
+        y: Inputs of the expert, (episodes, steps, p), with at least 2 order + 1 steps; later ones
+            are ignored.
+        u: Outputs of the expert, (episodes, steps, m).
+        order: Number n of states of the controller.
 
     Raises:
-        LinearControlError: Too few steps, or too few episodes to determine the response.
+        LinearControlError: There are too few steps, or too few episodes to determine the response.
     """
     lags = 2 * order + 1
     episodes, steps, p = y.shape
     if steps < lags:
-        raise LinearControlError(f"Order {order} needs {lags} steps an episode; there are {steps}.")
+        raise LinearControlError(
+            f"Order {order} requires {lags} steps in each episode; given: {steps}. "
+            "Record longer episodes."
+        )
     past = np.zeros((episodes, lags, lags, p))  # past[:, t, k] = y[t - k]
     for k in range(lags):
         past[:, k:, k] = y[:, : lags - k]
@@ -59,12 +63,16 @@ def learn_dynamic(y: np.ndarray, u: np.ndarray, order: int) -> Controller:
 
 
 def realize(responses: np.ndarray, order: int) -> Controller:
-    """Returns a controller whose impulse response C A^k B is the one given (Ho and Kalman 1966).
+    """Returns a controller with a given impulse response C A^k B (Ho and Kalman 1966).
+
+    It is exact for a response of this order; otherwise it realizes the truncated Hankel matrix.
 
     Args:
-        responses: (2 order + 1 or more, m, p); exact for a response of this order, otherwise
-            the truncation of its Hankel matrix.
-        order: n.
+        responses: Impulse response, (2 order + 1 or more, m, p).
+        order: Number n of states of the controller.
+
+    Raises:
+        LinearControlError: The response is of lower order.
     """
     lags, m, p = responses.shape
     rows = columns = lags // 2
@@ -72,7 +80,9 @@ def realize(responses: np.ndarray, order: int) -> Controller:
     shifted = np.block([[responses[i + j + 1] for j in range(columns)] for i in range(rows)])
     left, values, right = np.linalg.svd(hankel, full_matrices=False)
     if len(values) < order or values[order - 1] <= 1e-12 * values[0]:
-        raise LinearControlError(f"The response is of lower order than {order}.")
+        raise LinearControlError(
+            f"The impulse response is of lower order than {order}. Give a lower order."
+        )
     root = np.sqrt(values[:order])
     observe, control = left[:, :order] * root, root[:, None] * right[:order]
     A = (left[:, :order] / root).T @ shifted @ (right[:order] / root[:, None]).T
@@ -84,13 +94,13 @@ def imitation_loss(
 ) -> tuple[float, Controller]:
     """Returns the mean over episodes and steps of |u - u_hat|^2, and its gradient.
 
-    The loss of alg:lqg_learner as a mean; the gradient goes back through all steps (adjoint of
-    s[t] = A s[t-1] + B y[t]). Slip: the algorithm starts from x_hat[1] = 0 and then updates it to
-    x_hat[1] from x_hat[0]; the zero belongs to x_hat[0].
+    This is the loss of alg:lqg_learner, as a mean; the gradient passes through all steps (adjoint
+    of s[t] = A s[t-1] + B y[t]). Slip: the algorithm starts from x_hat[1] = 0 and then computes
+    x_hat[1] from x_hat[0]; it is x_hat[0] that is zero.
 
     Returns:
-        The loss, infinite where it overflows, and dloss/dtheta shaped like the controller, zero
-        there.
+        The loss and its derivative with respect to the controller; if they overflow, infinity and
+        zeros.
     """
     A, B, C = controller.A, controller.B, controller.C
     episodes, steps, _ = y.shape
@@ -100,14 +110,14 @@ def imitation_loss(
             s[t + 1] = s[t] @ A.T + y[:, t] @ B.T
         error = s[1:] @ C.T - u.transpose(1, 0, 2)
         loss = float(np.sum(error**2)) / (episodes * steps)
-        pull = (2.0 / (episodes * steps)) * error
-        adjoint = pull @ C
+        d_error = (2.0 / (episodes * steps)) * error
+        adjoint = d_error @ C
         for t in range(steps - 2, -1, -1):
             adjoint[t] += adjoint[t + 1] @ A
         gradients = (
             np.einsum("tei,tej->ij", adjoint, s[:-1]),
             np.einsum("tei,etj->ij", adjoint, y),
-            np.einsum("tei,tej->ij", pull, s[1:]),
+            np.einsum("tei,tej->ij", d_error, s[1:]),
         )
     if not (np.isfinite(loss) and all(np.isfinite(g).all() for g in gradients)):
         return np.inf, Controller(np.zeros_like(A), np.zeros_like(B), np.zeros_like(C))
@@ -125,18 +135,22 @@ def learn_by_gradient(
 ) -> Controller:
     """Fits a controller by gradients through its dynamics (alg:lqg_learner).
 
-    From the paper's start, A = 0 with B and C standard Gaussian, but with L-BFGS on all
-    demonstrations in place of plain steps on one at a time, in coordinates where y is white, and
-    in two parts: first with A held, then all together. (All together at once, fifty outputs led
-    most starts into unstable controllers.)
+    It starts as the paper does, with A = 0 and standard Gaussian B and C, but uses L-BFGS on all
+    demonstrations instead of gradient steps on one at a time, in coordinates in which y is white,
+    and in two stages: first A is fixed, then all are free. (With all free from the start and fifty
+    outputs, most starts led to unstable controllers.)
 
     Args:
-        y: (episodes, steps, p).
-        u: (episodes, steps, m).
-        order: n, the number of the controller's states.
-        rng: Draws the start.
-        iterations: At most so many steps of L-BFGS in each part.
-        start: Instead of the random start, such as the result of `learn_dynamic`; A moves at once.
+        y: Inputs of the expert, (episodes, steps, p).
+        u: Outputs of the expert, (episodes, steps, m).
+        order: Number n of states of the controller.
+        rng: Generator of the random start.
+        iterations: Maximum number of steps of L-BFGS in each stage.
+        start: Start that replaces the random one, such as the result of `learn_dynamic`; the stage
+            with a fixed A is then left out.
+
+    Raises:
+        LinearControlError: The loss overflows at the start.
     """
     p, m = y.shape[-1], u.shape[-1]
     values, vectors = np.linalg.eigh(np.einsum("eti,etj->ij", y, y) / (y.shape[0] * y.shape[1]))
@@ -145,23 +159,23 @@ def learn_by_gradient(
     if start is None:
         B, C = rng.standard_normal((order, p)), rng.standard_normal((m, order))
         controller = Controller(np.zeros((order, order)), B, C)
-        controller = _descend_imitation(controller, white, u, iterations, hold_A=True)
+        controller = _minimize_imitation(controller, white, u, iterations, fixed_A=True)
     else:
         controller = Controller(start.A, start.B @ vectors * scales, start.C)
-    learned = _descend_imitation(controller, white, u, iterations)
+    learned = _minimize_imitation(controller, white, u, iterations)
     return Controller(learned.A, learned.B / scales @ vectors.T, learned.C)
 
 
 def improve_cost(system: LinearSystem, start: Controller, *, iterations: int = 100) -> Controller:
-    """Descends J itself, by gradients through the closed loop (policy optimization).
+    """Minimizes J by gradient descent through the closed loop (policy optimization).
 
-    Steps that do not lower J enough are halved (Armijo), so that J, which is infinite outside of
-    the stabilizing controllers, never leads out of their component.
+    Steps that do not decrease J enough are halved (Armijo). As J is infinite for controllers that
+    do not stabilize the plant, all steps stay within one component of those that do.
 
     Args:
-        system: The plant, known.
+        system: The plant.
         start: A stabilizing controller.
-        iterations: At most so many steps.
+        iterations: Maximum number of steps.
 
     Raises:
         LinearControlError: The start does not stabilize the plant.
@@ -184,19 +198,21 @@ def improve_cost(system: LinearSystem, start: Controller, *, iterations: int = 1
     return controller
 
 
-def _descend_imitation(
-    start: Controller, y: np.ndarray, u: np.ndarray, iterations: int, *, hold_A: bool = False
+def _minimize_imitation(
+    start: Controller, y: np.ndarray, u: np.ndarray, iterations: int, *, fixed_A: bool = False
 ) -> Controller:
     ceiling = 1e12 * (1.0 + imitation_loss(start, y, u)[0])
     if not np.isfinite(ceiling):
-        raise LinearControlError("The imitation loss overflows at the start.")
+        raise LinearControlError(
+            "The imitation loss overflows at the start. Give another start or shorter episodes."
+        )
 
     def evaluate(vector: np.ndarray) -> tuple[float, np.ndarray]:
         loss, gradient = imitation_loss(controller_from_vector(vector, start.shape), y, u)
-        slope = gradient.to_vector()
-        if hold_A:
-            slope[: start.A.size] = 0.0
-        return min(loss, ceiling), slope  # the line search wants finite numbers
+        derivative = gradient.to_vector()
+        if fixed_A:
+            derivative[: start.A.size] = 0.0
+        return min(loss, ceiling), derivative  # the line search requires finite numbers
 
     options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 50}
     result = scipy.optimize.minimize(
@@ -213,7 +229,7 @@ def _solve(inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     solution, _, rank, _ = np.linalg.lstsq(inputs, outputs)
     if rank < inputs.shape[1]:
         raise LinearControlError(
-            f"{inputs.shape[1]} coefficients are sought and the demonstrations determine {rank}: "
-            "record more episodes."
+            f"The demonstrations determine {rank} of {inputs.shape[1]} coefficients. "
+            "Record more episodes."
         )
     return solution

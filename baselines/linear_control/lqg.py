@@ -12,7 +12,8 @@ from fleet_tools.baselines.linear_control.systems import (
 )
 
 STABILITY_MARGIN = 1e-10
-"""A spectral radius nearer to one than this counts as unstable: rounding could not tell."""
+"""Distance of a spectral radius from one below which rounding could hide an instability; the system
+then counts as unstable."""
 
 
 def lqr(system: LinearSystem) -> tuple[np.ndarray, np.ndarray]:
@@ -22,7 +23,8 @@ def lqr(system: LinearSystem) -> tuple[np.ndarray, np.ndarray]:
     P = A'P A - A'P B (B'P B + R)^-1 B'P A + Q.
 
     Raises:
-        LinearControlError: (A, B) cannot be stabilized, or Q leaves a marginal mode unseen.
+        LinearControlError: (A, B) is not stabilizable, or a mode on the unit circle does not enter
+            the cost.
     """
     P = _riccati(system.A, system.B, system.Q, system.R)
     PB = P @ system.B
@@ -33,10 +35,11 @@ def lqr(system: LinearSystem) -> tuple[np.ndarray, np.ndarray]:
 def kalman(system: LinearSystem) -> tuple[np.ndarray, np.ndarray]:
     """Returns the Kalman gain L, (n, p), and the covariance S, (n, n), of x[t] given y[:t].
 
-    Eq. eq:Kalman_gain. L applies to y[t] - C E[x[t] | y[:t]].
+    Eq. eq:Kalman_gain. L multiplies the innovation y[t] - C E[x[t] | y[:t]].
 
     Raises:
-        LinearControlError: (A, C) cannot be detected, or W leaves a marginal mode unmoved.
+        LinearControlError: (A, C) is not detectable, or W does not excite a mode on the unit
+            circle.
     """
     S = _riccati(system.A.T, system.C.T, system.W, system.V)
     SC = S @ system.C.T
@@ -47,7 +50,7 @@ def kalman(system: LinearSystem) -> tuple[np.ndarray, np.ndarray]:
 def optimal_controller(system: LinearSystem) -> Controller:
     """Returns theta* (eq. equ:dynamic_policy_para), the minimizer of J over all causal policies.
 
-    With exact states (C = I, V = 0) this is the static law (0, I, K).
+    With exact states (C = I, V = 0) it is the static law (0, I, K).
     """
     K, L = lqr(system)[0], kalman(system)[0]
     predicted = system.A + system.B @ K
@@ -57,7 +60,7 @@ def optimal_controller(system: LinearSystem) -> Controller:
 def optimal_cost(system: LinearSystem) -> float:
     """Returns J(theta*) by separation: tr(P W) + tr(K'(B'P B + R) K S_filtered).
 
-    No closed loop enters it, which makes it a check of `cost` (Astrom 1970, ch. 8).
+    It uses no closed loop, so that it is an independent check of `cost` (Astrom 1970, ch. 8).
     """
     K, P = lqr(system)
     L, S = kalman(system)
@@ -67,15 +70,15 @@ def optimal_cost(system: LinearSystem) -> float:
 
 
 class ClosedLoop(NamedTuple):
-    """Plant and controller as one system in z[t] = (x[t], s[t-1]).
+    """Plant and controller as one system with the state z[t] = (x[t], s[t-1]).
 
         z[t+1] = F z[t] + G (w[t], v[t]),  u[t] = H z[t] + D v[t]
 
     Attributes:
-        F: (2n, 2n) where plant and controller have n states each.
-        G: (2n, n + p).
-        H: (m, 2n).
-        D: (m, p).
+        F: State matrix, (2n, 2n) if plant and controller have n states each.
+        G: Matrix of the noises, (2n, n + p).
+        H: Matrix from the state to u, (m, 2n).
+        D: Matrix from the measurement noise to u, (m, p).
     """
 
     F: np.ndarray
@@ -85,7 +88,7 @@ class ClosedLoop(NamedTuple):
 
 
 def closed_loop(system: LinearSystem, controller: Controller) -> ClosedLoop:
-    """Joins a plant and a controller.
+    """Returns the closed loop of a plant and a controller.
 
     Raises:
         LinearControlError: The controller has other inputs or outputs than the plant.
@@ -112,8 +115,8 @@ def closed_loop(system: LinearSystem, controller: Controller) -> ClosedLoop:
 def cost(system: LinearSystem, controller: Controller) -> float:
     """Returns J (eq:Jpi), the long-run average cost per step, by a Lyapunov equation.
 
-    It is `inf` where the closed loop is not internally stable, or nearer to instability than
-    `STABILITY_MARGIN`: also where the unstable mode happens not to reach the cost.
+    It is `inf` if the closed loop is not internally stable with a margin of `STABILITY_MARGIN`,
+    even if the unstable mode does not enter the cost.
     """
     loop = closed_loop(system, controller)
     covariance = lyapunov(loop.F, loop.G @ _noise(system) @ loop.G.T)
@@ -125,12 +128,13 @@ def cost(system: LinearSystem, controller: Controller) -> float:
 
 
 def cost_gradient(system: LinearSystem, controller: Controller) -> Controller:
-    """Returns dJ/dtheta, shaped like the controller.
+    """Returns dJ/dtheta, as a controller.
 
-    From the covariance X = F X F' + N and its adjoint Y = F'Y F + M: dJ = 2 <Y F X, dF> + ...
+    It follows from the covariance X = F X F' + N and its adjoint Y = F'Y F + M:
+    dJ = 2 <Y F X, dF> + ...
 
     Raises:
-        LinearControlError: J is infinite, so that it has no gradient.
+        LinearControlError: J is infinite, and has no gradient.
     """
     n, (A, B, C) = system.n, (controller.A, controller.B, controller.C)
     F, G, H, D = loop = closed_loop(system, controller)
@@ -140,7 +144,9 @@ def cost_gradient(system: LinearSystem, controller: Controller) -> Controller:
     M[:n, :n] += system.Q
     Y = lyapunov(F.T, M)
     if X is None or Y is None:
-        raise LinearControlError("The closed loop is unstable: J is infinite.")
+        raise LinearControlError(
+            "The closed loop is unstable, and J infinite. Give a stabilizing controller."
+        )
     dF, dG, dH = 2 * Y @ loop.F @ X, 2 * Y @ G @ noise, 2 * system.R @ H @ X
     to_u = system.B.T
     dD = (
@@ -157,19 +163,19 @@ def cost_gradient(system: LinearSystem, controller: Controller) -> Controller:
 
 
 def spectral_radius(matrix: np.ndarray) -> float:
-    """Returns the largest modulus of an eigenvalue."""
+    """Returns the largest modulus of the eigenvalues."""
     return float(np.abs(np.linalg.eigvals(matrix)).max(initial=0.0))
 
 
 def lyapunov(F: np.ndarray, N: np.ndarray) -> np.ndarray | None:
-    """Returns X = F X F' + N, the sum of F^k N F'^k, or None where F is not stable.
+    """Returns the solution of X = F X F' + N, the sum of F^k N F'^k; None if F is not stable.
 
-    By doubling (Smith 1968): for a positive semidefinite N it only adds such matrices, so nothing
-    cancels, and what is not stable never comes out as a number.
+    It is computed by doubling (Smith 1968). For a positive semidefinite N all summands are positive
+    semidefinite: there is no cancellation, and an unstable F never yields finite numbers.
 
     Args:
-        F: (k, k).
-        N: (k, k), symmetric.
+        F: State matrix, (k, k).
+        N: Symmetric matrix, (k, k).
     """
     if spectral_radius(F) > 1.0 - STABILITY_MARGIN:
         return None
@@ -186,7 +192,7 @@ def lyapunov(F: np.ndarray, N: np.ndarray) -> np.ndarray | None:
 
 
 def _noise(system: LinearSystem) -> np.ndarray:
-    return scipy.linalg.block_diag(system.W, system.V)
+    return np.asarray(scipy.linalg.block_diag(system.W, system.V))
 
 
 def _riccati(A: np.ndarray, B: np.ndarray, Q: np.ndarray, R: np.ndarray) -> np.ndarray:
@@ -195,5 +201,5 @@ def _riccati(A: np.ndarray, B: np.ndarray, Q: np.ndarray, R: np.ndarray) -> np.n
     except np.linalg.LinAlgError as error:
         raise LinearControlError(
             "The Riccati equation has no stabilizing solution: the plant is not stabilizable and "
-            "detectable."
+            "detectable. Give another plant."
         ) from error

@@ -13,9 +13,9 @@ class Rollouts:
     """Episodes of equal length.
 
     Attributes:
-        x: (episodes, steps, n), states of the plant.
-        y: (episodes, steps, p), what the controller read.
-        u: (episodes, steps, m), what it answered in the same step.
+        x: States of the plant, (episodes, steps, n).
+        y: Outputs of the plant, which the controller reads, (episodes, steps, p).
+        u: Inputs that the controller returns in the same step, (episodes, steps, m).
     """
 
     x: np.ndarray
@@ -24,8 +24,8 @@ class Rollouts:
 
     def costs(self, system: LinearSystem) -> np.ndarray:
         """Returns x'Q x + u'R u of each step, (episodes, steps)."""
-        of_x = np.einsum("eti,ij,etj->et", self.x, system.Q, self.x)
-        return of_x + np.einsum("eti,ij,etj->et", self.u, system.R, self.u)
+        state_costs = np.einsum("eti,ij,etj->et", self.x, system.Q, self.x)
+        return state_costs + np.einsum("eti,ij,etj->et", self.u, system.R, self.u)
 
 
 def simulate(
@@ -37,20 +37,21 @@ def simulate(
     steps: int = 100,
     initial_covariance: np.ndarray | None = None,
 ) -> Rollouts:
-    """Runs episodes from x[0] ~ N(0, initial_covariance), the controller at rest.
+    """Simulates episodes from x[0] ~ N(0, initial_covariance), with the controller at rest.
 
     Args:
         system: The plant.
-        controller: For this plant.
-        rng: Draws the initial states and the noises.
-        episodes: How many; the paper's rollouts have 100 steps each.
-        steps: Of each episode.
-        initial_covariance: (n, n); by default W, one step of noise.
+        controller: A controller of this plant.
+        rng: Generator of the initial states and the noises.
+        episodes: Number of episodes.
+        steps: Number of steps of each episode, 100 in the paper.
+        initial_covariance: Covariance of the initial state, (n, n); W, one step of noise, by
+            default.
 
     Raises:
         LinearControlError: The controller has other inputs or outputs than the plant.
     """
-    closed_loop(system, controller)  # refuses what does not fit
+    closed_loop(system, controller)  # checks that they fit
     start = system.W if initial_covariance is None else initial_covariance
     x_now = _draw(rng, start, episodes, 1)[:, 0]
     w = _draw(rng, system.W, episodes, steps)
@@ -68,6 +69,6 @@ def simulate(
 
 
 def _draw(rng: np.random.Generator, covariance: np.ndarray, *shape: int) -> np.ndarray:
-    values, vectors = np.linalg.eigh(covariance)  # a covariance may be singular
+    values, vectors = np.linalg.eigh(covariance)  # unlike Cholesky, for singular matrices, too
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return rng.standard_normal((*shape, len(covariance))) @ root.T

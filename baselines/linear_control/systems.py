@@ -1,4 +1,4 @@
-"""Linear plants and linear dynamic controllers, as values; the paper's own plants."""
+"""Linear plants and linear dynamic controllers as values, and the plants of the paper."""
 
 from dataclasses import dataclass, fields
 
@@ -8,7 +8,7 @@ from fleet_tools.errors import FleetToolsError
 
 
 class LinearControlError(FleetToolsError, ValueError):
-    """Matrices that do not fit together, or a problem without the solution asked for."""
+    """Matrices that do not fit together, or a problem that has no solution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,21 +18,20 @@ class LinearSystem:
         x[t+1] = A x[t] + B u[t] + w[t],  w ~ N(0, W)
         y[t]   = C x[t] + v[t],           v ~ N(0, V)
 
-    with n states, m inputs, p outputs and the cost per step x'Q x + u'R u. The arrays are kept as
-    read-only copies.
+    It has n states, m inputs, p outputs and the cost per step x'Q x + u'R u. The arrays are stored
+    as read-only copies.
 
-    Args:
-        A: (n, n).
-        B: (n, m).
-        C: (p, n).
-        Q: (n, n), symmetric, positive semidefinite.
-        R: (m, m), symmetric, positive definite.
-        W: (n, n), covariance.
-        V: (p, p), covariance; zero where the outputs are exact.
+    Attributes:
+        A: State matrix, (n, n).
+        B: Input matrix, (n, m).
+        C: Output matrix, (p, n).
+        Q: Cost of states, (n, n), symmetric, positive semidefinite.
+        R: Cost of inputs, (m, m), symmetric, positive definite.
+        W: Covariance of the process noise, (n, n).
+        V: Covariance of the measurement noise, (p, p); zero if the outputs are exact.
 
     Raises:
-        LinearControlError: A matrix has another shape, is not finite, or is not as definite as
-            said.
+        LinearControlError: A matrix has another shape, is not finite, or is not (semi)definite.
     """
 
     A: np.ndarray
@@ -44,6 +43,7 @@ class LinearSystem:
     V: np.ndarray
 
     def __post_init__(self) -> None:
+        """Checks the matrices, and makes them read-only."""
         _freeze(self)
         n, m, p = self.n, self.m, self.p
         shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "Q": (n, n), "R": (m, m)}
@@ -53,39 +53,39 @@ class LinearSystem:
             scale = np.abs(matrix).max(initial=0.0)
             smallest = np.linalg.eigvalsh(matrix).min(initial=np.inf)
             if not np.allclose(matrix, matrix.T, rtol=1e-12, atol=1e-12 * scale):
-                raise LinearControlError(f"{name} is not symmetric.")
+                raise LinearControlError(f"{name} is not symmetric. Give ({name} + {name}') / 2.")
             if smallest < -1e-12 * scale or (name == "R" and smallest <= 0.0):
                 kind = "positive definite" if name == "R" else "positive semidefinite"
                 raise LinearControlError(f"{name} is not {kind}: an eigenvalue is {smallest:.3g}.")
 
     @property
     def n(self) -> int:
-        """The number of states."""
+        """Number of states."""
         return self.A.shape[0]
 
     @property
     def m(self) -> int:
-        """The number of inputs."""
+        """Number of inputs."""
         return self.B.shape[1]
 
     @property
     def p(self) -> int:
-        """The number of outputs."""
+        """Number of outputs."""
         return self.C.shape[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Controller:
-    """A linear dynamic controller theta (eq. equ:dynamic_policy_para_general), started at rest.
+    """A linear dynamic controller theta (eq. equ:dynamic_policy_para_general) that starts at rest.
 
         s[t] = A s[t-1] + B y[t],  u[t] = C s[t],  s[-1] = 0
 
-    A static law u = K y is (0, I, K). The arrays are kept as read-only copies.
+    A static law u = K y is (0, I, K). The arrays are stored as read-only copies.
 
-    Args:
-        A: (n, n).
-        B: (n, p).
-        C: (m, n).
+    Attributes:
+        A: State matrix, (n, n).
+        B: Input matrix, (n, p).
+        C: Output matrix, (m, n).
 
     Raises:
         LinearControlError: A matrix has another shape or is not finite.
@@ -96,39 +96,47 @@ class Controller:
     C: np.ndarray
 
     def __post_init__(self) -> None:
+        """Checks the matrices, and makes them read-only."""
         _freeze(self)
         n, p, m = self.shape
         _require_shapes(self, {"A": (n, n), "B": (n, p), "C": (m, n)})
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(n, p, m): how many states, outputs of the plant, inputs of the plant."""
+        """(n, p, m): numbers of states, of outputs of the plant, and of inputs of the plant."""
         return self.A.shape[0], self.B.shape[1], self.C.shape[0]
 
     def transformed(self, T: np.ndarray) -> "Controller":
-        """Returns (T^-1 A T, T^-1 B, C T): the same law, with a state s' where s = T s'.
+        """Returns (T^-1 A T, T^-1 B, C T): the same law, for the state s' with s = T s'.
 
-        A right action: `k.transformed(S).transformed(T)` is `k.transformed(S @ T)`. The paper
-        writes it so in its merging losses, and with T and T^-1 exchanged in "Symmetries".
+        This is a right action: `k.transformed(S).transformed(T)` equals `k.transformed(S @ T)`. The
+        paper writes it so in its merging losses, and with T and T^-1 exchanged in "Symmetries".
 
         Args:
-            T: (n, n), invertible; a negative determinant is as good as a positive one.
+            T: Invertible matrix, (n, n), with a determinant of either sign.
 
         Raises:
             LinearControlError: T is singular, or of another shape.
         """
         T = np.asarray(T, float)
         if T.shape != self.A.shape:
-            raise LinearControlError(f"T has shape {T.shape}, the controller needs {self.A.shape}.")
+            raise LinearControlError(
+                f"T has shape {T.shape}; this controller requires {self.A.shape}."
+            )
         try:
             return Controller(
                 np.linalg.solve(T, self.A @ T), np.linalg.solve(T, self.B), self.C @ T
             )
         except np.linalg.LinAlgError as error:
-            raise LinearControlError("T is singular: it is no element of GL(n).") from error
+            raise LinearControlError(
+                "T is singular, and GL(n) has only invertible matrices. Give another T."
+            ) from error
 
     def responses(self, count: int) -> np.ndarray:
-        """Returns C A^k B for k < count, (count, m, p): the law in any coordinates."""
+        """Returns the impulse response C A^k B for k < count, (count, m, p).
+
+        It determines the law, and is the same in all coordinates.
+        """
         _, p, m = self.shape
         responses, state = np.empty((count, m, p)), self.B
         for k in range(count):
@@ -137,12 +145,12 @@ class Controller:
         return responses
 
     def to_vector(self) -> np.ndarray:
-        """Returns all entries, (n n + n p + m n,), in the order A, B, C, each by rows."""
+        """Returns all entries of A, B and C in this order, each by rows, (n n + n p + m n,)."""
         return np.concatenate([self.A.ravel(), self.B.ravel(), self.C.ravel()])
 
 
 def controller_from_vector(vector: np.ndarray, shape: tuple[int, int, int]) -> Controller:
-    """Inverts `Controller.to_vector` for a controller of the shape (n, p, m)."""
+    """Returns the controller of shape (n, p, m) whose `to_vector` is given."""
     n, p, m = shape
     A, B, C = np.split(np.asarray(vector, float), [n * n, n * n + n * p])
     return Controller(A.reshape(n, n), B.reshape(n, p), C.reshape(m, n))
@@ -152,7 +160,7 @@ def static_controller(K: np.ndarray) -> Controller:
     """Returns the law u = K y as (0, I, K) (paper, "Feedforward controller").
 
     Args:
-        K: (m, p).
+        K: Gain, (m, p).
     """
     p = np.shape(K)[1]
     return Controller(np.zeros((p, p)), np.eye(p), K)
@@ -166,21 +174,23 @@ A_STABLE = np.array(
         [0.01, -0.04, 0.72, 0.99],
     ]
 )
-"""The plant of most experiments. The paper announces it and leaves it out (slip); this is the
-linearized longitudinal motion of a Boeing 747 that is commonly set beside the B that it does print
-(there hong2021lecture and zhang2022multi; ft, s, 0.01 rad). Its spectral radius is 0.993."""
+"""State matrix of most experiments. Slip: the paper announces it and leaves it out; this is the
+linearized longitudinal motion of a Boeing 747 that its sources (hong2021lecture, zhang2022multi)
+use with the B that it prints (ft, s, 0.01 rad). The spectral radius is 0.993."""
 
 B_STABLE = np.array([[0.01, 0.99], [-3.44, 1.66], [-0.83, 0.44], [-0.47, 0.25]])
+"""Input matrix of most experiments."""
 
 A_UNSTABLE = np.array([[1.10, 0.03, -0.02], [0.01, 0.47, 4.70], [0.02, -0.06, 0.40]])
-"""The unstable plant of the last experiment, of odd dimension."""
+"""State matrix of the last experiment, which is unstable and of odd dimension."""
 
 B_UNSTABLE = B_STABLE[:3]
-"""The paper sets a 4 x 2 matrix beside the 3 x 3 A_unstab (slip). A_unstab is the leading block of
-the Boeing with its first entry raised, so its input matrix is the first three rows."""
+"""Input matrix of the last experiment. Slip: the paper gives a 4 x 2 matrix for the 3 x 3 A_unstab.
+A_unstab is the leading block of A_STABLE with a larger first entry, so these are the first three
+rows of B_STABLE."""
 
 STATE_WEIGHTS = np.logspace(-2.0, 2.0, 10)
-"""alpha of the ten tasks, Q = alpha I."""
+"""Weights alpha of the ten tasks, Q = alpha I."""
 
 
 def paper_system(
@@ -188,14 +198,14 @@ def paper_system(
 ) -> LinearSystem:
     """Returns a plant of the paper ("Experiment Setup Details"), with Q = alpha I and R = I.
 
-    The paper does not say the covariances of its noises: here they are identities.
+    The paper does not give the covariances of the noises; here they are identities.
 
     Args:
-        unstable: Whether the three-dimensional plant that is unstable without control.
-        outputs: p, the rows of a standard Gaussian C (the paper's LQG: 50); None for the exact
-            state, C = I and V = 0 (its LQR).
-        alpha: The weight of the state, one of `STATE_WEIGHTS` in the paper.
-        seed: Of C.
+        unstable: Whether to return the three-dimensional plant, which is unstable without control.
+        outputs: Number p of rows of a standard Gaussian C (the paper's LQG has 50); None for exact
+            states, C = I and V = 0 (the paper's LQR).
+        alpha: Weight of the state, one of `STATE_WEIGHTS` in the paper.
+        seed: Seed of C.
     """
     A, B = (A_UNSTABLE, B_UNSTABLE) if unstable else (A_STABLE, B_STABLE)
     n, m = B.shape
@@ -206,19 +216,22 @@ def paper_system(
     return LinearSystem(A, B, C, Q=alpha * np.eye(n), R=np.eye(m), W=np.eye(n), V=V)
 
 
-def _freeze(value) -> None:
+def _freeze(value: LinearSystem | Controller) -> None:
+    """Replaces the arrays by read-only copies, after checking them."""
     for field in fields(value):
         array = np.array(getattr(value, field.name), float)
         if array.ndim != 2 or not np.isfinite(array).all():
             raise LinearControlError(
-                f"{field.name} must be a matrix of finite numbers; its shape is {array.shape}."
+                f"{field.name} must be a matrix of finite numbers; given: shape {array.shape}."
             )
         array.flags.writeable = False
         object.__setattr__(value, field.name, array)
 
 
-def _require_shapes(value, shapes: dict[str, tuple[int, int]]) -> None:
+def _require_shapes(value: LinearSystem | Controller, shapes: dict[str, tuple[int, int]]) -> None:
     for name, shape in shapes.items():
         found = getattr(value, name).shape
         if found != shape:
-            raise LinearControlError(f"{name} has shape {found}; the others ask for {shape}.")
+            raise LinearControlError(
+                f"{name} has shape {found}; the other matrices require {shape}."
+            )

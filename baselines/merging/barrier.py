@@ -1,30 +1,33 @@
-"""How much is lost on the straight line between two models: the paper's two barriers (sec. 3)."""
+"""Barriers: the loss of quality on the line between two models (section 3 of the paper)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fleet_tools.baselines.merging.average import interpolate
-from fleet_tools.baselines.merging.errors import FleetError
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.table import State
-from fleet_tools.errors import MissingLibraryError
 
-Measure = Callable[[dict], float]
-"""A loss of a model, or a measure of its performance in rollouts."""
+Measure = Callable[[State], float]
+"""Returns the loss of a model, or its performance in rollouts."""
+
+POINTS = 11
+"""Default number of points on a line."""
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """A barrier and the curve that it was read from.
+    """A barrier and the curve from which it was computed.
 
-    Args:
-        height: The barrier; infinite or not a number where the measure is.
-        at: The lambda where it stands.
-        lambdas: From 0, the first model, to 1, the second.
-        values: Of the measure there.
+    Attributes:
+        height: Height of the barrier; infinite or NaN if the measure is.
+        at: The lambda of the highest point.
+        lambdas: Positions on the line, from 0, the first model, to 1, the second.
+        values: Values of the measure at these positions.
     """
 
     height: float
@@ -33,102 +36,104 @@ class Barrier:
     values: tuple[float, ...]
 
     @classmethod
-    def of_losses(cls, lambdas: Sequence[float], values: Sequence[float]) -> Self:
-        """The barrier of a curve of losses; see `loss_barrier`."""
-        values = np.asarray(values, dtype=float)
-        return cls._of(lambdas, values, values - (values[0] + values[-1]) / 2)
+    def of_losses(cls, lambdas: ArrayLike, values: ArrayLike) -> Self:
+        """Returns the barrier of a curve of losses; see `loss_barrier`."""
+        losses = np.asarray(values, dtype=float)
+        return cls._of(lambdas, losses, losses - (losses[0] + losses[-1]) / 2)
 
     @classmethod
-    def of_performances(cls, lambdas: Sequence[float], values: Sequence[float]) -> Self:
-        """The barrier of a curve of performances; see `performance_barrier`."""
-        values = np.asarray(values, dtype=float)
-        return cls._of(lambdas, values, (values[0] + values[-1]) / 2 - values)
+    def of_performances(cls, lambdas: ArrayLike, values: ArrayLike) -> Self:
+        """Returns the barrier of a curve of performances; see `performance_barrier`."""
+        performances = np.asarray(values, dtype=float)
+        mean_of_ends = (performances[0] + performances[-1]) / 2
+        return cls._of(lambdas, performances, mean_of_ends - performances)
 
     @classmethod
-    def _of(cls, lambdas: Sequence[float], values: np.ndarray, heights: np.ndarray) -> Self:
-        at = int(np.argmax(heights))  # of the first that is not a number, if one is
-        lambdas = tuple(float(each) for each in lambdas)
-        return cls(float(heights[at]), lambdas[at], lambdas, tuple(values.tolist()))
+    def _of(cls, lambdas: ArrayLike, values: np.ndarray, heights: np.ndarray) -> Self:
+        highest = int(np.argmax(heights))  # the first NaN, if there is one
+        positions = tuple(np.asarray(lambdas, dtype=float).tolist())
+        return cls(float(heights[highest]), positions[highest], positions, tuple(values.tolist()))
 
     @property
     def midpoint(self) -> float:
-        """The measure halfway: of the plain average of the two."""
+        """Value of the measure at lambda = 1/2, the average of the two models."""
         return self.values[len(self.values) // 2]
 
 
-def loss_barrier(loss: Measure, one: State, other: State, points: int = 11) -> Barrier:
-    """max over lambda of L((1 - lambda) one + lambda other) - (L(one) + L(other)) / 2.
+def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) -> Barrier:
+    """Measures max over lambda of L((1 - lambda) one + lambda other) - (L(one) + L(other)) / 2.
 
-    It is never negative, but for the spacing of lambdas: at an end it is half a difference.
+    It is never negative, since at one of the ends it is half the difference of the losses.
 
     Args:
         loss: L, such as the imitation loss on some data.
         one: A model.
-        other: Another, aligned with it where alignment is to be judged.
-        points: How many lambdas, evenly spaced with both ends; odd, so that 1/2 is one of them.
+        other: Another model, aligned with the first one if alignment is to be judged.
+        points: Number of lambdas, evenly spaced from 0 to 1; odd, so that 1/2 is one of them.
 
     Raises:
-        FleetError: `points` is even, or below 3.
+        MergeError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
     return Barrier.of_losses(*curve(loss, one, other, points))
 
 
 def performance_barrier(
-    performance: Measure, one: State, other: State, points: int = 11
+    performance: Measure, one: State, other: State, points: int = POINTS
 ) -> Barrier:
-    """max over lambda of (T(one) + T(other)) / 2 - T((1 - lambda) one + lambda other).
+    """Measures max over lambda of (T(one) + T(other)) / 2 - T((1 - lambda) one + lambda other).
 
     Args:
-        performance: T, where more is better: accumulated reward, or the share of successes.
-        one: As for `loss_barrier`.
-        other: As for `loss_barrier`.
-        points: As for `loss_barrier`.
+        performance: T, the higher the better: accumulated reward, or success rate.
+        one: See `loss_barrier`.
+        other: See `loss_barrier`.
+        points: See `loss_barrier`.
 
     Raises:
-        FleetError: `points` is even, or below 3.
+        MergeError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
     return Barrier.of_performances(*curve(performance, one, other, points))
 
 
 def curve(
-    measure: Measure, one: State, other: State, points: int = 11
+    measure: Measure, one: State, other: State, points: int = POINTS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lambdas and the measure of (1 - lambda) one + lambda other at each, shape (points,) both.
+    """Measures (1 - lambda) one + lambda other at evenly spaced lambdas.
+
+    Returns:
+        The lambdas and the values, shape (points,) both.
 
     Raises:
-        FleetError: `points` is even, or below 3.
+        MergeError: `points` is even, or below 3.
         ModelMismatchError: The models differ in form.
     """
     lambdas = lambdas_of(points)
-    values = [float(measure(interpolate(one, other, float(at)))) for at in lambdas]
+    values = [float(measure(interpolate(one, other, float(position)))) for position in lambdas]
     return lambdas, np.array(values)
 
 
 def lambdas_of(points: int) -> np.ndarray:
-    """So many lambdas, evenly spaced with both ends and the middle, shape (points,).
+    """Returns lambdas that are evenly spaced from 0 to 1 and include 1/2, shape (points,).
 
     Raises:
-        FleetError: `points` is even, or below 3.
+        MergeError: `points` is even, or below 3.
     """
     if points < 3 or points % 2 == 0:
-        raise FleetError(f"A curve has {points} points. Give an odd number, at least 3.")
+        raise MergeError(f"A curve has {points} points. Give an odd number, at least 3.")
     return np.linspace(0.0, 1.0, points)
 
 
-def plot(curves: dict[str, Barrier], path: str | Path, measure: str = "loss") -> None:
-    """Draws curves, by name, into a picture whose kind its file's name tells.
+def plot(curves: Mapping[str, Barrier], path: str | Path, measure: str = "loss") -> None:
+    """Plots curves into an image.
 
-    Raises:
-        MissingLibraryError: matplotlib is absent.
+    Args:
+        curves: Barriers by name in the legend.
+        path: File of the image; its suffix determines the format.
+        measure: Name of the measure, on the vertical axis.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingLibraryError(
-            "A plot needs matplotlib. Install it with: python3 -m pip install matplotlib"
-        ) from None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.subplots()
     for name, barrier in curves.items():

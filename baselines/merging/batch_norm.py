@@ -1,4 +1,4 @@
-"""Statistics of BatchNorm, which an average of models must measure anew."""
+"""Statistics of BatchNorm layers, which an average of models has to measure again."""
 
 import copy
 from collections.abc import Iterable
@@ -10,17 +10,19 @@ from fleet_tools.baselines.merging.symmetry.table import State
 
 
 @torch.no_grad()
-def recompute(model: torch.nn.Module, state: State, batches: Iterable[Any]) -> dict:
-    """The same weights, with running means and variances of what they now make of data.
+def recompute(
+    model: torch.nn.Module, state: State, batches: Iterable[Any]
+) -> dict[str, torch.Tensor]:
+    """Returns the same weights with running means and variances measured on data.
 
-    An average of models has activations of another spread than any of them, so the averaged
-    statistics fit none (Jordan et al. 2023). Each batch counts the same.
+    The activations of an averaged model have another variance than those of the models, so the
+    averaged statistics fit no model (Jordan et al. 2023). All batches count the same.
 
     Args:
         model: The architecture; a copy of it is run.
-        state: Its weights.
-        batches: The model's argument, or a tuple of its arguments, for each batch. Without any,
-            or where nothing tracks statistics, the state is copied as it is.
+        state: The weights.
+        batches: For each batch the model's argument, or a tuple of its arguments. Without batches,
+            or without layers that track statistics, the state is copied as it is.
 
     Returns:
         A new state dict.

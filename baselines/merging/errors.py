@@ -1,10 +1,10 @@
-"""Every error that merging raises on purpose: what was given, and how to mend it."""
+"""Errors of merging; each message says what was given and how to mend it."""
 
 from fleet_tools.errors import FleetToolsError
 
 
 class SymmetryError(FleetToolsError, ValueError):
-    """Base of what is wrong with a table of axes, or does not fit it."""
+    """Base of errors in a table of axes, and of values that do not fit a table."""
 
 
 class AxisSyntaxError(SymmetryError):
@@ -12,32 +12,32 @@ class AxisSyntaxError(SymmetryError):
 
 
 class UncoveredParameterError(SymmetryError):
-    """A state dict holds what the table does not speak of, or lacks what it does."""
+    """A state dict has an entry that the table lacks, or lacks one that the table has."""
 
 
 class AxisSizeError(SymmetryError):
-    """A tensor's shape does not fit its axes, or a size cannot be told from the shapes."""
+    """A tensor's shape does not fit its axes, or the shapes do not determine a size."""
 
 
 class PermutationError(SymmetryError):
-    """Not an element of the group: a name, a shape, a repeated index, or no inverse."""
+    """Not an element of the group: a wrong name, shape or index, or no inverse."""
 
 
 class ScalingError(SymmetryError):
-    """Scales that are no positive numbers of units, or a norm that has no least one."""
+    """Scales that are not one positive number per unit, or a norm without a minimum."""
 
 
 class NotInvariantError(SymmetryError):
-    """The model's outputs change under a permutation that the table calls free."""
+    """The model's outputs change under a permutation of an axis that the table calls free."""
 
 
 class ModelMismatchError(FleetToolsError, ValueError):
-    """Models that are not of one form: their keys, shapes or dtypes differ."""
+    """Models of different forms: their names, shapes or dtypes differ."""
 
 
-class FleetError(FleetToolsError, ValueError):
-    """What is to be merged does not fit together, or a method needs what was not given."""
+class MergeError(FleetToolsError, ValueError):
+    """A merge problem is inconsistent, or lacks what a method needs."""
 
 
 class MessageError(FleetToolsError, ValueError):
-    """Bytes that are no message between merging and a robot, or hold more or less than they may."""
+    """Bytes that are no message between merging and a data holder, or have unexpected content."""

@@ -1,4 +1,4 @@
-"""What merging has changed: distances, losses and barriers, before alignment and after it."""
+"""Effects of a merge: distances, losses and barriers before and after alignment."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,23 +6,26 @@ from itertools import combinations
 
 import torch
 
-from fleet_tools.baselines.merging.average import average, flat
-from fleet_tools.baselines.merging.barrier import loss_barrier
+from fleet_tools.baselines.merging.average import average, flatten
+from fleet_tools.baselines.merging.barrier import Measure, loss_barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
-from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 
-Finish = Callable[[State], State]
+_TOLERANCE = 1e-3
+"""Largest change of a loss by a permutation, relative to the loss or 1."""
 
 
 @dataclass(frozen=True)
-class Side:
-    """Models as they are, or as they were aligned.
+class Connectivity:
+    """Linear connectivity of models: how far apart they are, and what lies between them.
 
     Attributes:
-        distance: Euclidean, of weights: the largest between two models.
-        loss: Of their average; None where nothing measures one.
-        barrier: The largest on a line between two models; None likewise, and for one model.
+        distance: Largest Euclidean distance between the weights of two models.
+        loss: Loss of the average of the models; None if no loss can be measured.
+        barrier: Highest loss barrier between two models; None if no loss can be measured, or if
+            there is only one model.
     """
 
     distance: float
@@ -31,95 +34,108 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Report:
-    """A merge, measured.
+class MergeReport:
+    """Measurements of a merge.
 
     Attributes:
-        losses: Of each model by itself; empty where nothing measures them.
-        before: Of the models as they are.
-        after: Of the models as the method permuted them. Its loss is the merged model's.
+        losses: Loss of each model alone; empty if no loss can be measured.
+        before: Connectivity of the models as given.
+        after: Connectivity of the permuted models; its loss is that of the merged model.
     """
 
     losses: tuple[float, ...]
-    before: Side
-    after: Side
+    before: Connectivity
+    after: Connectivity
 
 
-def report(
-    fleet: Fleet,
-    merged: Merged,
-    loss: Callable[[State], float] | None = None,
-    finish: Finish = dict,
-    points: int = 11,
-) -> Report:
+def measure_merge(
+    problem: MergeProblem,
+    merged: MergeResult,
+    loss: Measure | None,
+    finish: Callable[[State], State],
+    points: int,
+) -> MergeReport:
     """Measures a merge.
 
     Args:
-        fleet: What was merged.
-        merged: What came of it.
-        loss: Of a model; the same for the same model.
-        finish: See `spec.Spec`.
-        points: On each line; see `loss_barrier`.
+        problem: The models.
+        merged: Result of merging them.
+        loss: Loss of a model, deterministic; None if there are no data.
+        finish: See `spec.ModelSpec`.
+        points: Number of points on the line between two models; see `barrier.loss_barrier`.
 
     Raises:
-        FleetError: `points` is even, or below 3.
-        NotInvariantError: A model's loss is another once its units are reordered, so the table is
-            not the model's, or the loss is not the same twice.
+        MergeError: `points` is even, or below 3.
+        NotInvariantError: A permutation changes a model's loss, so the table is not the model's,
+            or the loss is not deterministic.
     """
-    permuted = fleet.permuted(merged.permutations)
+    permuted = problem.permuted(merged.permutations)
     if loss is None:
-        return Report((), Side(_distance(fleet.models)), Side(_distance(permuted)))
-    losses = tuple(loss(model) for model in fleet.models)
-    _require_invariant(merged, losses, permuted, loss)
+        return MergeReport(
+            (), Connectivity(_distance(problem.models)), Connectivity(_distance(permuted))
+        )
+    losses = tuple(loss(model) for model in problem.models)
+    _require_invariant(losses, permuted, merged.permutations, loss)
 
-    def finished(model: State) -> float:
+    def finished_loss(model: State) -> float:
         return loss(finish(model))
 
-    def side(models: Sequence[State], mean: State) -> Side:
-        heights = [loss_barrier(finished, *pair, points).height for pair in combinations(models, 2)]
-        return Side(_distance(models), finished(mean), max(heights, default=None))
+    def connectivity(models: Sequence[State], mean: State) -> Connectivity:
+        heights = [
+            loss_barrier(finished_loss, *pair, points).height for pair in combinations(models, 2)
+        ]
+        return Connectivity(_distance(models), finished_loss(mean), max(heights, default=None))
 
-    naive = average(fleet.models, fleet.weights)
-    return Report(losses, side(fleet.models, naive), side(permuted, merged.state))
+    naive = average(problem.models, problem.averaging_weights)
+    return MergeReport(
+        losses, connectivity(problem.models, naive), connectivity(permuted, merged.state)
+    )
 
 
-def as_text(report: Report) -> str:
-    """A table of a few lines."""
-    lines = [f"{'':22}{'as they are':>14}{'aligned':>14}"]
-    rows = [("largest distance", "distance")]
-    if report.before.loss is not None:
-        rows.append(("loss of the average", "loss"))
-    if report.before.barrier is not None:
-        rows.append(("largest barrier", "barrier"))
-    for title, name in rows:
-        before, after = getattr(report.before, name), getattr(report.after, name)
-        lines.append(f"{title:22}{before:14.4g}{after:14.4g}")
+def as_text(report: MergeReport) -> str:
+    """Returns a report as a table of a few lines."""
+    lines = [f"{'':22}{'as given':>14}{'aligned':>14}"]
+    rows = [("largest distance", report.before.distance, report.after.distance)]
+    rows += [
+        (title, before, after)
+        for title, before, after in (
+            ("loss of the average", report.before.loss, report.after.loss),
+            ("largest barrier", report.before.barrier, report.after.barrier),
+        )
+        if before is not None and after is not None
+    ]
+    lines += [f"{title:22}{before:14.4g}{after:14.4g}" for title, before, after in rows]
     if report.losses:
         lines.append(f"losses of the models  {' '.join(f'{loss:.4g}' for loss in report.losses)}")
     else:
-        lines.append("No losses or barriers: the spec has neither `shared` nor `robots`.")
+        lines.append("No losses or barriers: the spec has no data holders.")
     return "\n".join(lines)
 
 
 def _distance(models: Sequence[State]) -> float:
-    vectors = [flat(model) for model in models]
+    vectors = [flatten(model) for model in models]
     pairs = combinations(vectors, 2)
     return max((float(torch.linalg.vector_norm(a - b)) for a, b in pairs), default=0.0)
 
 
-def _require_invariant(merged: Merged, losses, permuted, loss, tolerance: float = 1e-3) -> None:
-    for at, (before, model, permutation) in enumerate(
-        zip(losses, permuted, merged.permutations, strict=True)
+def _require_invariant(
+    losses: Sequence[float],
+    permuted: Sequence[State],
+    permutations: Sequence[Permutation],
+    loss: Measure,
+) -> None:
+    for index, (before, model, permutation) in enumerate(
+        zip(losses, permuted, permutations, strict=True)
     ):
         soft = any(
             isinstance(value, torch.Tensor) and value.is_floating_point()
             for value in permutation.values()
         )
         after = before if soft else loss(model)
-        if not abs(after - before) <= tolerance * max(1.0, abs(before)):
+        if not abs(after - before) <= _TOLERANCE * max(1.0, abs(before)):
             raise NotInvariantError(
-                f"Model {at} has the loss {before:.6g}, and {after:.6g} once its units are "
-                "reordered. Either the table is wrong (`check.check` names the axis), or the loss "
-                "is drawn: put the robots' models into eval mode, and ask for all data where the "
-                "seed is None."
+                f"Model {index} has the loss {before:.6g}, and {after:.6g} after its units are "
+                "reordered. Either the table is wrong (`symmetry.check.check` names the axis), or "
+                "the loss is random: put the data holders' models into eval mode, and use all data "
+                "when the seed is None."
             )

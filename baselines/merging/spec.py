@@ -1,106 +1,132 @@
-"""What a program must be told of models beside their weights: a function named on a command line.
+"""Specs: what a program has to know of models beside their weights, from a user's function.
 
     def spec():                                   # in policies.py: --spec policies:spec
         return Symmetry.of(linear("0", "_obs", "h"), linear("2", "h", "_act"))
 
-It returns a table of axes, or a `Spec` where losses are to be measured, or a method needs data.
+The function returns a table of axes, or a `ModelSpec` if losses are to be measured or the method
+needs data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.methods.foreign import load_own
-from fleet_tools.baselines.merging.problem import Fleet
-from fleet_tools.baselines.merging.queries.data_holder import Robot, ask
+from fleet_tools.baselines.merging.average import AveragingWeights
+from fleet_tools.baselines.merging.barrier import Measure
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+from fleet_tools.baselines.merging.user_functions import load_user_function
 from fleet_tools.errors import FleetToolsError
 
 
 @dataclass(frozen=True)
-class Spec:
-    """A kind of model, and where its data are.
+class ModelSpec:
+    """A kind of model, and the holders of its data.
 
-    Args:
-        symmetry: Its table.
-        robots: One for each model, in the order in which these will be given.
-        shared: Who holds data common to all models.
-        activations: Records a model's units, by free name, always for the same inputs.
-        finish: What every average goes through before it is measured or stored, such as
+    Attributes:
+        symmetry: Table of axes.
+        data_holders: A data holder for each model, in the order of the models.
+        shared_data_holder: Holder of data common to all models.
+        activations: Returns the activations of a model's units by free name, on the same inputs
+            for every model.
+        finish: Postprocesses every average before it is measured or stored, such as
             `batch_norm.recompute`.
     """
 
     symmetry: Symmetry | Mapping[str, str]
-    robots: Sequence[Robot] = ()
-    shared: Robot | None = None
+    data_holders: Sequence[DataHolder] = ()
+    shared_data_holder: DataHolder | None = None
     activations: Callable[[State], Mapping[str, torch.Tensor]] | None = None
     finish: Callable[[State], State] = dict
 
-    def fleet(self, models: Sequence[State], weights=None, seed: int = 0) -> Fleet:
-        """The models, with what is known of them.
+    def problem(
+        self,
+        models: Sequence[State],
+        averaging_weights: AveragingWeights | None = None,
+        seed: int = 0,
+    ) -> MergeProblem:
+        """Returns the problem of merging models.
+
+        Args:
+            models: See `MergeProblem`.
+            averaging_weights: See `MergeProblem`.
+            seed: See `MergeProblem`.
 
         Raises:
-            FleetToolsError: They do not fit the spec, or one another; see `Fleet`.
+            FleetToolsError: The models do not fit the spec, or one another; see `MergeProblem`.
         """
         symmetry = self.symmetry
         if not isinstance(symmetry, Symmetry):
             symmetry = Symmetry.of(symmetry)
-        fleet = Fleet(symmetry, models, weights, self.robots, self.shared, seed=seed)
+        problem = MergeProblem(
+            symmetry,
+            models,
+            averaging_weights,
+            self.data_holders,
+            self.shared_data_holder,
+            seed=seed,
+        )
         if self.activations is None:
-            return fleet
-        recorded = [self.activations(model) for model in models]
-        return Fleet(symmetry, models, weights, self.robots, self.shared, recorded, seed)
+            return problem
+        return replace(problem, activations=[self.activations(model) for model in models])
 
-    def measure(self, fleet: Fleet) -> Callable[[State], float] | None:
-        """The loss of a model on all data: the shared ones if there are any, else all robots'.
+    def pooled_loss(self, problem: MergeProblem) -> Measure | None:
+        """Returns the function that measures a model's loss on all data.
+
+        These are the shared data if there are any, or else those of all data holders, weighted by
+        the averaging weights.
 
         Returns:
-            None where nobody holds data.
+            None if there are no data holders.
         """
-        if self.shared is not None:
-            robots, shares = [self.shared], [1.0]
-        elif self.robots:
-            robots, shares = self.robots, fleet.shares.tolist()
+        if self.shared_data_holder is not None:
+            holders, weights = [self.shared_data_holder], [1.0]
+        elif self.data_holders:
+            holders, weights = self.data_holders, problem.normalized_weights.tolist()
         else:
             return None
 
         def loss(model: State) -> float:
-            answers = (ask(robot, model, None, gradient=False)[0] for robot in robots)
-            return sum(share * answer.loss for share, answer in zip(shares, answers, strict=True))
+            answers = (ask(holder, model, None, gradient=False)[0] for holder in holders)
+            return sum(
+                weight * answer.loss for weight, answer in zip(weights, answers, strict=True)
+            )
 
         return loss
 
 
-def load_spec(name: str) -> Spec:
-    """Imports a module and calls its function; so a spec is code to be trusted, unlike models.
+def load_spec(name: str) -> ModelSpec:
+    """Imports a module and calls its function, whose code has to be trusted, unlike models.
 
     Args:
-        name: "module:function"; `python -m` finds modules of the working directory, too.
+        name: "module:function"; `python -m` also finds modules of the working directory.
 
     Raises:
-        FleetError, UnknownNameError: See `load_own`; or the function cannot be called without
-            arguments, or returns something else.
-        SymmetryError: The table that it returns cannot be read.
+        MergeError: The name has another form, the module cannot be imported, the function needs
+            arguments or fails, or it returns something else.
+        UnknownNameError: The module has no such function.
+        SymmetryError: The returned table cannot be read.
     """
-    function = load_own(name, "spec")
+    function = load_user_function(name, "spec")
     try:
         returned = function()
     except FleetToolsError:
         raise
     except Exception as error:
-        raise FleetError(
+        raise MergeError(
             f"The spec {name!r} failed ({type(error).__name__}: {error}). It is called without "
             "arguments."
         ) from error
-    if isinstance(returned, Spec):
+    if isinstance(returned, ModelSpec):
         return returned
     if isinstance(returned, Symmetry):
-        return Spec(returned)
+        return ModelSpec(returned)
     if isinstance(returned, Mapping):
-        return Spec(Symmetry.of(returned))
-    raise FleetError(
+        return ModelSpec(Symmetry.of(returned))
+    raise MergeError(
         f"The spec {name!r} returned a {type(returned).__name__}. Return a Symmetry, a table of "
-        "axis strings, or a merging.spec.Spec."
+        "axis strings, or a merging.spec.ModelSpec."
     )

@@ -1,35 +1,38 @@
-"""Policies that learn: an encoder for what cameras see, a body, and a head that gives actions.
+"""Learned policies: encoders of point clouds and images, a body, and a head that gives actions.
 
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
     from fleet_tools.baselines.policies.config import policy_config
-    from fleet_tools.baselines.policies.policy import load_policy
+    from fleet_tools.baselines.policies.policy import load_checkpoint_policy
     from fleet_tools.baselines.policies.scaling import Scaling
 
     blueprint = Blueprint.of(
-        policy_config("pointnet_elman"), header.observation, header.action, Scaling.of(statistics)
+        policy_config("pointnet_elman"),
+        header.observation,
+        header.action,
+        Scaling.of(normalization.observation),
+        header.env_spec.kwargs,
     )
     network = blueprint.create(seed=0)                      # a torch module
     actions, hidden = network(observations)                 # (B, T, ...) by name -> (B, T, 6)
     check(network.symmetry(), network, (observations,), output=lambda outputs: outputs[0])
     save_checkpoint(path, Checkpoint(blueprint, network.state_dict()))
-    policy = load_policy(path, env)                         # reset() and act(observation)
+    policy = load_checkpoint_policy(path, env)              # reset() and act(observation)
 
-`config`, `layout`, `scaling` and `blueprint` are values, imported without PyTorch; modules of
-PyTorch are `mlp`, `recurrent` and `transformer` (bodies), `pointnet` and `resnet` (encoders), and
-`network`, which joins them.
+`config`, `layout`, `scaling` and `blueprint` hold values and are imported without PyTorch. The
+PyTorch modules are in `mlp`, `recurrent` and `transformer` (bodies), `pointnet` and `resnet`
+(encoders), and `network`, which joins them; `modules` has their base classes.
 
 Raises:
-    MissingLibraryError: PyTorch or safetensors is absent; the message has the line to install it.
+    MissingLibraryError: PyTorch or safetensors is absent; the message holds the command that
+        installs it.
 """
 
 from importlib.util import find_spec
 
 from fleet_tools.errors import MissingLibraryError
-from fleet_tools.utils.libraries import install_line
+from fleet_tools.utils.libraries import missing_library
 
 for _library in ("torch", "safetensors"):
     if find_spec(_library) is None:
-        raise MissingLibraryError(
-            f"Policies need {_library}. Install it with: {install_line('learning')}"
-        )
+        raise MissingLibraryError(missing_library(_library))

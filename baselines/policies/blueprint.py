@@ -1,4 +1,4 @@
-"""All of a policy but its weights, as a value: what it reads, what it is, and what it does."""
+"""Blueprints: everything of a policy except its weights, as a value."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -8,61 +8,66 @@ import numpy as np
 import pydantic
 
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.errors import LayoutError, OtherPolicyError
+from fleet_tools.baselines.policies.errors import IncompatiblePoliciesError, LayoutError
 from fleet_tools.baselines.policies.layout import (
     Kind,
     Layout,
-    described,
-    kind,
-    read_by,
+    describe_layout,
+    entries_read,
+    kind_of,
     require_offered,
 )
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.config.values import Value, differences, parse
-from fleet_tools.dataset.header import Array, describe_action, describe_observation
-from fleet_tools.perception.observation_config import observing_keywords
+from fleet_tools.dataset.header import ArraySpec, describe_action, describe_observation
+from fleet_tools.perception.observation_config import observation_kwargs
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.merging.symmetry.table import Symmetry
     from fleet_tools.baselines.policies.network import PolicyNetwork
 
 VERSION = 2
-"""Of what a checkpoint says and means; one that another version wrote is refused."""
+"""Version of the content and meaning of a blueprint; others are refused."""
 
 
 class Blueprint(Value):
-    """What a policy's network is built from, and what that network is good for.
+    """What a policy's network is built from, and the environments in which it can act.
 
     Attributes:
         version: `VERSION`.
-        config: How it is built.
-        observation: The entries that it reads, by name.
-        action: What it answers. Entries lie in [-1, 1], as everywhere in this package, and its
-            `scale` says which motion 1 is.
-        scaling: Of every entry that no encoder reads.
-        environment: Keywords of the environment whose observations it has learned to read, such
-            as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
+        config: Configuration of the policy.
+        observation: Layout of the entries that it reads, by name.
+        action: Layout of its actions. Entries lie in [-1, 1], as in the whole package; `scale` is
+            the motion that 1 stands for.
+        scaling: Scaling of every entry that no encoder reads.
+        env_kwargs: Keyword arguments of the environment whose observations it has learned to
+            read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}. Files call it
+            "environment".
     """
 
     version: Literal[2] = VERSION
     config: PolicyConfig
-    observation: dict[str, Array]
-    action: Array
+    observation: dict[str, ArraySpec]
+    action: ArraySpec
     scaling: Scaling
-    environment: dict[str, pydantic.JsonValue]
+    env_kwargs: dict[str, pydantic.JsonValue] = pydantic.Field(
+        validation_alias="environment", serialization_alias="environment"
+    )
 
     @pydantic.model_validator(mode="after")
-    def _parts_fit(self) -> Self:
-        if list(read_by(self.config, self.observation)) != list(self.observation):
+    def _consistent(self) -> Self:
+        if list(entries_read(self.config, self.observation)) != list(self.observation):
             raise ValueError("the config reads other entries than those of `observation`, sorted")
         sizes = {name: len(row) for name, row in self.scaling.mean.items()}
         expected = {
             name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
         }
         if sizes != expected:
-            raise ValueError(f"the scaling has the numbers {sizes}, not {expected}")
-        if observing_keywords(self.environment) != self.environment:
-            raise ValueError(f"{self.environment} is more, or less, than what is observed")
+            raise ValueError(f"the scaling has the sizes {sizes}, not {expected}")
+        if observation_kwargs(self.env_kwargs) != self.env_kwargs:
+            raise ValueError(
+                f"{self.env_kwargs} are not exactly the keyword arguments that affect observations"
+            )
         if len(self.action.shape) != 1 or self.action.dtype != "float32":
             raise ValueError("an action is one row of float32")
         return self
@@ -72,25 +77,27 @@ class Blueprint(Value):
         cls,
         config: PolicyConfig,
         observation: Layout,
-        action: Array,
+        action: ArraySpec,
         scaling: Scaling | None = None,
-        environment: Mapping[str, Any] | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Puts together what a policy of a configuration reads of observations.
+        """Makes the blueprint of a policy.
 
         Args:
-            config: The policy's.
-            observation: What there is to read, such as a data set's header says.
-            action: What demonstrations did, likewise.
-            scaling: Of at least what is read; None leaves all numbers as they are.
-            environment: Keywords of the environment that observes it; others than
-                `vision.observing_keywords` are left out.
+            config: Configuration of the policy.
+            observation: Layout of the available entries, such as that of a dataset's header.
+            action: Layout of the demonstrated actions, likewise.
+            scaling: Scaling of the entries that are read, and perhaps of others; None changes no
+                number.
+            env_kwargs: Keyword arguments of the environment; those that do not affect observations
+                are left out.
 
         Raises:
-            LayoutError, UnknownNameError: Such a policy cannot read that; see `layout.read_by`.
-            ConfigError: The scaling is of something else.
+            LayoutError, UnknownNameError: Such a policy cannot read these entries, see
+                `layout.entries_read`.
+            ConfigError: The scaling does not fit.
         """
-        read = read_by(config, observation)
+        read = entries_read(config, observation)
         scaling = scaling or Scaling.identity(read)
         mean, std = (
             {name: row for name, row in rows.items() if name in read}
@@ -101,19 +108,19 @@ class Blueprint(Value):
             "observation": read,
             "action": action,
             "scaling": Scaling(mean=mean, std=std),
-            "environment": observing_keywords(environment or {}),
+            "env_kwargs": observation_kwargs(env_kwargs or {}),
         }
         return parse(cls, parts, "The blueprint")
 
-    def names(self, what: Kind) -> list[str]:
-        """Returns the entries of one kind, in the order in which they are read."""
-        return [name for name, array in self.observation.items() if kind(name, array) == what]
+    def names(self, kind: Kind) -> list[str]:
+        """Returns the names of the entries of a kind, in the order in which they are read."""
+        return [name for name, array in self.observation.items() if kind_of(name, array) == kind]
 
     def create(self, seed: int = 0) -> "PolicyNetwork":
-        """Returns a new network; the generator that all of torch shares is left as it was.
+        """Returns a new network; torch's global generator stays as it is.
 
         Args:
-            seed: Of its weights.
+            seed: Seed of the weights.
         """
         import torch
 
@@ -133,61 +140,60 @@ class Blueprint(Value):
             return PolicyNetwork(self).symmetry()
 
     def differences(self, other: "Blueprint") -> list[str]:
-        """Says what another one has otherwise: weights of one are not weights of the other."""
-        scaled, otherwise = (
+        """Lists the differences because of which weights of one are not weights of the other."""
+        scalings = [
             {name: (each.scaling.mean[name], row) for name, row in each.scaling.std.items()}
             for each in (self, other)
-        )
+        ]
         return differences(self._flat(), other._flat()) + [
             f"the scaling of {name!r} is another"
-            for name in scaled.keys() & otherwise.keys()
-            if scaled[name] != otherwise[name]
+            for name in scalings[0].keys() & scalings[1].keys()
+            if scalings[0][name] != scalings[1][name]
         ]
 
     def _flat(self) -> dict[str, object]:
         config, action = self.config.model_dump(mode="json"), dict(self.action)
         return {
             **{f"the config's {name}": value for name, value in config.items()},
-            **described(self.observation),
+            **describe_layout(self.observation),
             **{f"the {name} of actions": value for name, value in action.items()},
-            **{f"the environment's {name}": value for name, value in self.environment.items()},
+            **{f"the environment's {name}": value for name, value in self.env_kwargs.items()},
         }
 
     def require_environment(self, env: gymnasium.Env) -> None:
-        """Sees to it that a policy can act in an environment of this package.
+        """Checks that the policy can act in an environment of this package.
 
         Raises:
             LayoutError: The environment lacks an entry that is read, or has it in another shape,
-                dtype, unit, frame or order, or its actions mean something else.
+                dtype, unit, frame or order, or its actions have another meaning.
         """
         require_offered(self.observation, describe_observation(env))
         action = describe_action(env)
         if action != self.action:
-            wrong = "; ".join(
-                f"the {what}" for what in differences(dict(action), dict(self.action))
-            )
+            found = differences(dict(action), dict(self.action))
             raise LayoutError(
-                f"The policy's actions are not those of the environment: {wrong}. Make "
-                "the environment as it was in training, or train on this one."
+                "The policy's actions are not those of the environment: "
+                f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
+                "as it was in training, or train on this one."
             )
 
 
 def common_blueprint(blueprints: Mapping[str, Blueprint]) -> Blueprint:
-    """Returns the blueprint of policies whose weights are to be averaged: the same for all.
+    """Returns the one blueprint of policies whose weights are to be averaged.
 
     Args:
-        blueprints: At least one, by what messages are to call it.
+        blueprints: At least one blueprint, by its name in messages.
 
     Raises:
-        OtherPolicyError: They are not the same; the message names every difference.
+        IncompatiblePoliciesError: They are not the same; the message names every difference.
     """
     (first, blueprint), *others = blueprints.items()
     for name, other in others:
-        if wrong := blueprint.differences(other):
-            raise OtherPolicyError(
-                f"{first} and {name} are policies of two kinds: in the first, {'; '.join(wrong)}. "
-                "Weights can be merged where they mean the same. Train all from one blueprint: one "
-                "config, one layout of observations, and one scaling (`Scaling.of` what all their "
-                "data have in common)."
+        if found := blueprint.differences(other):
+            raise IncompatiblePoliciesError(
+                f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
+                "Weights can be merged only where they mean the same. Train all policies with one "
+                "config, one layout of observations and one scaling, as `--like` of `python -m "
+                "fleet_tools.baselines.train` does."
             )
     return blueprint

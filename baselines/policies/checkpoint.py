@@ -1,13 +1,14 @@
-"""A policy on disk: one safetensors file, weights with the blueprint as JSON in its metadata.
+"""Checkpoints: a policy as one safetensors file, with its blueprint as JSON in the metadata.
 
-One file is there as a whole or not at all, and holds no code.
+A file is complete or absent, and holds no code.
 """
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pydantic
 
@@ -15,12 +16,13 @@ from fleet_tools.baselines.policies.blueprint import VERSION, Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.storage.atomic_files import whole
+from fleet_tools.storage.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     import torch
 
 _KEY = "fleet_tools_policy"
+_JSON_OBJECT = pydantic.TypeAdapter(dict[str, pydantic.JsonValue])
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +30,9 @@ class Checkpoint:
     """A policy as a value.
 
     Attributes:
-        blueprint: What its network is built from.
-        weights: The network's state dict; a copy is kept, on the CPU.
-        notes: What is remembered of where they come from, as plain JSON; nothing depends on it.
+        blueprint: Blueprint of its network.
+        weights: State dict of the network; a copy is kept, on the CPU.
+        notes: Notes on the origin of the weights, as plain JSON; nothing depends on them.
 
     Raises:
         CheckpointError: The weights are those of another network, or not finite.
@@ -41,6 +43,7 @@ class Checkpoint:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Checks and copies the weights."""
         import torch
 
         from fleet_tools.baselines.merging.queries.wire import packed
@@ -55,74 +58,113 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Stores a policy as a whole or not at all; the same one as the same bytes.
+    """Stores a policy, completely or not at all; the same policy gives the same bytes.
 
     Args:
-        path: Of the file, such as policy.safetensors; one that is there is replaced.
-        checkpoint: What is stored.
+        path: Path of the file, such as policy.safetensors; an existing file is replaced.
+        checkpoint: The policy.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    with whole(Path(path)) as aside:
-        save_file(checkpoint.weights, aside, {_KEY: _to_json(checkpoint)})
+    with atomic_write(Path(path)) as aside:
+        aside.write_bytes(save(dict(checkpoint.weights), {_KEY: _to_json(checkpoint)}))
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a file says that it holds a policy; one that cannot be read says nothing."""
-    from safetensors import SafetensorError, safe_open
-
+    """Whether a file declares that it holds a policy; False for one that cannot be read."""
     try:
-        with safe_open(path, "pt") as file:
+        with _opened(path, "numpy") as file:
             return _KEY in (file.metadata() or {})
-    except (OSError, SafetensorError):
+    except CheckpointError:
         return False
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
+def load_checkpoint(path: str | Path) -> Checkpoint:
     """Reads a policy.
 
     Raises:
-        CheckpointError: There is no such file, it is cut off or no safetensors file (a pickle is
-            never read), it holds no policy, one of another version, or one that is not whole.
+        CheckpointError: The file is missing, truncated or not a safetensors file (pickles are never
+            read); or it holds no policy, one of another version, or an incomplete one.
+    """
+    with _opened(path, "pt") as file:
+        metadata = file.metadata()
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    with _cannot_be_run(path):
+        blueprint, notes = _from_metadata(metadata)
+        return Checkpoint(blueprint, weights, notes)
+
+
+def env_kwargs_of(path: str | Path) -> dict[str, Any]:
+    """Returns the keyword arguments of an environment with the observations that a policy reads.
+
+    Weights are not read, and PyTorch is not imported.
+
+    Args:
+        path: Path of the policy's checkpoint.
+
+    Raises:
+        CheckpointError: The file is not a safetensors file, or its metadata hold no policy of this
+            version.
+    """
+    with _opened(path, "numpy") as file:
+        metadata = file.metadata()
+    with _cannot_be_run(path):
+        blueprint, _ = _from_metadata(metadata)
+    return dict(blueprint.env_kwargs)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, framework: Literal["pt", "numpy"]) -> Iterator[Any]:
+    """Opens a safetensors file.
+
+    Args:
+        path: Path of the file.
+        framework: Library whose arrays its tensors become; "numpy" does not import PyTorch.
     """
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
     try:
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get(_KEY)
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        with safe_open(path, framework) as file:
+            yield file
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"{path} is no checkpoint ({error}). `save_checkpoint` writes safetensors files."
+            f"{path} is not a checkpoint ({error}). Checkpoints are safetensors files, as "
+            "`save_checkpoint` writes them."
         ) from None
-    if text is None:
-        raise CheckpointError(
-            f"{path} holds weights, and not what they are weights of. Store them with "
-            "`save_checkpoint`, in a Checkpoint with the blueprint of the policy."
-        )
+
+
+@contextlib.contextmanager
+def _cannot_be_run(path: str | Path) -> Iterator[None]:
+    """Adds the path to the error messages about a file's content."""
     try:
-        blueprint, notes = _from_json(text)
-        return Checkpoint(blueprint, weights, notes)
+        yield
     except (CheckpointError, ConfigError) as error:
-        raise CheckpointError(f"{path} cannot be run: {error}") from None
+        raise CheckpointError(f"{path} is not a policy that can be run: {error}") from None
 
 
 def _to_json(checkpoint: Checkpoint) -> str:
-    # One text for all: the library stores several in random order.
+    # One metadata entry holds everything, because the library stores several in random order.
     notes = {"notes": dict(checkpoint.notes)} if checkpoint.notes else {}
     return json.dumps(json.loads(checkpoint.blueprint.to_json()) | notes)
 
 
-def _from_json(text: str) -> tuple[Blueprint, dict[str, Any]]:
+def _from_metadata(metadata: Mapping[str, str] | None) -> tuple[Blueprint, dict[str, Any]]:
+    """Returns the blueprint and the notes of a file's metadata."""
+    if metadata is None or _KEY not in metadata:
+        raise CheckpointError(
+            "it holds weights without a policy's blueprint. Store them with `save_checkpoint`, as "
+            "a Checkpoint with its blueprint."
+        )
     try:
-        data = pydantic.TypeAdapter(dict[str, pydantic.JsonValue]).validate_json(text)
+        data = _JSON_OBJECT.validate_json(metadata[_KEY])
     except pydantic.ValidationError as error:
-        raise CheckpointError(f"its metadata are no JSON object: {error}") from None
+        raise CheckpointError(f"its metadata are not a JSON object: {error}") from None
     if data.get("version") != VERSION:
         raise CheckpointError(
-            f"its version is {data.get('version')!r}, and this one of fleet_tools reads {VERSION}. "
-            "Run it with the one that wrote it, or train it again."
+            f"its version is {data.get('version')!r}, and this version of Fleet-Tools reads "
+            f"{VERSION}. Run it with the one that wrote it, or train it again."
         )
     notes = data.pop("notes", {})
+    if not isinstance(notes, dict):
+        raise CheckpointError("its notes are not a JSON object.")
     return parse(Blueprint, data, "Its blueprint"), notes

@@ -1,68 +1,86 @@
-"""How a policy is built: an encoder for each kind of input that needs one, and a body.
+"""Configurations of policies: a body, and an encoder for each kind of entry that needs one.
 
-A configuration is a frozen value that says everything which the shapes of observations do not, and
-whose parts create their modules.
+A configuration is a frozen value with everything that does not follow from the shapes of
+observations; its parts create their modules.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.config.values import Count, Positive, Value
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.config.values import Count, Positive, Value, parse
+from fleet_tools.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from fleet_tools.baselines.policies.mlp import MLPBody
+    from fleet_tools.baselines.policies.pointnet import PointNetEncoder
+    from fleet_tools.baselines.policies.recurrent import RecurrentBody
+    from fleet_tools.baselines.policies.resnet import ResNetEncoder
+    from fleet_tools.baselines.policies.transformer import TransformerBody
+
+EncodedKind = Literal["cloud", "image"]
+"""Kind of an observation's entry that an encoder reads."""
 
 
-class MLP(Value):
-    """Layers of ReLU units; it acts on what it sees now.
+class MLPConfig(Value):
+    """Layers of ReLU units, without memory.
 
     Attributes:
-        layers: Hidden ones; the paper's four are the default, here as in the bodies below.
-        width: Units of each.
+        layers: Number of hidden layers; the default of all bodies is the paper's, 4.
+        width: Number of units of each layer.
     """
 
     type: Literal["mlp"] = "mlp"
     layers: Count = 4
     width: Count = 512
 
-    def create(self, inputs: int) -> "nn.Module":
-        """Returns a new module that reads so many features; see `mlp`."""
+    def create(self, inputs: int) -> "MLPBody":
+        """Returns a new body.
+
+        Args:
+            inputs: Number of features that it reads.
+        """
         from fleet_tools.baselines.policies.mlp import MLPBody
 
         return MLPBody(self, inputs)
 
 
-class Recurrent(Value):
+class RecurrentConfig(Value):
     """Stacked recurrent layers, whose state lasts for an episode.
 
     Attributes:
-        type: "elman" has tanh units (the paper's eq. rnn).
-        layers: Each reads the one below.
-        width: Units of each.
+        type: Kind of the layers; "elman" has tanh units (the paper's eq. rnn).
+        layers: Number of layers; each reads the one below.
+        width: Number of units of each layer.
     """
 
     type: Literal["elman", "lstm", "gru"] = "elman"
     layers: Count = 4
     width: Count = 512
 
-    def create(self, inputs: int) -> "nn.Module":
-        """Returns a new module that reads so many features; see `mlp`."""
+    def create(self, inputs: int) -> "RecurrentBody":
+        """Returns a new body.
+
+        Args:
+            inputs: Number of features that it reads.
+        """
         from fleet_tools.baselines.policies.recurrent import RecurrentBody
 
         return RecurrentBody(self, inputs)
 
 
-class Transformer(Value):
+class TransformerConfig(Value):
     """Causal self-attention over the steps of an episode.
 
     Attributes:
-        layers: Each attends to the one below.
-        width: Of the residual stream.
-        heads: Of each layer; they share the width evenly.
-        feedforward: Units of each layer's feedforward part.
-        context: How many steps a layer looks back upon, the present one included.
+        layers: Number of layers; each attends to the one below.
+        width: Width of the residual stream.
+        heads: Number of heads of each layer, which divides the width.
+        feedforward: Number of units of each layer's feedforward part.
+        context: Number of steps that a layer attends to, including the present one.
     """
 
     type: Literal["transformer"] = "transformer"
@@ -73,42 +91,46 @@ class Transformer(Value):
     context: Count = 32
 
     @pydantic.model_validator(mode="after")
-    def _heads_share_the_width(self) -> "Transformer":
+    def _heads_divide_width(self) -> Self:
         if self.width % self.heads:
-            raise ValueError(f"{self.heads} heads cannot share a width of {self.width} evenly")
+            raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
         return self
 
-    def create(self, inputs: int) -> "nn.Module":
-        """Returns a new module that reads so many features; see `mlp`."""
+    def create(self, inputs: int) -> "TransformerBody":
+        """Returns a new body.
+
+        Args:
+            inputs: Number of features that it reads.
+        """
         from fleet_tools.baselines.policies.transformer import TransformerBody
 
         return TransformerBody(self, inputs)
 
 
-class PointNet(Value):
+class PointNetConfig(Value):
     """One MLP for every point of a cloud, and the maximum over points (Qi et al. 2017).
 
     Attributes:
-        widths: Units of its layers.
-        unit_m: The length, in metres, that counts as 1: about the size of a tool, so that
-            coordinates are neither lost beside the mask nor drown it.
+        widths: Number of units of each layer.
+        unit_m: Length that counts as 1, m: about the size of a tool, so that coordinates are
+            neither much smaller nor much larger than the mask beside them.
     """
 
     widths: Annotated[tuple[Count, ...], pydantic.Field(min_length=1)] = (64, 128, 256)
     unit_m: Positive = 0.1
 
-    def create(self) -> "nn.Module":
-        """Returns a new module; see `pointnet`."""
+    def create(self) -> "PointNetEncoder":
+        """Returns a new encoder of point clouds."""
         from fleet_tools.baselines.policies.pointnet import PointNetEncoder
 
         return PointNetEncoder(self)
 
 
-class ResNet18(Value):
+class ResNet18Config(Value):
     """The residual network of 18 layers (He et al. 2016), without its classifier.
 
     Attributes:
-        width: Channels of the first of four stages; each stage has twice as many as the last.
+        width: Number of channels of the first of four stages; each stage doubles it.
         frozen: Whether its weights and statistics stay as they are given, as in the paper's
             Meta-World experiments; see `resnet.load_features`.
     """
@@ -116,56 +138,125 @@ class ResNet18(Value):
     width: Count = 64
     frozen: bool = False
 
-    def create(self) -> "nn.Module":
-        """Returns a new module; see `resnet`."""
+    def create(self) -> "ResNetEncoder":
+        """Returns a new encoder of images."""
         from fleet_tools.baselines.policies.resnet import ResNetEncoder
 
         return ResNetEncoder(self)
 
 
-Body = Annotated[MLP | Recurrent | Transformer, pydantic.Field(discriminator="type")]
+BodyConfig = Annotated[
+    MLPConfig | RecurrentConfig | TransformerConfig, pydantic.Field(discriminator="type")
+]
+EncoderConfig = PointNetConfig | ResNet18Config
 
 
 class PolicyConfig(Value):
-    """A policy, but for what it observes.
+    """A policy without the layout of what it observes.
 
     Attributes:
-        body: Turns features into what the head reads, step by step.
-        clouds: Encodes point clouds; None for a policy that reads none.
-        pictures: Encodes colour pictures, each camera's with the same weights; None likewise.
-        reads: Names of the observation's entries that it reads; none names them all.
+        body: Turns features into the units that the head reads, step by step.
+        clouds: Encoder of point clouds; None for a policy that reads none.
+        images: Encoder of colour images, the same for all cameras; None for a policy that reads
+            none. Files and YAML call it "pictures".
+        reads: Names of the observation's entries that the policy reads; empty for all.
     """
 
-    body: Body = MLP()
-    clouds: PointNet | None = None
-    pictures: ResNet18 | None = None
+    body: BodyConfig = MLPConfig()
+    clouds: PointNetConfig | None = None
+    images: ResNet18Config | None = pydantic.Field(
+        default=None, validation_alias="pictures", serialization_alias="pictures"
+    )
     reads: tuple[str, ...] = ()
 
+    @property
+    def encoders(self) -> dict[EncodedKind, EncoderConfig]:
+        """Configurations of its encoders, by the kind of entry that they read."""
+        encoders: dict[EncodedKind, EncoderConfig] = {}
+        if self.clouds is not None:
+            encoders["cloud"] = self.clouds
+        if self.images is not None:
+            encoders["image"] = self.images
+        return encoders
 
-_BODIES = {
-    "mlp": MLP(),
-    **{cell: Recurrent(type=cell) for cell in ("elman", "lstm", "gru")},
-    "transformer": Transformer(),
+
+_BODIES: dict[str, BodyConfig] = {
+    "mlp": MLPConfig(),
+    "elman": RecurrentConfig(type="elman"),
+    "lstm": RecurrentConfig(type="lstm"),
+    "gru": RecurrentConfig(type="gru"),
+    "transformer": TransformerConfig(),
 }
 
-POLICIES: dict[str, PolicyConfig] = {
-    prefix + name: PolicyConfig(body=body, **encoders)
-    for prefix, encoders in {
-        "": {},
-        "pointnet_": {"clouds": PointNet()},
-        "resnet_": {"pictures": ResNet18()},
-    }.items()
-    for name, body in _BODIES.items()
+ARCHITECTURES: dict[str, PolicyConfig] = {
+    **{name: PolicyConfig(body=body) for name, body in _BODIES.items()},
+    **{
+        f"pointnet_{name}": PolicyConfig(body=body, clouds=PointNetConfig())
+        for name, body in _BODIES.items()
+    },
+    **{
+        f"resnet_{name}": PolicyConfig(body=body, images=ResNet18Config())
+        for name, body in _BODIES.items()
+    },
 }
-"""By the names under which programs know them; each body on state, on clouds and on pictures."""
+"""Configurations by the names that programs take: each body on state, on clouds and on images."""
 
 
 def policy_config(name: str) -> PolicyConfig:
-    """Returns one of the `POLICIES`; another size is spelled out, PolicyConfig(body=MLP(width=64)).
+    """Returns one of the `ARCHITECTURES`.
+
+    Other sizes are made directly, as in PolicyConfig(body=MLPConfig(width=64)).
 
     Raises:
-        UnknownNameError: There is no such policy.
+        UnknownNameError: There is no such architecture.
     """
-    if name not in POLICIES:
-        raise UnknownNameError("policy", name, POLICIES)
-    return POLICIES[name]
+    if name not in ARCHITECTURES:
+        raise UnknownNameError("architecture", name, ARCHITECTURES)
+    return ARCHITECTURES[name]
+
+
+def read_policy_config(
+    source: str,
+    settings: Sequence[tuple[str, Any]] = (),
+    observations: Sequence[str] | None = None,
+) -> PolicyConfig:
+    """Reads the configuration of a policy, as command lines give it.
+
+    Args:
+        source: Name of one of the `ARCHITECTURES`, or path of a JSON file.
+        settings: Values that differ from it, by keys such as "body.width".
+        observations: Names of the entries that the policy reads; as in the source if None.
+
+    Raises:
+        UnknownNameError, ConfigError: There is no such architecture, or it has no such key or
+            value.
+    """
+    config = _load_json(source) if source.endswith(".json") else policy_config(source)
+    data = config.model_dump(mode="json")
+    for key, value in settings:
+        *parents, last = _present_key(key).split(".")
+        part: Any = data
+        for parent in parents:
+            part = part.get(parent) if isinstance(part, dict) else None
+        if not isinstance(part, dict):
+            raise ConfigError(
+                f"The architecture {source} has no key {key!r}, such as body.width. It is "
+                f"{config.to_json()}."
+            )
+        part[last] = value
+    if observations is not None:
+        data["reads"] = list(observations)
+    described = [f"{key}={value}" for key, value in settings]
+    return parse(PolicyConfig, data, " ".join(["The architecture", source, *described]))
+
+
+def _load_json(path: str) -> PolicyConfig:
+    try:
+        return parse(PolicyConfig, json.loads(Path(path).read_text("utf-8")), path)
+    except (OSError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path} is not the JSON of a policy: {error}") from None
+
+
+def _present_key(key: str) -> str:
+    first, dot, rest = key.partition(".")
+    return f"images{dot}{rest}" if first == "pictures" else key  # its name in files

@@ -1,15 +1,15 @@
-"""What policies raise on purpose."""
+"""Errors of learned policies."""
 
 from fleet_tools.errors import FleetToolsError
 
 
 class LayoutError(FleetToolsError, ValueError):
-    """Observations or actions are laid out in another way than a policy reads or writes them."""
+    """Observations or actions whose layout is not the one that a policy reads or returns."""
 
 
 class CheckpointError(FleetToolsError, RuntimeError):
-    """A file that is no whole checkpoint of a policy, or one that this version cannot run."""
+    """A file that is not a complete checkpoint, or one that this version cannot read."""
 
 
-class OtherPolicyError(FleetToolsError, ValueError):
-    """Policies that are to be merged read, scale or answer in different ways."""
+class IncompatiblePoliciesError(FleetToolsError, ValueError):
+    """Policies that are to be merged, but have different blueprints."""

@@ -1,24 +1,27 @@
-"""What a policy reads of an observation, and the refusal of any other layout."""
+"""Layouts of observations: which entries a policy reads, and how each is read."""
 
 from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
-from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.config import EncodedKind, PolicyConfig
 from fleet_tools.baselines.policies.errors import LayoutError
 from fleet_tools.config.values import differences
-from fleet_tools.dataset.header import Array
+from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.errors import UnknownNameError
 
-Layout = Mapping[str, Array]
-"""Entries of an observation by name, as a data set's header describes them."""
+Layout = Mapping[str, ArraySpec]
+"""Entries of an observation by name, as the header of a dataset describes them."""
 
-Kind = Literal["state", "cloud", "picture"]
+Kind = Literal["state"] | EncodedKind
+"""How an entry is read: as it is (state), or by the encoder of its kind."""
+
+_ENCODER_KEYS: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 
 
-def kind(name: str, array: Array) -> Kind:
-    """How an entry is read: as it is (state), or through an encoder.
+def kind_of(name: str, array: ArraySpec) -> Kind:
+    """Returns the kind of an entry.
 
     Raises:
         LayoutError: No policy of this package reads such an entry.
@@ -27,55 +30,54 @@ def kind(name: str, array: Array) -> Kind:
         case "cloud", "float32", (_, 4):
             return "cloud"
         case "rgb", "uint8", (_, _, 3):
-            return "picture"
+            return "image"
         case "cloud" | "rgb" | "depth" | "segmentation", _, _:
             pass
         case _, "float32", _:
             return "state"
     raise LayoutError(
-        f"{name!r} ({_brief(array)}) is nothing that policies read: numbers in float32, point "
-        "clouds (n, 4), colour pictures (height, width, 3). Name what is to be read in the "
-        "config's `reads`, or collect data without it."
+        f"Policies do not read entries like {name!r} ({_brief(array)}); they read float32 numbers, "
+        "point clouds (n, 4) and colour images (height, width, 3). Name the entries to read in "
+        "`reads` of the policy's config, or collect data without this one."
     )
 
 
-def read_by(config: PolicyConfig, offered: Layout) -> dict[str, Array]:
+def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
     """Returns the entries that a policy reads, sorted by name.
 
     Args:
-        config: The policy's.
-        offered: The entries that there are.
+        config: Configuration of the policy.
+        offered: The available entries.
 
     Raises:
-        UnknownNameError: It reads an entry that there is not.
-        LayoutError: It has no encoder for an entry, or nothing for an encoder to read.
+        UnknownNameError: The policy reads an entry that is not available.
+        LayoutError: The policy lacks an encoder for an entry, or has one without an entry.
     """
     for name in config.reads:
         if name not in offered:
             raise UnknownNameError("entry of the observation", name, offered)
     read = {name: offered[name] for name in sorted(config.reads or offered)}
-    kinds = {name: kind(name, array) for name, array in read.items()}
-    for what, encoder in (("cloud", "clouds"), ("picture", "pictures")):
-        names = [name for name, its_kind in kinds.items() if its_kind == what]
-        has_encoder = getattr(config, encoder) is not None
-        if names and not has_encoder:
+    kinds = {name: kind_of(name, array) for name, array in read.items()}
+    for encoded, key in _ENCODER_KEYS.items():
+        names = [name for name, kind in kinds.items() if kind == encoded]
+        if names and encoded not in config.encoders:
             raise LayoutError(
-                f"The policy has no encoder for {', '.join(names)}. Give its config `{encoder}`, "
-                "or name what else is to be read in `reads`."
+                f"The policy has no encoder for {', '.join(names)}. Give its config `{key}`, "
+                "or name other entries in `reads`."
             )
-        if has_encoder and not names:
+        if encoded in config.encoders and not names:
             raise LayoutError(
-                f"The policy's config has `{encoder}`, and there is no {what} to encode among "
-                f"{', '.join(read) or 'no entries'}. Set `{encoder}` to None, or take data that "
-                "have one."
+                f"The policy's config has `{key}`, but there is no {encoded} to encode among "
+                f"{', '.join(read) or 'no entries'}. Set `{key}` to None, or use data that have "
+                "one."
             )
     if not read:
         raise LayoutError("There is nothing to read in an observation without entries.")
     return read
 
 
-def described(layout: Layout) -> dict[str, object]:
-    """Returns what is said of all entries, by name, such as "the shape of 'point_cloud'"."""
+def describe_layout(layout: Layout) -> dict[str, object]:
+    """Returns all fields of all entries, by descriptions such as "the shape of 'point_cloud'"."""
     return {
         f"the {field} of {name!r}": value
         for name, array in layout.items()
@@ -84,45 +86,46 @@ def described(layout: Layout) -> dict[str, object]:
 
 
 def require_offered(read: Layout, offered: Layout) -> None:
-    """Sees to it that all entries which a policy reads are there, each described alike.
+    """Checks that all entries which a policy reads are available and described alike.
 
     Raises:
         LayoutError: They are not; the message names every difference.
     """
-    wrong = [f"there is no {name!r}" for name in read if name not in offered]
+    errors = [f"there is no {name!r}" for name in read if name not in offered]
     common = {name: offered[name] for name in read if name in offered}
-    wrong += differences(described(common), described({name: read[name] for name in common}))
-    if wrong:
+    expected = describe_layout({name: read[name] for name in common})
+    errors += differences(describe_layout(common), expected)
+    if errors:
         raise LayoutError(
-            f"The policy reads another layout: {'; '.join(sorted(wrong))}. Make the environment "
+            f"The policy reads another layout: {'; '.join(sorted(errors))}. Make the environment "
             "as it was in training, or train on this one."
         )
 
 
 def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> None:
-    """Sees to it that an observation holds what a policy reads, in shapes and dtypes.
+    """Checks that an observation holds what a policy reads, in shapes and dtypes.
 
     Raises:
         LayoutError: It does not; the message names every difference.
     """
     if not isinstance(observation, Mapping):
         raise LayoutError(
-            f"A policy reads a mapping of arrays by name; given is a {type(observation).__name__}."
+            f"A policy reads a mapping of arrays by name; given: {type(observation).__name__}."
         )
-    wrong = []
+    errors = []
     for name, array in read.items():
         value = observation.get(name)
         if not isinstance(value, np.ndarray):
-            given = "not there" if value is None else f"a {type(value).__name__}"
-            wrong.append(f"{name!r} is {given}")
+            found = "missing" if value is None else f"a {type(value).__name__}"
+            errors.append(f"{name!r} is {found}")
         elif value.shape != array.shape or value.dtype != array.dtype:
-            wrong.append(f"{name!r} is {value.dtype} {value.shape}, not {_brief(array)}")
-    if wrong:
+            errors.append(f"{name!r} is {value.dtype} {value.shape}, not {_brief(array)}")
+    if errors:
         raise LayoutError(
-            f"The observation is not what the policy reads: {'; '.join(wrong)}. It has "
-            f"{', '.join(observation) or 'no entries'}."
+            f"The observation is not what the policy reads: {'; '.join(errors)}. Its entries: "
+            f"{', '.join(observation) or 'none'}."
         )
 
 
-def _brief(array: Array) -> str:
+def _brief(array: ArraySpec) -> str:
     return f"{array.dtype} {array.shape}"

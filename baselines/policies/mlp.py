@@ -1,30 +1,22 @@
-"""A body without memory: an MLP.
-
-Every body is a module with
-
-    width                               how many units it gives
-    forward(features, hidden=None)      (B, T, n) -> (B, T, width), and its hidden state
-    symmetry(module, inputs, streams)   its table, by its module's name, and its outputs' axis
-
-Its hidden state is a tuple of tensors, None before an episode's first step. To go through T steps
-at once, or through one after another with the state handed on, is the same; no step reads a later
-one, so trajectories of different lengths may be padded at their ends. `streams` says whether the
-units of residual streams are free, too, where there is one.
-"""
+"""A body without memory: a multilayer perceptron."""
 
 import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
-from fleet_tools.baselines.policies.config import MLP
+from fleet_tools.baselines.policies.config import MLPConfig
+from fleet_tools.baselines.policies.modules import Body, Hidden
 
-Hidden = tuple[torch.Tensor, ...]
 
+class MLPBody(Body):
+    """A multilayer perceptron; its hidden state is empty.
 
-class MLPBody(nn.Module):
-    """See `MLP`. Its hidden state is empty."""
+    Args:
+        config: Its configuration.
+        inputs: Number of features that it reads.
+    """
 
-    def __init__(self, config: MLP, inputs: int) -> None:
+    def __init__(self, config: MLPConfig, inputs: int) -> None:
         super().__init__()
         self.width = config.width
         sizes = [inputs] + [config.width] * (config.layers - 1)
@@ -33,11 +25,13 @@ class MLPBody(nn.Module):
     def forward(
         self, features: torch.Tensor, hidden: Hidden | None = None
     ) -> tuple[torch.Tensor, Hidden]:
+        """Computes the units of each step by itself; see `Body.forward`."""
         for layer in self.layers:
             features = torch.relu(layer(features))
         return features, ()
 
     def symmetry(self, module: str, inputs: str, streams: bool = True) -> tuple[Table, str]:
+        """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         units = [f"h{i}" for i in range(len(self.layers))]
         names = [f"{module}.layers.{i}" for i in range(len(units))]
         return mlp(names, [inputs, *units]), units[-1]

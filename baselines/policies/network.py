@@ -1,92 +1,110 @@
-"""The network of a policy: features of all that it reads, a body, and a linear head."""
+"""The network of a policy: features of all entries that it reads, a body, and a linear head."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry.layers import linear
+from fleet_tools.baselines.merging.symmetry.layers import Table, linear
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.mlp import Hidden
+from fleet_tools.baselines.policies.config import EncodedKind
+from fleet_tools.baselines.policies.modules import Body, Encoder, Hidden
+
+_MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "pictures"}
+"""Names of the encoders in state dicts, which checkpoints contain."""
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """An encoder, and the entries of the observation that it reads.
+
+    Attributes:
+        module: Name of the encoder in the network.
+        encoder: The encoder, the same for all entries.
+        entries: Names of the entries.
+    """
+
+    module: str
+    encoder: Encoder
+    entries: list[str]
 
 
 class PolicyNetwork(nn.Module):
-    """Made by `Blueprint.create`. Its weights are all that its state dict holds.
+    """A policy's network, as `Blueprint.create` returns it; its state dict holds all its weights.
 
     Args:
-        blueprint: What it is built from.
+        blueprint: Blueprint of the policy.
     """
+
+    mean: torch.Tensor
+    std: torch.Tensor
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__()
-        config = blueprint.config
-        self.cloud_names = blueprint.names("cloud")
-        self.picture_names = blueprint.names("picture")
-        self.state_names = blueprint.names("state")
-        mean, std = map(torch.tensor, blueprint.scaling.arrays(self.state_names))
+        self._state_names = blueprint.names("state")
+        mean, std = map(torch.tensor, blueprint.scaling.arrays(self._state_names))
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
         inputs = len(mean)
-        self.clouds = self.pictures = None
-        if config.clouds is not None:
-            self.clouds = config.clouds.create()
-            inputs += len(self.cloud_names) * self.clouds.width
-        if config.pictures is not None:
-            self.pictures = config.pictures.create()
-            inputs += len(self.picture_names) * self.pictures.width
-        self.body = config.body.create(inputs)
+        self._encodings: list[_Encoding] = []
+        for kind, config in blueprint.config.encoders.items():
+            encoding = _Encoding(_MODULES[kind], config.create(), blueprint.names(kind))
+            self.add_module(encoding.module, encoding.encoder)
+            self._encodings.append(encoding)
+            inputs += len(encoding.entries) * encoding.encoder.width
+        self.body: Body = blueprint.config.body.create(inputs)
         self.head = nn.Linear(self.body.width, blueprint.action.shape[0])
 
     def forward(
         self, observations: Mapping[str, torch.Tensor], hidden: Hidden | None = None
     ) -> tuple[torch.Tensor, Hidden]:
-        """What the policy does on B trajectories, for T steps.
+        """Computes the actions of T steps of B trajectories.
 
         Args:
-            observations: By name, the entries that it reads, (B, T, *shape), in their own dtypes
-                or, but for pictures, in that of the weights.
-            hidden: What it returned for the steps before; None at the start of episodes.
+            observations: The entries that the policy reads by name, (B, T, *shape), in their own
+                dtypes or, except for images, in that of the weights.
+            hidden: Hidden state after the steps before; None at the beginning of episodes.
 
         Returns:
-            Actions (B, T, 6), not clipped, and its hidden state after the last step.
+            Actions (B, T, 6), not clipped, and the hidden state after the last step.
         """
         return self.decide(self.features(observations), hidden)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """What the body reads, (B, T, n), each step by itself; a frozen encoder's may be kept."""
-        parts = [self.clouds(observations[name]) for name in self.cloud_names]
-        parts += [self.pictures(observations[name]) for name in self.picture_names]
-        if self.state_names:
-            state = torch.cat([observations[name].flatten(2) for name in self.state_names], -1)
+        """Returns the features that the body reads, (B, T, n); each step's depend on it alone."""
+        parts = [
+            encoding.encoder(observations[name])
+            for encoding in self._encodings
+            for name in encoding.entries
+        ]
+        if self._state_names:
+            state = torch.cat([observations[name].flatten(2) for name in self._state_names], -1)
             parts.append((state - self.mean) / self.std)
         return torch.cat(parts, -1)
 
     def decide(
         self, features: torch.Tensor, hidden: Hidden | None = None
     ) -> tuple[torch.Tensor, Hidden]:
-        """The rest of `forward`."""
-        units, hidden = self.body(features, hidden)
-        return self.head(units), hidden
+        """Computes actions from features; see `forward`."""
+        units, state = self.body(features, hidden)
+        return self.head(units), state
 
     def symmetry(self, streams: bool = True) -> Symmetry:
-        """The table of its axes, for merging.
+        """Returns the table of the network's axes, for merging.
 
         Args:
             streams: Whether the units of residual streams (a Transformer's, a ResNet's) may be
-                permuted, too. That is as true as all the rest, but ties many layers together.
+                permuted, too, which ties many layers together.
         """
-        table, inputs = {}, []
-        encoders = (
-            ("clouds", self.clouds, self.cloud_names),
-            ("pictures", self.pictures, self.picture_names),
-        )
-        for module, encoder, names in encoders:
-            if encoder is not None:
-                its_table, axis = encoder.symmetry(module, streams)
-                table |= its_table
-                inputs += [axis] * len(names)
-        if self.state_names:
+        table: Table = {}
+        inputs: list[str] = []
+        for encoding in self._encodings:
+            encoder_table, features = encoding.encoder.symmetry(encoding.module, streams)
+            table |= encoder_table
+            inputs += [features] * len(encoding.entries)
+        if self._state_names:
             inputs.append(f"_state:{len(self.mean)}")
         body, units = self.body.symmetry("body", " | ".join(inputs), streams)
         return Symmetry.of(table, body, linear("head", units, "_action"))

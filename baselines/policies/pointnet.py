@@ -1,30 +1,31 @@
-"""An encoder of point clouds: PointNet (Qi et al. 2017), without its alignment networks.
-
-An encoder is a module with `width`, how many features it gives, `forward`, and `symmetry(module,
-streams)` as a body has it, but for inputs, which are fixed.
-"""
+"""An encoder of point clouds: PointNet (Qi et al. 2017), without its alignment networks."""
 
 import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
-from fleet_tools.baselines.policies.config import PointNet
+from fleet_tools.baselines.policies.config import PointNetConfig
+from fleet_tools.baselines.policies.modules import Encoder
 
 
-class PointNetEncoder(nn.Module):
-    """See `PointNet`. The order of points does not matter, nor does how many are absent."""
+class PointNetEncoder(Encoder):
+    """PointNet; neither the order of points nor the number of absent points matters.
 
-    def __init__(self, config: PointNet) -> None:
+    Args:
+        config: Its configuration.
+    """
+
+    def __init__(self, config: PointNetConfig) -> None:
         super().__init__()
         self.width, self.unit_m = config.widths[-1], config.unit_m
         sizes = (4, *config.widths)
         self.layers = nn.ModuleList(map(nn.Linear, sizes, sizes[1:]))
 
-    def forward(self, cloud: torch.Tensor) -> torch.Tensor:
+    def forward(self, cloud: torch.Tensor, /) -> torch.Tensor:
         """Encodes clouds.
 
         Args:
-            cloud: (..., points, 4): the point (m), and a mask that is 0 where there is none.
+            cloud: (..., points, 4): coordinates, m, and a mask that is 0 for absent points.
 
         Returns:
             (..., width), zeros where no point is present.
@@ -33,10 +34,11 @@ class PointNetEncoder(nn.Module):
         units = torch.cat([cloud[..., :3] / self.unit_m, mask], -1)
         for layer in self.layers:
             units = torch.relu(layer(units))
-        # No unit is negative after ReLU, so a zero in an absent point's place wins over none.
+        # Units are not negative after ReLU, so zeros for absent points do not change the maximum.
         return (units * (mask != 0)).amax(-2)
 
     def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
+        """Returns the table of its axes, and the axis of its features; see `Encoder.symmetry`."""
         units = [f"point{i}" for i in range(len(self.layers))]
         names = [f"{module}.layers.{i}" for i in range(len(units))]
         return mlp(names, ["_xyz_mask", *units]), units[-1]

@@ -1,4 +1,4 @@
-"""A network that acts: the policy protocol of `fleet_tools.rollouts.episode`."""
+"""A network that acts, by the protocol `fleet_tools.policies.policy.Policy`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,15 +9,15 @@ import torch
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
 from fleet_tools.baselines.policies.layout import require_observed
-from fleet_tools.baselines.policies.mlp import Hidden
+from fleet_tools.baselines.policies.modules import Hidden
 
 
 class NetworkPolicy:
-    """Acts on one observation after another, and remembers its own hidden state.
+    """Acts on one observation after another, and keeps the network's hidden state.
 
     Args:
         checkpoint: The policy as a value.
-        device: Where it computes.
+        device: Device of the computation.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str | torch.device = "cpu") -> None:
@@ -37,7 +37,8 @@ class NetworkPolicy:
         """Returns an action, (6,) float32 in [-1, 1].
 
         Raises:
-            LayoutError: The observation is not what the policy reads; its state stays as it is.
+            LayoutError: The observation is not what the policy reads; its hidden state stays as it
+                is.
         """
         require_observed(self.blueprint.observation, observation)
         inputs = {
@@ -48,16 +49,17 @@ class NetworkPolicy:
         return actions[0, 0].clamp(-1, 1).cpu().numpy()
 
 
-def load_policy(
-    path: Path, env: gymnasium.Env | None = None, device: str | torch.device = "cpu"
+def load_checkpoint_policy(
+    path: str | Path, env: gymnasium.Env | None = None, device: str | torch.device = "cpu"
 ) -> NetworkPolicy:
     """Reads a policy from a checkpoint.
 
     Args:
-        path: Of the checkpoint.
-        env: Where it is to act, if that is known: units, frames, the order of keypoints and the
-            scale of actions must be those of training. Shapes and dtypes are looked at in any case.
-        device: Where it computes.
+        path: Path of the checkpoint.
+        env: The environment in which it is to act, if it is known: units, frames, the order of
+            keypoints and the scale of actions must be those of training. Shapes and dtypes are
+            checked in any case.
+        device: Device of the computation.
 
     Raises:
         CheckpointError: See `load_checkpoint`.

@@ -1,27 +1,34 @@
 """Bodies with a recurrent state: Elman networks, LSTM and GRU."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry import layers
 from fleet_tools.baselines.merging.symmetry.layers import Table
-from fleet_tools.baselines.policies.config import Recurrent
-from fleet_tools.baselines.policies.mlp import Hidden
+from fleet_tools.baselines.policies.config import RecurrentConfig
+from fleet_tools.baselines.policies.modules import Body, Hidden
 
-_CELLS = {
+_CELLS: dict[str, tuple[Callable[..., nn.RNNBase], Callable[..., Table]]] = {
     "elman": (nn.RNN, layers.elman),
     "lstm": (nn.LSTM, layers.lstm),
     "gru": (nn.GRU, layers.gru),
 }
 
 
-class RecurrentBody(nn.Module):
-    """See `Recurrent`, and `mlp` for what a body is.
+class RecurrentBody(Body):
+    """A stack of recurrent layers.
 
-    Its hidden state is what PyTorch calls so: tensors (layers, B, width), two for an LSTM.
+    Its hidden state is that of PyTorch's module: tensors (layers, B, width), two for an LSTM.
+
+    Args:
+        config: Its configuration.
+        inputs: Number of features that it reads.
     """
 
-    def __init__(self, config: Recurrent, inputs: int) -> None:
+    def __init__(self, config: RecurrentConfig, inputs: int) -> None:
         super().__init__()
         self.width = config.width
         cell, self._table = _CELLS[config.type]
@@ -30,11 +37,14 @@ class RecurrentBody(nn.Module):
     def forward(
         self, features: torch.Tensor, hidden: Hidden | None = None
     ) -> tuple[torch.Tensor, Hidden]:
+        """Computes the units of T steps; see `Body.forward`."""
+        state: Any = hidden  # PyTorch takes a tensor, or a tuple of two
         if hidden is not None and len(hidden) == 1:
-            (hidden,) = hidden
-        units, hidden = self.core(features, hidden)
-        return units, hidden if isinstance(hidden, tuple) else (hidden,)
+            (state,) = hidden
+        units, state = self.core(features, state)
+        return units, state if isinstance(state, tuple) else (state,)
 
     def symmetry(self, module: str, inputs: str, streams: bool = True) -> tuple[Table, str]:
+        """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         units = [f"h{i}" for i in range(self.core.num_layers)]
         return self._table(f"{module}.core", inputs, units), units[-1]

@@ -1,31 +1,41 @@
-"""An encoder of pictures: ResNet-18 (He et al. 2016), without its classifier.
+"""An encoder of images: ResNet-18 (He et al. 2016), without its classifier.
 
-Its parameters have torchvision's names, so weights that were trained there fit in here. It has
-BatchNorm as the original does, rather than GroupNorm: those weights need it, it leaves every
-channel free where groups would tie channels together, and merging knows how to measure its
-statistics anew (`merging.batch_norm.recompute`). What BatchNorm costs is that an average of models
-needs pictures for that, and that in training mode a step's features depend on its batch, padding
-included; a frozen encoder has neither trouble.
+Its parameters have torchvision's names, so that weights trained there can be loaded. It has
+BatchNorm like the original, rather than GroupNorm: those weights need it, it leaves every channel
+free where groups would tie channels together, and merging can recompute its statistics
+(`merging.batch_norm.recompute`). BatchNorm has two costs: an average of models needs images for
+that, and in training mode the features of a step depend on its batch, including the padding. A
+frozen encoder has neither.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Self, cast
 
 import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, batch_norm, conv
-from fleet_tools.baselines.policies.config import ResNet18
+from fleet_tools.baselines.policies.config import ResNet18Config
 from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.modules import Encoder
 from fleet_tools.baselines.policies.weights import require_weights
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's red, green and blue from 0 to 1; what trained weights expect."""
+"""Mean and deviation of ImageNet's red, green and blue in [0, 1], which trained weights expect."""
 
 
-class ResNetEncoder(nn.Module):
-    """See `ResNet18`, and `pointnet` for what an encoder is."""
+class ResNetEncoder(Encoder):
+    """ResNet-18 without its classifier.
 
-    def __init__(self, config: ResNet18) -> None:
+    Args:
+        config: Its configuration.
+    """
+
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(self, config: ResNet18Config) -> None:
         super().__init__()
         channels = [config.width * 2**stage for stage in range(4)]
         self.width, self.frozen = channels[-1], config.frozen
@@ -44,26 +54,27 @@ class ResNetEncoder(nn.Module):
         if self.frozen:
             self.requires_grad_(False).eval()
 
-    def train(self, mode: bool = True) -> "ResNetEncoder":
-        """As of any module; the statistics of a frozen one never move."""
+    def train(self, mode: bool = True) -> Self:
+        """Sets training mode, as for any module, unless the encoder is frozen."""
         return super().train(mode and not self.frozen)
 
-    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Encodes pictures of any size.
+    def forward(self, images: torch.Tensor, /) -> torch.Tensor:
+        """Encodes images of any size.
 
         Args:
-            pictures: (..., height, width, 3) uint8.
+            images: (..., height, width, 3) uint8.
 
         Returns:
             (..., width).
         """
-        x = pictures.reshape(-1, *pictures.shape[-3:]).movedim(-1, 1).to(self.mean.dtype) / 255
+        x = images.reshape(-1, *images.shape[-3:]).movedim(-1, 1).to(self.mean.dtype) / 255
         x = self.maxpool(torch.relu(self.bn1(self.conv1((x - self.mean) / self.std))))
         for stage in self._stages():
             x = stage(x)
-        return x.mean((-2, -1)).reshape(*pictures.shape[:-3], self.width)
+        return x.mean((-2, -1)).reshape(*images.shape[:-3], self.width)
 
     def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
+        """Returns the table of its axes, and the axis of its features; see `Encoder.symmetry`."""
         if self.frozen:  # the same in every robot, so there is nothing to match
             state = self.state_dict()
             fixed = {f"{module}.{name}": "_ " * value.dim() for name, value in state.items()}
@@ -71,7 +82,7 @@ class ResNetEncoder(nn.Module):
         stream = "stage0" if streams else "_stage0"
         table = _conv_norm(f"{module}.conv1", f"{module}.bn1", "_rgb", stream)
         for i, stage in enumerate(self._stages()):
-            for j, block in enumerate(stage):
+            for j, block in enumerate(cast(Iterable[_Block], stage)):
                 last, stream = stream, f"stage{i}" if streams else f"_stage{i}"
                 table |= block.symmetry(f"{module}.layer{i + 1}.{j}", last, f"block{i}.{j}", stream)
         return table, stream
@@ -81,13 +92,17 @@ class ResNetEncoder(nn.Module):
 
 
 def load_features(encoder: ResNetEncoder, path: Path) -> None:
-    """Gives an encoder weights of ImageNet, say, before a policy is trained on top of them.
+    """Loads weights into an encoder, such as those of ImageNet, before a policy is trained.
 
-    torchvision's own become a file by `safetensors.torch.save_file(resnet18(weights=...)
-    .state_dict(), path)`; the classifier in them ("fc") is left out.
+    torchvision's weights are stored by `safetensors.torch.save_file(resnet18(weights=...)
+    .state_dict(), path)`; their classifier ("fc") is ignored.
+
+    Args:
+        encoder: Receives the weights.
+        path: A safetensors file.
 
     Raises:
-        CheckpointError: The file cannot be read, or holds other weights.
+        CheckpointError: The file cannot be read, or holds weights of another network.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -95,14 +110,14 @@ def load_features(encoder: ResNetEncoder, path: Path) -> None:
     try:
         state = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} is no safetensors file: {error}") from None
+        raise CheckpointError(f"{path} is not a safetensors file: {error}") from None
     features = {name: value for name, value in state.items() if not name.startswith("fc.")}
     require_weights(encoder.state_dict(), features)
     encoder.load_state_dict(features)
 
 
 class _Block(nn.Module):
-    """Two convolutions, added to what they read; with a projection where sizes differ."""
+    """Two convolutions, added to their input; with a projection where sizes differ."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -116,7 +131,7 @@ class _Block(nn.Module):
                 nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
             )
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         skipped = x if self.downsample is None else self.downsample(x)
         x = torch.relu(self.bn1(self.conv1(x)))
         return torch.relu(self.bn2(self.conv2(x)) + skipped)

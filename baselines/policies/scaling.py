@@ -1,8 +1,8 @@
-"""How a policy scales the numbers that it reads: a value that is stored with it.
+"""Scaling of the numbers that a policy reads, a value that is stored with the policy.
 
-It belongs to the policy and not to its weights: an average of models that scale their inputs
-differently would read numbers as no robot wrote them. Robots whose models are to be merged share
-one.
+Scaling belongs to a policy and not to its weights: an average of models that scale their inputs
+differently would read numbers as none of its models does. Robots whose models are to be merged
+share one scaling.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pydantic
 
-from fleet_tools.baselines.policies.layout import Layout, kind
+from fleet_tools.baselines.policies.layout import Layout, kind_of
 from fleet_tools.config.values import NonNegative, Number, Value
 
 if TYPE_CHECKING:
@@ -19,46 +19,50 @@ if TYPE_CHECKING:
 
 
 class Scaling(Value):
-    """What is subtracted from each entry that no encoder reads, and what it is then divided by.
+    """Offset and divisor of each entry that no encoder reads.
 
     Attributes:
-        mean, std: By the entry's name, a number for each of its own, in row-major order. A
-            deviation of 0 divides nothing.
+        mean: Subtracted numbers in row-major order, by the entry's name.
+        std: Divisors likewise; 0 stands for no division.
     """
 
     mean: dict[str, tuple[Number, ...]]
     std: dict[str, tuple[NonNegative, ...]]
 
     @pydantic.model_validator(mode="after")
-    def _pairs(self) -> Self:
+    def _same_sizes(self) -> Self:
         sizes = [{name: len(row) for name, row in rows.items()} for rows in (self.mean, self.std)]
         if sizes[0] != sizes[1]:
-            raise ValueError(f"means {sizes[0]} and standard deviations {sizes[1]} are no pairs")
+            raise ValueError(f"the sizes of mean, {sizes[0]}, are not those of std, {sizes[1]}")
         return self
 
     @classmethod
     def of(cls, statistics: Mapping[str, "Statistics"]) -> Self:
-        """Takes what `dataset.normalization.normalization_of(samples).observation` says.
+        """Returns the scaling by the statistics of data.
 
-        A number that never changed is only centred, as `Statistics.normalize` does, too: its
-        deviation may be an error of rounding. Of clouds it takes nothing: `PointNet` has a unit.
+        A number that never changes is only centred, as in `Statistics.normalize`, because its
+        deviation may be a rounding error. Point clouds are left out; `PointNetConfig` has a unit.
+
+        Args:
+            statistics: Statistics by the entry's name, such as
+                `dataset.normalization.normalization_of(samples).observation`.
         """
-        read = {name: its for name, its in statistics.items() if not its.cloud}
+        read = {name: entry for name, entry in statistics.items() if not entry.cloud}
         return cls(
-            mean={name: its.mean for name, its in read.items()},
+            mean={name: entry.mean for name, entry in read.items()},
             std={
-                name: tuple(np.where(np.equal(its.min, its.max), 0.0, its.std).tolist())
-                for name, its in read.items()
+                name: tuple(np.where(np.equal(entry.min, entry.max), 0.0, entry.std).tolist())
+                for name, entry in read.items()
             },
         )
 
     @classmethod
     def identity(cls, read: Layout) -> Self:
-        """Returns the one that leaves every number as it is."""
+        """Returns the scaling that changes no number of the given entries."""
         sizes = {
             name: int(np.prod(array.shape))
             for name, array in read.items()
-            if kind(name, array) == "state"
+            if kind_of(name, array) == "state"
         }
         return cls(
             mean={name: (0.0,) * size for name, size in sizes.items()},
@@ -66,13 +70,13 @@ class Scaling(Value):
         )
 
     def arrays(self, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what is subtracted from some entries, one after another, and then divided by.
+        """Returns the offsets and divisors of several entries, one after another.
 
         Args:
-            names: Of the entries.
+            names: Names of the entries.
 
         Returns:
-            Twice (n,) float32.
+            Offsets (n,) and divisors (n,), float32.
         """
         mean, std = (
             np.array([number for name in names for number in rows[name]], np.float32)

@@ -1,12 +1,15 @@
 """A body that attends to the last steps of an episode: a causal Transformer.
 
-A policy acts for as long as an episode lasts, so positions are ages: how many steps ago something
-was. Every layer looks at the last `context` steps and adds a learned number to each score, one for
-each head and age (Shaw et al. 2018 and Raffel et al. 2020 learn such positions), so an episode may
-be of any length. Keys and values of these steps are the hidden state: to act costs one step's
-work, and gives what a pass over the whole trajectory gives. L layers see L (context - 1) steps
-back. Norms come first (Xiong et al. 2020); there is no dropout.
+An episode may be of any length, so positions are ages, numbers of steps since a step. Every layer
+attends to the last `context` steps, and adds a learned number to each score, one for each head and
+age (Shaw et al. 2018 and Raffel et al. 2020 learn such positions). Keys and values of these steps
+are the hidden state, so that an action costs the work of one step, and equals that of a pass over
+the whole trajectory. L layers reach L (context - 1) steps back. Norms come first (Xiong et al.
+2020); there is no dropout.
 """
+
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 from torch import nn
@@ -14,18 +17,22 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from fleet_tools.baselines.merging.symmetry import attention, layers
 from fleet_tools.baselines.merging.symmetry.layers import Table
-from fleet_tools.baselines.policies.config import Transformer
-from fleet_tools.baselines.policies.mlp import Hidden
+from fleet_tools.baselines.policies.config import TransformerConfig
+from fleet_tools.baselines.policies.modules import Body, Hidden
 
 
-class TransformerBody(nn.Module):
-    """See `Transformer`, and `mlp` for what a body is.
+class TransformerBody(Body):
+    """A causal Transformer.
 
     Its hidden state has a tensor for each layer, (2, B, heads, steps, width / heads): keys and
     values of at most `context` - 1 steps, the oldest first.
+
+    Args:
+        config: Its configuration.
+        inputs: Number of features that it reads.
     """
 
-    def __init__(self, config: Transformer, inputs: int) -> None:
+    def __init__(self, config: TransformerConfig, inputs: int) -> None:
         super().__init__()
         self.width = config.width
         self.embedding = nn.Linear(inputs, config.width)
@@ -35,6 +42,7 @@ class TransformerBody(nn.Module):
     def forward(
         self, features: torch.Tensor, hidden: Hidden | None = None
     ) -> tuple[torch.Tensor, Hidden]:
+        """Computes the units of T steps; see `Body.forward`."""
         stream = self.embedding(features)
         states = []
         for i, block in enumerate(self.blocks):
@@ -43,9 +51,10 @@ class TransformerBody(nn.Module):
         return self.norm(stream), tuple(states)
 
     def symmetry(self, module: str, inputs: str, streams: bool = True) -> tuple[Table, str]:
+        """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         stream = "stream" if streams else "_stream"
         table = layers.linear(f"{module}.embedding", inputs, stream)
-        for i, block in enumerate(self.blocks):
+        for i, block in enumerate(cast(Iterable[_Block], self.blocks)):
             table |= block.symmetry(f"{module}.blocks.{i}", f"layer{i}", stream)
         return table | layers.layer_norm(f"{module}.norm", stream), stream
 
@@ -53,7 +62,7 @@ class TransformerBody(nn.Module):
 class _Block(nn.Module):
     """Attention, then a feedforward part, each added to the stream."""
 
-    def __init__(self, config: Transformer) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         width = config.width
         self.heads, self.context = config.heads, config.context
@@ -64,12 +73,17 @@ class _Block(nn.Module):
         self.up = nn.Linear(width, config.feedforward)
         self.down = nn.Linear(config.feedforward, width)
 
-    def forward(self, stream, past):
+    def forward(
+        self, stream: torch.Tensor, past: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the stream after this block, and its keys and values, see `TransformerBody`."""
         mixed, past = self._attend(self.norm1(stream), past)
         stream = stream + mixed
         return stream + self.down(gelu(self.up(self.norm2(stream)))), past
 
-    def _attend(self, x, past):
+    def _attend(
+        self, x: torch.Tensor, past: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         query, key, value = (
             layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, heads, T, k)
             for layer in (self.query, self.key, self.value)
@@ -83,7 +97,12 @@ class _Block(nn.Module):
         return self.output(mixed.transpose(1, 2).flatten(2)), state
 
     def _scores(self, queries: int, keys: int) -> torch.Tensor:
-        """What is added to the scores of the last `queries` of `keys` steps, (heads, q, k)."""
+        """Returns the numbers added to the scores, (heads, queries, keys).
+
+        Args:
+            queries: Number of the last steps, which attend.
+            keys: Number of steps attended to.
+        """
         steps = torch.arange(keys, device=self.ages.device)
         age = steps[keys - queries :, None] - steps  # (q, k)
         scores = self.ages[age.clamp(0, self.context - 1)].movedim(-1, 0)

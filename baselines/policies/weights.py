@@ -1,4 +1,4 @@
-"""Whether weights are those of a network, said before any are taken over."""
+"""Checks that weights are those of a network, before any are loaded."""
 
 from collections.abc import Mapping
 
@@ -6,33 +6,33 @@ import torch
 
 from fleet_tools.baselines.policies.errors import CheckpointError
 
-_SHOWN = 6
+_MAX_SHOWN = 6
 
 
 def require_weights(
     expected: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]
 ) -> None:
-    """Sees to it that weights have the names, shapes and dtypes of a network, and are finite.
+    """Checks that weights are finite, and have the names, shapes and dtypes of a network.
 
     Args:
-        expected: The network's state dict; its numbers do not matter.
-        weights: What it is to be given.
+        expected: State dict of the network; its numbers do not matter.
+        weights: The weights to check.
 
     Raises:
-        CheckpointError: They are others; the message names where.
+        CheckpointError: They differ; the message names the tensors.
     """
-    wrong = [f"{name} is missing" for name in expected if name not in weights]
+    errors = [f"{name} is missing" for name in expected if name not in weights]
     for name, tensor in weights.items():
         if name not in expected:
-            wrong.append(f"{name} is none of its own")
+            errors.append(f"{name} does not belong to it")
         elif (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
-            wrong.append(f"{name} is {_brief(tensor)}, not {_brief(expected[name])}")
+            errors.append(f"{name} is {_brief(tensor)}, not {_brief(expected[name])}")
         elif not bool(torch.isfinite(tensor).all()):
-            wrong.append(f"{name} holds NaN or infinity")
-    if wrong:
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            errors.append(f"{name} holds NaN or infinity")
+    if errors:
+        more = f"; and {len(errors) - _MAX_SHOWN} more" if len(errors) > _MAX_SHOWN else ""
         raise CheckpointError(
-            f"The weights are not those of this network: {'; '.join(wrong[:_SHOWN])}{more}."
+            f"The weights are not those of this network: {'; '.join(errors[:_MAX_SHOWN])}{more}."
         )
 
 

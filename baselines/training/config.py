@@ -1,38 +1,34 @@
-"""How a policy is trained, as a value."""
+"""Configuration of training."""
 
 import math
 from typing import Literal
 
-import pydantic
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import Count, Positive, Seed
 
-from fleet_tools.config.values import Count, Positive, Value
 
-
-class TrainingConfig(Value):
-    """Behaviour cloning by Adam; epochs and batch are the paper's (appendix, Fleet-Tools).
-
-    Attributes:
-        epochs: Over all demonstrations.
-        batch_size: Steps in a batch; policies with memory take whole episodes, of about as many
-            steps together.
-        learning_rate: Of Adam; the paper's for Meta-World.
-        schedule: "constant" as in the paper, or "cosine", which falls to 0 at the last epoch
-            (Loshchilov and Hutter 2017, without restarts).
-        gradient_norm: Longer gradients are shortened to it (Pascanu et al. 2013).
-        precision: "bfloat16" computes in it, and keeps weights and sums in float32.
-        seed: Of everything that is drawn.
-    """
+class TrainingConfig(OptionGroup):
+    """Behaviour cloning by Adam; epochs and batch size are the paper's (appendix, Fleet-Tools)."""
 
     epochs: Count = 200
+    """Number of passes over all demonstrations."""
     batch_size: Count = 512
+    """Number of steps in a batch; policies with memory learn from whole episodes, of about as many
+    steps together."""
     learning_rate: Positive = 1e-3
+    """Learning rate of Adam; the default is the paper's for Meta-World."""
     schedule: Literal["constant", "cosine"] = "constant"
+    """Schedule of the learning rate: constant as in the paper, or cosine, which falls to 0 at the
+    last epoch (Loshchilov and Hutter 2017, without restarts)."""
     gradient_norm: Positive = 1.0
+    """Norm to which longer gradients are shortened (Pascanu et al. 2013)."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    seed: pydantic.NonNegativeInt = 0
+    """Precision of the computation; weights and sums are in float32 in any case."""
+    seed: Seed = 0
+    """Seed of the initial weights, the validation split and the order of batches."""
 
     def rate(self, epochs_done: float) -> float:
-        """Returns the learning rate after so many epochs, whole or not."""
+        """Returns the learning rate after a number of epochs, which may be fractional."""
         if self.schedule == "constant":
             return self.learning_rate
         done = min(epochs_done / self.epochs, 1.0)

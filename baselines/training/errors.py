@@ -1,11 +1,11 @@
-"""What training raises on purpose."""
+"""Errors of training."""
 
 from fleet_tools.errors import FleetToolsError
 
 
 class TrainingError(FleetToolsError, RuntimeError):
-    """A training that cannot be begun or gone on with."""
+    """A training run that cannot be begun or resumed."""
 
 
 class DivergedError(FleetToolsError, RuntimeError):
-    """A loss or weights that are no longer finite; what was stored before is kept."""
+    """A loss or weights that are not finite; earlier states are kept."""

@@ -1,4 +1,4 @@
-"""The loss of trajectories, and the loop that makes it small."""
+"""The loss of trajectories, and the loop that minimizes it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,20 +13,20 @@ from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.state import (
     Tensors,
     TrainingState,
-    give_moments,
     moments_of,
+    set_moments,
 )
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 
 
 def squared_errors(network: nn.Module, batch: Batch) -> torch.Tensor:
-    """How far a network is from what demonstrations did, when it goes through them step by step.
+    """Returns the losses of a network on demonstrations.
 
-    The paper's loss (section 2), as a mean over an action's entries: the hidden state is the one
-    to which the network itself comes from the episode's first step on.
+    It is the paper's loss (section 2), as a mean over the entries of an action: the hidden state is
+    the network's own from the first step of the episode on.
 
     Args:
-        network: Of a policy.
+        network: Network of a policy.
         batch: Trajectories.
 
     Returns:
@@ -39,7 +39,7 @@ def squared_errors(network: nn.Module, batch: Batch) -> torch.Tensor:
 def validate(
     blueprint: Blueprint, trajectories: Trajectories, config: TrainingConfig, weights: Tensors
 ) -> float:
-    """Returns the mean loss of a policy over all steps of some trajectories."""
+    """Returns the mean loss of a policy over all steps of trajectories that are to be imitated."""
     network = _network(blueprint, weights, trajectories.device).eval()
     squares = 0.0
     with torch.inference_mode():
@@ -60,37 +60,37 @@ def train(
 ) -> TrainingState:
     """Trains from a state on.
 
-    The same arguments give the same bits on one machine with so many threads, whether it is done
-    in one call or in several.
+    The same arguments give the same bits on one machine with one number of threads, whether
+    training is done in one call or in several.
 
     Args:
-        blueprint: Of the policy.
-        trajectories: To learn from.
-        config: How.
-        state: Where to begin; it stays as it is.
-        epochs: How many more to complete; None goes on to the last that `config` has.
-        after_batch: Is told of every batch, with what returns a copy of the state then. Training
-            ends where it returns False, be it in the midst of an epoch.
+        blueprint: Blueprint of the policy.
+        trajectories: Trajectories to learn from.
+        config: Configuration of training.
+        state: The first state; it is not changed.
+        epochs: Number of epochs to complete; None for all that remain of the configuration's.
+        after_batch: Called after each batch with a function that returns a copy of the present
+            state. Training ends if it returns False, even within an epoch.
 
     Returns:
-        Where training is now.
+        The last state.
 
     Raises:
-        DivergedError: The loss, its gradient or the weights are not finite; no state ever holds
-            such weights.
+        DivergedError: The loss, its gradient or the weights are not finite; no state holds such
+            weights.
     """
     network = _network(blueprint, state.weights, trajectories.device).train()
-    learning = {name: each for name, each in network.named_parameters() if each.requires_grad}
-    parameters = list(learning.values())
+    named = {name: each for name, each in network.named_parameters() if each.requires_grad}
+    names, parameters = list(named), list(named.values())
     optimizer = torch.optim.Adam(parameters)
-    give_moments(optimizer, list(learning), state.moments)
+    set_moments(optimizer, names, state.moments)
 
     def snapshot() -> TrainingState:
         weights = {name: each.detach().cpu().clone() for name, each in network.state_dict().items()}
-        broken = [name for name, each in weights.items() if not torch.isfinite(each).all()]
-        if broken:
-            raise DivergedError(_diverged(state, f"{broken[0]} is not finite any more", config))
-        return replace(state, weights=weights, moments=moments_of(optimizer, list(learning)))
+        diverged = [name for name, each in weights.items() if not torch.isfinite(each).all()]
+        if diverged:
+            raise DivergedError(_message(state, f"{diverged[0]} is no longer finite", config))
+        return replace(state, weights=weights, moments=moments_of(optimizer, names))
 
     last = config.epochs if epochs is None else state.epoch + epochs
     while state.epoch < last:
@@ -102,14 +102,14 @@ def train(
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
                 errors = squared_errors(network, batch)
-            steps = max(int(batch.mask.sum()), 1)  # it may be that none was meant
+            steps = max(int(batch.mask.sum()), 1)  # a batch may have none to imitate
             optimizer.zero_grad()
             (errors.sum() / steps).backward()
             norm = nn.utils.clip_grad_norm_(parameters, config.gradient_norm)
             if not torch.isfinite(norm):
                 loss = errors.sum().item() / steps
-                found = f"the loss is {loss:g}, and its gradient's norm {norm.item():g}"
-                raise DivergedError(_diverged(state, found, config))
+                found = f"the loss is {loss:g}, and the norm of its gradient {norm.item():g}"
+                raise DivergedError(_message(state, found, config))
             optimizer.step()
             state = _after(state, errors.double().sum().item(), steps, len(order))
             if not after_batch(snapshot):
@@ -117,7 +117,7 @@ def train(
     return snapshot()
 
 
-def _diverged(state: TrainingState, found: str, config: TrainingConfig) -> str:
+def _message(state: TrainingState, found: str, config: TrainingConfig) -> str:
     return (
         f"After {state.epoch} epochs and {state.batch} batches, {found}. Give a smaller learning "
         f"rate than {config.learning_rate:g}."
@@ -125,7 +125,7 @@ def _diverged(state: TrainingState, found: str, config: TrainingConfig) -> str:
 
 
 def _after(state: TrainingState, squares: float, steps: int, batches: int) -> TrainingState:
-    if state.batch > 0:  # an epoch's sums begin with its first batch, and last until the next one's
+    if state.batch > 0:  # sums of an epoch last until the first batch of the next
         squares, steps = state.squares + squares, state.steps + steps
     state = replace(state, batch=state.batch + 1, squares=squares, steps=steps)
     return replace(state, epoch=state.epoch + 1, batch=0) if state.batch == batches else state

@@ -1,70 +1,94 @@
-"""How a policy does while it is trained: rollouts in scenes that nothing is learned from."""
+"""Rollouts during training, in scenes that no policy learns from."""
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import gymnasium
+from typing_extensions import TypedDict  # pydantic reads typing's from Python 3.12 on
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.dataset import Dataset
-from fleet_tools.dataset.header import Header, remake_environment
+from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.errors import SimulationError
 from fleet_tools.parallel import workers
-from fleet_tools.rollouts.episode import rollout
+from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.seeds import VALIDATION
 
-Job = tuple[str, int]
-"""The task's name, and the scene's seed."""
+# Drake is imported with the environment.
+if TYPE_CHECKING:
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 
-def try_out_in(
-    folders: Sequence[str | Path], episodes: int, blueprint: Blueprint, count: int = 0
-) -> Callable[[Checkpoint], dict[str, dict[str, Any]] | None]:
-    """Returns what tries policies of a blueprint, once it is known that they can be tried.
+class TaskSuccesses(TypedDict):
+    """Results of rollouts in a task, as plain JSON data.
+
+    Attributes:
+        episodes: Number of episodes.
+        successes: Number of those whose outcome is a success.
+        outcomes: Number of episodes by outcome.
+        solved: Indices of the scenes of the successes.
+    """
+
+    episodes: int
+    successes: int
+    outcomes: dict[str, int]
+    solved: list[int]
+
+
+SuccessMeasure = Callable[[Checkpoint], dict[str, TaskSuccesses] | None]
+"""Runs a policy, and returns its successes by task; None if it is not to be run."""
+
+RolloutJob = tuple[str, int]
+"""Name of a task, and seed of a scene."""
+
+
+def make_success_measure(
+    folders: Sequence[str | Path], episodes: int, blueprint: Blueprint, worker_count: int = 0
+) -> SuccessMeasure:
+    """Returns a function that evaluates policies, after checking that they can act.
 
     Args:
-        folders: Of the data sets they learn from.
-        episodes: In each environment; 0 tries nothing, and returns None each time.
-        blueprint: Of the policies.
-        count: See `roll_out`, which tries them.
+        folders: Folders of the datasets from which the policies learn.
+        episodes: Number of episodes in each environment; 0 for a function that returns None.
+        blueprint: Blueprint of the policies.
+        worker_count: See `count_successes`.
 
     Raises:
-        LayoutError: They cannot act in these environments.
-        FleetToolsError: The data sets cannot be read, or the environments not be made here.
+        LayoutError: The policies cannot act in the environments of the datasets.
+        FleetToolsError: A dataset cannot be read, or its environment cannot be made here.
     """
     if episodes == 0:
         return lambda checkpoint: None
     headers = [Dataset(folder).header for folder in folders]
-    for env in environments(headers, blueprint).values():
+    for env in make_envs(headers, blueprint).values():
         env.close()
-    return partial(roll_out, headers, episodes, count=count)
+    return partial(count_successes, headers, episodes, worker_count=worker_count)
 
 
-def roll_out(
+def count_successes(
     headers: Sequence[Header],
     episodes: int,
     checkpoint: Checkpoint,
     *,
-    count: int = 0,
+    worker_count: int = 0,
     timeout_s: float = 300.0,
-) -> dict[str, dict[str, Any]]:
-    """Runs a policy in the first scenes of `seeds.VALIDATION`, the same ones each time.
+) -> dict[str, TaskSuccesses]:
+    """Runs a policy in the first scenes of `seeds.VALIDATION`, which are the same each time.
 
     Args:
-        headers: Of the data sets it learns from, whose environments it is to act in.
-        episodes: In each environment.
+        headers: Headers of the datasets from which the policy learns, one environment each.
+        episodes: Number of episodes in each environment.
         checkpoint: The policy.
-        count, timeout_s: See `workers.run`.
+        worker_count: Number of worker processes; 0 runs it in this one.
+        timeout_s: Time limit of an episode.
 
     Returns:
-        By the task's name: "episodes", "successes", how many had which of the "outcomes", and
-        which scenes were "solved", by their places.
+        Successes by the name of the task.
 
     Raises:
         LayoutError: The policy cannot act in these environments.
@@ -74,33 +98,37 @@ def roll_out(
     outcomes: dict[str, dict[int, str]] = {header.task.name: {} for header in headers}
     jobs = ((task, seed) for task in outcomes for seed in scenes)
     make_work = partial(make_rollouts, tuple(headers), checkpoint)
-    results = workers.run(partial(next, jobs, None), make_work, count=count, timeout_s=timeout_s)
+    results = workers.run(
+        lambda: next(jobs, None), make_work, count=worker_count, timeout_s=timeout_s
+    )
     with contextlib.closing(results):
-        for (task, seed), outcome in results:
-            lost = isinstance(outcome, workers.Lost)
-            outcomes[task][scenes.index(seed)] = WORKER_ERROR if lost else outcome
+        for (task, seed), result in results:
+            outcome = WORKER_ERROR if isinstance(result, workers.LostJob) else result
+            outcomes[task][scenes.index(seed)] = outcome
+    return {task: _successes(by_scene) for task, by_scene in outcomes.items()}
+
+
+def _successes(outcomes: dict[int, str]) -> TaskSuccesses:
+    solved = sorted(scene for scene, outcome in outcomes.items() if outcome == SUCCESS)
     return {
-        task: {
-            "episodes": len(came),
-            "successes": sum(outcome == SUCCESS for outcome in came.values()),
-            "outcomes": dict(sorted(Counter(came.values()).items())),
-            "solved": sorted(place for place, outcome in came.items() if outcome == SUCCESS),
-        }
-        for task, came in outcomes.items()
+        "episodes": len(outcomes),
+        "successes": len(solved),
+        "outcomes": dict(sorted(Counter(outcomes.values()).items())),
+        "solved": solved,
     }
 
 
-def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable[[Job], str]:
-    """Returns what runs an episode, and says its outcome.
+def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable[[RolloutJob], str]:
+    """Returns a function that runs an episode, and returns its outcome.
 
     Raises:
-        LayoutError, FleetToolsError: See `roll_out`.
+        LayoutError, FleetToolsError: See `count_successes`.
     """
     from fleet_tools.baselines.policies.policy import NetworkPolicy
 
-    policy, envs = NetworkPolicy(checkpoint), environments(headers, checkpoint.blueprint)
+    policy, envs = NetworkPolicy(checkpoint), make_envs(headers, checkpoint.blueprint)
 
-    def run(job: Job) -> str:
+    def run(job: RolloutJob) -> str:
         task, seed = job
         try:
             return rollout(envs[task], policy, seed=seed).outcome
@@ -110,16 +138,21 @@ def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable
     return run
 
 
-def environments(headers: Sequence[Header], blueprint: Blueprint) -> dict[str, gymnasium.Env]:
-    """Makes the environments of data sets, one for each task, by its name.
+def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "ToolUseEnv"]:
+    """Makes the environments of datasets, one for each task, by the task's name.
 
     Raises:
-        LayoutError: A policy cannot act in them.
+        LayoutError: A policy of the blueprint cannot act in them.
         FleetToolsError: They cannot be made here.
     """
-    made = {}
+    envs: dict[str, ToolUseEnv] = {}
     for header in headers:
-        if header.task.name not in made:
-            made[header.task.name] = env = remake_environment(header)
+        if header.task.name not in envs:
+            envs[header.task.name] = env = header.make_env()
             blueprint.require_environment(env)
-    return made
+    return envs
+
+
+def format_successes(rollouts: dict[str, TaskSuccesses]) -> str:
+    """Returns the successes of all tasks in a few words, such as "12/20 9/20"."""
+    return " ".join(f"{each['successes']}/{each['episodes']}" for each in rollouts.values())

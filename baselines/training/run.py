@@ -1,118 +1,121 @@
-"""A whole training: epochs, what each came to, and what is stored of them on the way."""
+"""A training run: its epochs, their metrics, and what is stored in between."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.errors import DivergedError
-from fleet_tools.baselines.training.experiment import Experiment
 from fleet_tools.baselines.training.loop import train, validate
-from fleet_tools.baselines.training.record import Record
+from fleet_tools.baselines.training.progress import EpochMetrics, TrainingProgress
+from fleet_tools.baselines.training.rollouts import SuccessMeasure
+from fleet_tools.baselines.training.run_spec import TrainingRunSpec
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a run does to the world.
+    """Functions that a run calls.
 
     Attributes:
-        save: Stores a record.
-        try_out: Runs a policy; returns what came of it as JSON has it.
-        after_batch: Is told that a batch is done.
-        after_epoch: Is told of the record after an epoch.
-        stop: Says whether to end after this batch.
+        save: Stores progress.
+        measure_success: Evaluates a policy in rollouts.
+        after_batch: Called after each batch.
+        after_epoch: Called after each epoch, with the progress.
+        stop: Whether to end after this batch.
     """
 
-    save: Callable[[Record], None]
-    try_out: Callable[[Checkpoint], Any] = lambda checkpoint: None
+    save: Callable[[TrainingProgress], None]
+    measure_success: SuccessMeasure = lambda checkpoint: None
     after_batch: Callable[[], None] = lambda: None
-    after_epoch: Callable[[Record], None] = lambda record: None
+    after_epoch: Callable[[TrainingProgress], None] = lambda progress: None
     stop: Callable[[], bool] = lambda: False
 
 
 def run(
-    experiment: Experiment,
-    learned: Trajectories,
-    judged: Trajectories | None,
-    record: Record,
+    spec: TrainingRunSpec,
+    training: Trajectories,
+    validation: Trajectories | None,
+    progress: TrainingProgress,
     hooks: Hooks,
     *,
     save_every_s: float = 10.0,
-) -> Record:
-    """Trains to the last epoch, or until it is to stop; what it returns is stored.
+) -> TrainingProgress:
+    """Trains to the last epoch, or until a hook stops it.
 
     Args:
-        experiment: What is to be done.
-        learned: To learn from.
-        judged: To validate by.
-        record: Where it begins.
-        hooks: What it does to the world.
-        save_every_s: About what a kill costs, beside an epoch's validation and rollouts.
+        spec: What the run depends on.
+        training: Trajectories to learn from.
+        validation: Trajectories for validation, if there are any.
+        progress: Progress at the beginning.
+        hooks: Functions that are called on the way.
+        save_every_s: Time between two stored states, s; longer while an epoch is validated.
+
+    Returns:
+        The progress at the end, which is stored.
 
     Raises:
-        DivergedError: The loss is not finite; what is stored is the end of the epoch before.
+        DivergedError: The loss is not finite; the state at the end of the epoch before is stored.
         OSError: The disk is full or gone.
     """
     saved = time.monotonic()
 
-    def save_now_and_then(record: Callable[[], Record | None]) -> None:
+    def save_if_due(progress: Callable[[], TrainingProgress | None]) -> None:
         nonlocal saved
-        if time.monotonic() - saved >= save_every_s and (now := record()) is not None:
-            hooks.save(now)
+        if time.monotonic() - saved >= save_every_s and (present := progress()) is not None:
+            hooks.save(present)
             saved = time.monotonic()
 
     def after_batch(snapshot: Callable[[], TrainingState]) -> bool:
         hooks.after_batch()
-        save_now_and_then(lambda: _within_epoch(record, snapshot()))
+        save_if_due(lambda: _within_epoch(progress, snapshot()))
         return not hooks.stop()
 
-    blueprint, config = experiment.blueprint, experiment.training
-    while record.state.epoch < config.epochs and not hooks.stop():
-        begun = time.perf_counter()
+    blueprint, config = spec.blueprint, spec.training
+    while progress.state.epoch < config.epochs and not hooks.stop():
+        started = time.perf_counter()
         try:
             state = train(
-                blueprint, learned, config, record.state, epochs=1, after_batch=after_batch
+                blueprint, training, config, progress.state, epochs=1, after_batch=after_batch
             )
         except DivergedError:
-            hooks.save(record)
+            hooks.save(progress)
             raise
-        record = replace(record, state=state)
+        progress = replace(progress, state=state)
         if state.batch > 0:
             break
-        seconds = round(time.perf_counter() - begun, 3)
-        record = record.with_epoch(_metrics(experiment, judged, state, hooks, seconds))
-        hooks.after_epoch(record)
-        save_now_and_then(lambda: record)  # noqa: B023
-    hooks.save(record)
-    return record
+        seconds = round(time.perf_counter() - started, 3)
+        progress = progress.after_epoch(_metrics(spec, validation, state, hooks, seconds))
+        hooks.after_epoch(progress)
+        save_if_due(lambda: progress)  # noqa: B023
+    hooks.save(progress)
+    return progress
 
 
-def _within_epoch(record: Record, state: TrainingState) -> Record | None:
-    # At an epoch's end, its metrics belong to the record, and are yet to be computed.
-    return replace(record, state=state) if state.batch > 0 else None
+def _within_epoch(progress: TrainingProgress, state: TrainingState) -> TrainingProgress | None:
+    # At the end of an epoch, its metrics are part of the progress, and not yet computed.
+    return replace(progress, state=state) if state.batch > 0 else None
 
 
 def _metrics(
-    experiment: Experiment,
-    judged: Trajectories | None,
+    spec: TrainingRunSpec,
+    validation: Trajectories | None,
     state: TrainingState,
     hooks: Hooks,
     seconds: float,
-) -> dict[str, Any]:
-    blueprint, config = experiment.blueprint, experiment.training
-    loss = None if judged is None else validate(blueprint, judged, config, state.weights)
-    tried = None
-    due = state.epoch % experiment.rollout_every == 0 or state.epoch == config.epochs
-    if due and experiment.rollouts > 0:
-        tried = hooks.try_out(Checkpoint(blueprint, state.weights))
-    return {
-        "epoch": state.epoch,
-        "loss": state.loss,
-        "validation_loss": loss,
-        "learning_rate": config.rate(state.epoch),
-        "rollouts": tried,
-        "seconds": seconds,
-    }
+) -> EpochMetrics:
+    blueprint, config = spec.blueprint, spec.training
+    loss = None if validation is None else validate(blueprint, validation, config, state.weights)
+    rollouts = None
+    due = state.epoch % spec.rollout_every == 0 or state.epoch == config.epochs
+    if due and spec.rollouts > 0:
+        rollouts = hooks.measure_success(Checkpoint(blueprint, state.weights))
+    return EpochMetrics(
+        epoch=state.epoch,
+        loss=state.loss,
+        validation_loss=loss,
+        learning_rate=config.rate(state.epoch),
+        rollouts=rollouts,
+        seconds=seconds,
+    )

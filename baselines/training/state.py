@@ -1,4 +1,4 @@
-"""How far training is, as a value: nothing else is needed to go on."""
+"""The state of training, as a value: nothing else is needed to continue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,15 +11,18 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """Where training is; what comes next is drawn from the seed and the epoch, so no generator's
-    state is part of it.
+    """A state of training.
+
+    It has no random generator: what comes next is drawn from the seed and the number of the epoch.
 
     Attributes:
-        weights: The network's state dict.
-        moments: Adam's, by the weight's name and the moment's: "head.bias/exp_avg". None at first.
-        epoch: How many epochs are complete.
-        batch: How many batches of the next one are done.
-        squares, steps: Sum of the squared errors of its steps so far, and their number.
+        weights: State dict of the network.
+        moments: Moments of Adam by the names of weight and moment, such as "head.bias/exp_avg";
+            empty before the first step.
+        epoch: Number of complete epochs.
+        batch: Number of batches done in the next epoch.
+        squares: Sum of the losses of its steps so far.
+        steps: Number of its steps so far.
     """
 
     weights: Tensors
@@ -31,32 +34,38 @@ class TrainingState:
 
     @classmethod
     def initial(cls, weights: Tensors) -> Self:
-        """Returns the state before the first step from some weights, which stay as they are."""
+        """Returns the state before the first step, with a copy of the weights."""
         return cls({name: tensor.detach().clone() for name, tensor in weights.items()})
 
     @property
     def loss(self) -> float:
-        """The mean loss over the steps of the epoch so far; NaN before its first batch."""
+        """Mean loss over the steps of the epoch so far; NaN before its first batch."""
         return self.squares / self.steps if self.steps else float("nan")
 
 
 def moments_of(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, torch.Tensor]:
-    """Copies an optimizer's moments.
+    """Copies the moments of an optimizer.
 
     Args:
-        optimizer: Of the parameters with these names, in this order.
-        names: Of parameters.
+        optimizer: The optimizer.
+        names: Names of its parameters, in its order.
     """
     states = optimizer.state_dict()["state"]
     return {
-        f"{names[place]}/{moment}": tensor.detach().cpu().clone()
-        for place, moments in states.items()
+        f"{names[index]}/{moment}": tensor.detach().cpu().clone()
+        for index, moments in states.items()
         for moment, tensor in moments.items()
     }
 
 
-def give_moments(optimizer: torch.optim.Optimizer, names: list[str], moments: Tensors) -> None:
-    """Gives an optimizer what `moments_of` copied."""
+def set_moments(optimizer: torch.optim.Optimizer, names: list[str], moments: Tensors) -> None:
+    """Sets the moments of an optimizer to those that `moments_of` returned.
+
+    Args:
+        optimizer: The optimizer.
+        names: Names of its parameters, in its order.
+        moments: The moments.
+    """
     states: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in moments.items():
         parameter, _, moment = name.rpartition("/")

@@ -1,4 +1,4 @@
-"""Demonstrations as tensors, and the order in which they are learned from."""
+"""Demonstrations as tensors, and the order in which a policy learns from them."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ import torch
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
-from fleet_tools.rollouts.episode import UNMEANT
+from fleet_tools.experts.noise_injection import noise_steps
 from fleet_tools.utils import machine
 
-_SHARE_OF_MEMORY = 0.4
-"""What demonstrations that are held in memory may take of what is free."""
+_MEMORY_FRACTION = 0.4
+"""Fraction of the free memory that demonstrations may take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +22,8 @@ class Batch:
     Attributes:
         observations: (B, T, *shape) by name.
         actions: (B, T, 6).
-        mask: (B, T) bool, True where there is a step to imitate. Places after an episode's end
-            hold its last step once more.
+        mask: (B, T) bool, True for steps to imitate. Entries after the end of an episode repeat its
+            last step.
     """
 
     observations: dict[str, torch.Tensor]
@@ -32,22 +32,23 @@ class Batch:
 
 
 class Trajectories:
-    """What a policy reads and is to do, in all steps of some episodes.
+    """Observations and actions of all steps of some episodes.
 
-    A step whose action was not meant (`episode.UNMEANT`) is read by policies with memory, and not
-    imitated. All lies on the device where there is room, and is read from the disk batch by batch
-    where there is not.
+    Policies with memory read steps with noise in their actions (`experts.noise_injection`), but do
+    not imitate them. All data lie on the device if they fit, and are read from the disk batch by
+    batch otherwise.
 
     Args:
         samples: Single steps.
-        blueprint: What of them is read; whether it has a memory, and so learns from episodes.
-        device: Where batches are wanted.
+        blueprint: Blueprint of the policy, from which follow the entries that are read, and
+            whether it has a memory and thus learns from whole episodes.
+        device: Device of the batches.
 
     Attributes:
         device: As given.
-        with_memory: Whether items are episodes, not steps.
-        lengths: (n,) steps of every episode that has any.
-        meant: (steps,) bool, whether a step is to be imitated.
+        with_memory: Whether items are episodes instead of steps.
+        lengths: (n,) numbers of steps of the episodes that have any.
+        imitated: (steps,) bool, whether a step is to be imitated.
 
     Raises:
         DatasetError: The samples are windows, there is no step to imitate, or a file cannot be
@@ -58,37 +59,40 @@ class Trajectories:
         self, samples: Samples, blueprint: Blueprint, device: str | torch.device = "cpu"
     ) -> None:
         if samples.sequence_length is not None:
-            raise DatasetError("Trajectories are put together out of single steps, not windows.")
+            raise DatasetError(
+                "Trajectories are made of single steps, not of windows. Leave out sequence_length."
+            )
         self.device = torch.device(device)
         self.with_memory = blueprint.config.body.type != "mlp"
         episodes = [episode for episode in samples.episodes if episode.record.steps > 0]
         self.lengths = np.array([episode.record.steps for episode in episodes], np.int64)
-        self.meant = np.ones(self.lengths.sum(), bool)
+        self.imitated = np.ones(self.lengths.sum(), bool)
         self._starts = np.cumsum(self.lengths) - self.lengths
         for start, episode in zip(self._starts, episodes, strict=True):
-            self.meant[start + np.array(episode.record.info.get(UNMEANT, []), np.int64)] = False
-        if not self.meant.any():
+            noisy = np.array(noise_steps(episode.record.info), np.int64)
+            self.imitated[start + noisy] = False
+        if not self.imitated.any():
             raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
         self._samples, self._names = samples, list(blueprint.observation)
-        self._held: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
-        if self._bytes(blueprint) < _SHARE_OF_MEMORY * _free_memory(self.device):
-            self._held = self._read(np.arange(len(self.meant)))
+        self._in_memory: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
+        if self._bytes(blueprint) < _MEMORY_FRACTION * _free_memory(self.device):
+            self._in_memory = self._read(np.arange(len(self.imitated)))
 
     @property
     def steps(self) -> int:
         """The number of steps to imitate."""
-        return int(self.meant.sum())
+        return int(self.imitated.sum())
 
     def order(self, size: int, generator: np.random.Generator | None) -> list[np.ndarray]:
-        """Returns a pass over everything: items of one batch after another.
+        """Returns the batches of a pass over all data, each as indices of its items.
 
-        An item is a step for a policy without memory, otherwise an episode.
+        An item is an episode for a policy with memory, and otherwise a step.
 
         Args:
-            size: About how many steps a batch has.
+            size: Approximate number of steps in a batch.
             generator: Draws the order; None keeps it.
         """
-        items = np.arange(len(self.lengths)) if self.with_memory else np.flatnonzero(self.meant)
+        items = np.arange(len(self.lengths)) if self.with_memory else np.flatnonzero(self.imitated)
         if generator is not None:
             items = generator.permutation(items)
         steps = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
@@ -97,39 +101,42 @@ class Trajectories:
         return np.split(items, np.flatnonzero(np.diff(batches)) + 1)
 
     def batch(self, items: np.ndarray) -> Batch:
-        """Returns some items, padded at their ends.
+        """Returns items, padded at the end.
 
         Args:
-            items: Of `order`.
+            items: Indices of items, as `order` returns them.
         """
         lengths = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
         starts = self._starts[items] if self.with_memory else items
         ages = np.arange(lengths.max())
         rows = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
-        mask = torch.from_numpy((ages < lengths[:, None]) & self.meant[rows]).to(self.device)
-        if self._held is None:
+        mask = torch.from_numpy((ages < lengths[:, None]) & self.imitated[rows]).to(self.device)
+        if self._in_memory is None:
             observed, actions = self._read(rows.ravel())
         else:
             chosen = torch.from_numpy(rows.ravel()).to(self.device)
-            observed = {name: held[chosen] for name, held in self._held[0].items()}
-            actions = self._held[1][chosen]
+            all_observed, all_actions = self._in_memory
+            observed = {name: tensor[chosen] for name, tensor in all_observed.items()}
+            actions = all_actions[chosen]
         shaped = {name: tensor.unflatten(0, rows.shape) for name, tensor in observed.items()}
         return Batch(shaped, actions.unflatten(0, rows.shape), mask)
 
     def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         gathered = self._samples.gather(rows)
-        move = lambda array: torch.from_numpy(array).to(self.device)  # noqa: E731
-        observed = {name: move(gathered["observation"][name]) for name in self._names}
-        return observed, move(gathered["action"])
+        observed = {name: self._on_device(gathered["observation"][name]) for name in self._names}
+        return observed, self._on_device(gathered["action"])
+
+    def _on_device(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
 
     def _bytes(self, blueprint: Blueprint) -> int:
         arrays = blueprint.observation.values()
-        return len(self.meant) * sum(
+        return len(self.imitated) * sum(
             int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in arrays
         )
 
 
 def _free_memory(device: torch.device) -> int:
-    if device.type == "cuda":  # on its way there, it lies in the machine's memory, too
+    if device.type == "cuda":  # data pass through the machine's memory, too
         return min(torch.cuda.mem_get_info(device)[0], machine.available_memory())
     return machine.available_memory()

@@ -1,6 +1,6 @@
-"""The figure of barriers: a column for each data set, losses above successes, over lambda."""
+"""The figure of barriers: a column for each set of fleets, with losses above success rates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +9,24 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fleet_tools.baselines.experiments.plot_scales import LABELS, scale
-from fleet_tools.storage.atomic_files import whole
+from fleet_tools.baselines.experiments.plot_scales import LABELS, Measure, set_scale
+from fleet_tools.storage.atomic_files import atomic_write
 
 
 def save_figure(report: Mapping[str, Any], path: Path) -> None:
-    """Draws for each method the mean over pairs, in a band from the lowest to the highest.
+    """Plots for each method the mean over pairs, in a band from the lowest to the highest.
 
     Args:
-        report: As `report.report_of` has it.
-        path: Of the picture.
+        report: See `report.make_report`.
+        path: File of the image.
     """
-    with style.context("default"), whole(path) as aside:
+    with style.context("default"), atomic_write(path) as aside:
         _figure(report).savefig(aside, dpi=150, format="png")
 
 
 def _figure(report: Mapping[str, Any]) -> Figure:
     sets, methods = report["sets"], list(report["methods"])
-    measures = ["loss", "success"] if report["rollouts"] else ["loss"]
+    measures: list[Measure] = ["loss", "success"] if report["rollouts"] else ["loss"]
     figure = Figure(
         (max(5.4, 1.0 + 3.2 * len(sets)), 0.8 + 2.4 * len(measures)), layout="constrained"
     )
@@ -34,31 +34,30 @@ def _figure(report: Mapping[str, Any]) -> Figure:
     for row, measure in zip(grid, measures, strict=True):
         for axes, each in zip(row, sets, strict=True):
             for number, method in enumerate(methods):
-                of_pairs = [
+                curves = [
                     curve[measure]
                     for curve in report["curves"]
                     if (curve["set"], curve["method"]) == (each["title"], method)
                 ]
-                if of_pairs:
-                    _draw(axes, f"C{number}", method, of_pairs)
+                if curves:
+                    _plot(axes, f"C{number}", method, curves)
             axes.set_xlim(0, 1)
-            scale(axes, measure)
+            set_scale(axes, measure)
         row[0].set_ylabel(LABELS[measure])
     for axes, each in zip(grid[0], sets, strict=True):
         axes.set_title(each["title"])
     for axes in grid[-1]:
         axes.set_xlabel("λ")
-    drawn = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
-    if drawn:
-        lines = [drawn[method] for method in methods if method in drawn]
+    plotted = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
+    if plotted:
+        lines = [plotted[method] for method in methods if method in plotted]
         figure.legend(
             handles=lines, loc="outside lower center", ncols=min(3, len(lines)), frameon=False
         )
     return figure
 
 
-def _draw(axes: Axes, color: str, label: str, curves: list[Mapping[str, Any]]) -> None:
+def _plot(axes: Axes, color: str, label: str, curves: Sequence[Mapping[str, Any]]) -> None:
     lambdas, values = curves[0]["lambdas"], np.array([curve["values"] for curve in curves])
     axes.fill_between(lambdas, values.min(0), values.max(0), color=color, alpha=0.15, linewidth=0)
-    line = {"color": color, "label": label, "markersize": 3, "clip_on": False}
-    axes.plot(lambdas, values.mean(0), "o-", **line)
+    axes.plot(lambdas, values.mean(0), "o-", color=color, label=label, markersize=3, clip_on=False)

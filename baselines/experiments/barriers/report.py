@@ -1,92 +1,130 @@
-"""What lines between policies say: curves, their barriers, and these over all pairs of a set."""
+"""The report on lines between policies: curves, barriers, and their summary over pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fleet_tools.baselines.experiments.barriers.lines import Job, Lines
-from fleet_tools.baselines.experiments.barriers.trained import Trained
+from fleet_tools.baselines.experiments.barriers.line_config import LineConfig
+from fleet_tools.baselines.experiments.barriers.line_measurement import (
+    Job,
+    LineJob,
+    LineMeasurement,
+    Measurement,
+    RobotJob,
+    RobotMeasurement,
+    Rollouts,
+)
+from fleet_tools.baselines.experiments.barriers.trained_fleet import TrainedFleet
+from fleet_tools.baselines.experiments.job_runner import FailedJob
 from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of
 from fleet_tools.dataset import Dataset
 from fleet_tools.utils.statistics import spread
 
-Came = Mapping[Job, Mapping[str, Any]]
-"""Of jobs, as `measuring.measuring` has it."""
+Results = Mapping[Job, Measurement | FailedJob]
 
 
-def report_of(fleets: Sequence[Trained], lines: Lines, came: Came) -> dict[str, Any]:
+def make_report(
+    fleets: Sequence[TrainedFleet], config: LineConfig, results: Results
+) -> dict[str, Any]:
     """Returns the content of `barriers.json`.
 
+    Args:
+        fleets: The fleets.
+        config: Configuration of the lines.
+        results: Result of each job.
+
     Returns:
-        "sets": of fleets with the same data, the "title", "data" and "tasks", and who the "fleets"
-        are. "curves": for each pair of a fleet's "robots" and each "method", "loss" and "success"
-        (None where nothing was tried), with "lambdas" and "values" and the barrier's "height",
-        which is "at" a lambda; success is the mean over tasks, and "by_task" each one's. "moved" is
-        the share of units that alignment moved.
-        "summary": for each set and method, of the heights over "pairs" the "median", the "low" and
-        the "high". "failed": which "robots" came to no result, and "why".
+        Besides the configuration: In "sets", fleets with the same datasets, with a "title", "data",
+        "tasks" and "fleets". In "curves", for each pair of "robots" and "method", the "loss" and
+        the "success" rate (None without rollouts), each with "lambdas", "values", and the "height"
+        of the barrier "at" a lambda; the success rate is the mean over tasks, and "by_task" has
+        that of each; "moved" is the fraction of units that alignment moved. In "summary", for each
+        set and method the "median", "low" and "high" of the heights of all "pairs". In "failed",
+        the "robots" and "method" that failed, and "why".
     """
     sets = _sets(fleets)
     titles = {folder: each["title"] for each in sets for folder in each["fleets"]}
-    curves, failed = [], []
-    for job, result in came.items():
-        fleet = fleets[job.fleet]
-        whose = {"fleet": str(fleet.folder), "robots": list(job.robots), "method": job.method}
-        ends = [came.get(Job(job.fleet, (robot,)), {}) for robot in job.robots]
-        if "failed" in result:
-            failed.append({**whose, "why": result["failed"]})
-        elif job.method is not None and not any("failed" in end for end in ends):
-            loss = Barrier.of_losses(lambdas_of(lines.points), result["loss"])
-            success = None
-            if lines.rollouts:
-                tried = [ends[0], *result["rollouts"], ends[1]]
-                success = _success(lambdas_of(lines.rollout_points), tried)
-            title = titles[str(fleet.folder)]
-            curve = {"set": title, **whose, "moved": result["moved"]}
-            curves.append({**curve, "loss": asdict(loss), "success": success})
+    curves: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    for job, result in results.items():
+        folder = str(fleets[job.fleet].folder)
+        if isinstance(result, FailedJob):
+            failed.append({"fleet": folder, **_names(job), "why": result.reason})
+        elif isinstance(job, LineJob) and isinstance(result, LineMeasurement):
+            ends = [results.get(RobotJob(job.fleet, robot)) for robot in job.robots]
+            if not any(isinstance(end, FailedJob) for end in ends):
+                rollouts = [end.rollouts for end in ends if isinstance(end, RobotMeasurement)]
+                common = {"set": titles[folder], "fleet": folder, **_names(job)}
+                curves.append({**common, **_curve(config, result, rollouts)})
+    return {
+        **config.settings(),
+        "sets": sets,
+        "summary": _summary(sets, config, curves),
+        "curves": curves,
+        "failed": failed,
+    }
+
+
+def as_text(report: Mapping[str, Any]) -> str:
+    """Returns the summary of a report as a table, and the lines that failed."""
+    lines = [f"{'':24}{'':24}{'pairs':>6}   {'loss barrier':32}success barrier"]
+    for each in report["summary"]:
+        loss, success = _spread_text(each["loss"], ".3g"), _spread_text(each["success"], ".1%")
+        lines.append(
+            f"{each['set']:24}{each['method']:24}{each['pairs']:>6}   {loss:32}{success}".rstrip()
+        )
+    lines.append("Medians over pairs, with the lowest and the highest.")
+    for each in report["failed"]:
+        robots = " and ".join(map(str, each["robots"]))
+        method = f" by {each['method']}" if each["method"] else ""
+        lines.append(f"{each['fleet']}, robots {robots}{method}, failed: {each['why']}")
+    return "\n".join(lines)
+
+
+def _names(job: Job) -> dict[str, Any]:
+    if isinstance(job, RobotJob):
+        return {"robots": [job.robot], "method": None}
+    return {"robots": list(job.robots), "method": job.method}
+
+
+def _curve(config: LineConfig, line: LineMeasurement, ends: Sequence[Rollouts]) -> dict[str, Any]:
+    loss = Barrier.of_losses(lambdas_of(config.points), line.losses)
+    success = None
+    if config.rollouts:
+        first, last = ends
+        lambdas = lambdas_of(config.rollout_points).tolist()
+        success = _success_curve(lambdas, [first, *line.rollouts, last])
+    return {"moved": line.moved_fraction, "loss": asdict(loss), "success": success}
+
+
+def _summary(
+    sets: Sequence[Mapping[str, Any]], config: LineConfig, curves: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     summary = []
     for each in sets:
-        for method in lines.methods:
+        for method in config.methods:
             chosen = [c for c in curves if (c["set"], c["method"]) == (each["title"], method)]
-            tried = [c["success"]["height"] for c in chosen if c["success"]]
             summary.append(
                 {
                     "set": each["title"],
                     "method": method,
                     "pairs": len(chosen),
                     "loss": spread([c["loss"]["height"] for c in chosen]),
-                    "success": spread(tried),
+                    "success": spread([c["success"]["height"] for c in chosen if c["success"]]),
                 }
             )
-    settings = lines.model_dump(mode="json")
-    return {**settings, "sets": sets, "summary": summary, "curves": curves, "failed": failed}
+    return summary
 
 
-def as_text(report: Mapping[str, Any]) -> str:
-    """Returns the summary as a table, and what failed."""
-    lines = [f"{'':24}{'':24}{'pairs':>6}   {'loss barrier':32}success barrier"]
-    for each in report["summary"]:
-        loss, success = _said(each["loss"], ".3g"), _said(each["success"], ".1%")
-        lines.append(
-            f"{each['set']:24}{each['method']:24}{each['pairs']:>6}   {loss:32}{success}".rstrip()
-        )
-    lines.append("Medians over pairs, with the lowest and the highest.")
-    for each in report["failed"]:
-        who = " and ".join(map(str, each["robots"]))
-        how = f" by {each['method']}" if each["method"] else ""
-        lines.append(f"{each['fleet']}, robots {who}{how}, came to no result: {each['why']}")
-    return "\n".join(lines)
-
-
-def _sets(fleets: Sequence[Trained]) -> list[dict[str, Any]]:
-    """Fleets of the same data together, named by tasks, and by folders where that does not do."""
+def _sets(fleets: Sequence[TrainedFleet]) -> list[dict[str, Any]]:
+    """Groups fleets with the same datasets; titles are tasks, and folders if tasks are equal."""
     sets: dict[tuple[str, ...], dict[str, Any]] = {}
     for fleet in fleets:
         data = fleet.plan.config.data
         if data not in sets:
             tasks = sorted({Dataset(folder).header.task.name for folder in data})
-            sets[data] = {"title": " + ".join(tasks), "data": list(data), "tasks": tasks}
-            sets[data]["fleets"] = []
+            title = " + ".join(tasks)
+            sets[data] = {"title": title, "data": list(data), "tasks": tasks, "fleets": []}
         sets[data]["fleets"].append(str(fleet.folder))
     titles = [each["title"] for each in sets.values()]
     for each in sets.values():
@@ -95,16 +133,16 @@ def _sets(fleets: Sequence[Trained]) -> list[dict[str, Any]]:
     return list(sets.values())
 
 
-def _success(lambdas: Sequence[float], tried: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _success_curve(lambdas: Sequence[float], rollouts: Sequence[Rollouts]) -> dict[str, Any]:
     by_task = {
-        task: [each[task]["successes"] / each[task]["episodes"] for each in tried]
-        for task in tried[0]
+        task: [each[task]["successes"] / each[task]["episodes"] for each in rollouts]
+        for task in rollouts[0]
     }
-    means = [sum(shares) / len(shares) for shares in zip(*by_task.values(), strict=True)]
+    means = [sum(rates) / len(rates) for rates in zip(*by_task.values(), strict=True)]
     return {**asdict(Barrier.of_performances(lambdas, means)), "by_task": by_task}
 
 
-def _said(heights: Mapping[str, float] | None, form: str) -> str:
+def _spread_text(heights: Mapping[str, float] | None, form: str) -> str:
     if heights is None:
         return "-"
     middle, low, high = (format(heights[name], form) for name in ("median", "low", "high"))

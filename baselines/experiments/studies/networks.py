@@ -1,7 +1,7 @@
 """The networks of the studies, small enough to train in seconds, with their tables of axes.
 
-Each reads pictures of shape (n, 64) and returns logits of shape (n, 10); recurrent ones and the
-Transformer read a picture as a sequence of its 8 rows.
+They take images of shape (n, 64) and return logits of shape (n, 10); recurrent ones and the
+transformer read an image as a sequence of its 8 rows.
 """
 
 from collections.abc import Callable
@@ -15,23 +15,29 @@ from fleet_tools.baselines.merging.symmetry import attention as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
-ROWS = (8, 8)
+IMAGE_SHAPE = (8, 8)
+
+RecurrentModule = type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]
+
+RecurrentTable = Callable[[str, str, list[str]], lay.Table]
+"""Returns the table of a recurrent module from its name, its input and the units of its layers."""
 
 
-class Recurrent(nn.Module):
-    """Two recurrent layers; the last state after the last row is classified."""
+class RecurrentClassifier(nn.Module):
+    """Two recurrent layers, and a linear layer on the output after the last row."""
 
-    def __init__(self, core: type[nn.Module], hidden: int) -> None:
+    def __init__(self, core: RecurrentModule, hidden: int) -> None:
         super().__init__()
         self.core = core(8, hidden, num_layers=2, batch_first=True)
         self.head = nn.Linear(hidden, 10)
 
-    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        return self.head(self.core(pictures.unflatten(1, ROWS))[0][:, -1])
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Returns the logits."""
+        return self.head(self.core(images.unflatten(1, IMAGE_SHAPE))[0][:, -1])
 
 
-class Transformer(nn.Module):
-    """Two encoder layers over the rows, with learned positions; their mean is classified."""
+class TransformerClassifier(nn.Module):
+    """Two encoder layers with learned positions, and a linear layer on the mean over rows."""
 
     def __init__(self, width: int = 64, heads: int = 4) -> None:
         super().__init__()
@@ -45,8 +51,9 @@ class Transformer(nn.Module):
         )
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
 
-    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        x = self.rows(pictures.unflatten(1, ROWS)) + self.positions
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Returns the logits."""
+        x = self.rows(images.unflatten(1, IMAGE_SHAPE)) + self.positions
         for layer in self.layers:
             x = layer(x)
         return self.head(self.norm(x).mean(dim=1))
@@ -54,12 +61,12 @@ class Transformer(nn.Module):
 
 @dataclass(frozen=True)
 class Network:
-    """An architecture and its table.
+    """An architecture and its table of axes.
 
     Attributes:
-        title: With its size.
+        title: Name and size.
         make: Returns a module with new weights.
-        symmetry: Its table.
+        symmetry: The table.
     """
 
     title: str
@@ -77,17 +84,17 @@ def _mlp() -> nn.Module:
 
 def _cnn() -> nn.Module:
     return nn.Sequential(
-        nn.Unflatten(1, (1, *ROWS)),
+        nn.Unflatten(1, (1, *IMAGE_SHAPE)),
         nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
         nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(),
         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1024, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
 
 
-def _recurrent(title: str, core: type[nn.Module], hidden: int, table) -> Network:
+def _recurrent(title: str, core: RecurrentModule, hidden: int, table: RecurrentTable) -> Network:
     return Network(
         title,
-        lambda: Recurrent(core, hidden),
+        lambda: RecurrentClassifier(core, hidden),
         Symmetry.of(table("core", "_", ["h0", "h1"]), lay.linear("head", "h1", "_")),
     )
 
@@ -112,7 +119,7 @@ NETWORKS = {
     ),
     "transformer": Network(
         "Transformer 2x64",
-        Transformer,
+        TransformerClassifier,
         Symmetry.of(
             lay.linear("rows", "_", "stream"),
             {"positions": "_ stream"},
@@ -122,4 +129,4 @@ NETWORKS = {
         ),
     ),
 }  # fmt: skip
-"""By name, as `--only` takes them."""
+"""Networks by name, as `--only` of `fleet_tools.baselines.studies` takes them."""

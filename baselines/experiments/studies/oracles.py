@@ -1,207 +1,254 @@
-"""Oracles of merging on scikit-learn's digits, where the answer is known to exist.
+"""Merging on scikit-learn's digits, where good merges are known to exist.
 
-Pairs: two networks trained on the same data from different weights and in a different order. The
-barrier is that of the test loss between them once aligned (the paper's section 3); beside it stands
-the test accuracy of their average.
+Pairs: two networks trained on the same data, from different weights and in a different order. They
+are aligned; then the barrier of the test loss (section 3 of the paper) and the test accuracy of
+their average are measured.
 
-Fleets: five networks, each on its own share of the data, classes dealt by Dirichlet(alpha), judged
-on all test data. `common_init` is the control that needs no alignment: the same shares, but trained
-from one initialization.
+Fleets: five networks, each trained on its own part of the data (`digits.partition`). They are
+merged, and the average is evaluated on all test data. `common_init` is the control without
+alignment: the same parts, but training from one initialization.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from fleet_tools.baselines.experiments.result_cache import Cells
-from fleet_tools.baselines.experiments.studies import digits as pictures
-from fleet_tools.baselines.experiments.studies.networks import NETWORKS
-from fleet_tools.baselines.experiments.studies.tables import Cell
+from fleet_tools.baselines.experiments.result_cache import ResultCache
+from fleet_tools.baselines.experiments.studies import digits
+from fleet_tools.baselines.experiments.studies.digits import Digits
+from fleet_tools.baselines.experiments.studies.networks import NETWORKS, Network
+from fleet_tools.baselines.experiments.studies.tables import TableEntry
 from fleet_tools.baselines.experiments.studies.training import (
-    Training,
-    finish,
-    initial,
-    judge,
-    robot,
+    TrainingSettings,
+    data_holder,
+    evaluate,
+    initial_weights,
+    statistics_update,
     train,
 )
-from fleet_tools.baselines.merge import read_model, read_notes, write_model
 from fleet_tools.baselines.merging.barrier import loss_barrier
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.symmetry.table import State
 
 
 @dataclass(frozen=True)
-class Column:
-    """A method with its options.
+class MethodColumn:
+    """A method with its options, a column of a table.
 
     Attributes:
-        method: Of the registry.
-        options: Its own.
-        control: Whether the models were trained from one initialization.
+        method: Name of the method, see `merging.methods.registry`.
+        options: Its options.
+        control: Whether the models are trained from one initialization.
     """
 
     method: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     control: bool = False
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
 
 
 PAIRS = {
-    "naive": Column("naive_average"),
-    "common init": Column("common_init", control=True),
-    "matching": Column("git_rebasin"),
-    "gradient": Column("sinkhorn_data"),
-    "both": Column("sinkhorn_data", {"start": "matching"}),
+    "naive": MethodColumn("naive_average"),
+    "common init": MethodColumn("common_init", control=True),
+    "matching": MethodColumn("git_rebasin"),
+    "gradient": MethodColumn("sinkhorn_data"),
+    "both": MethodColumn("sinkhorn_data", {"start": "matching"}),
 }
-"""The last two descend, by `descents`: from the identity, and from the matching."""
-
-
-def descents(name: str) -> Descent:
-    """How soft permutations of a network descend.
-
-    Transformers want larger steps than the others; the numbers were chosen on pairs of seed 0.
-    """
-    return Descent(steps=500, rate=0.5) if name == "transformer" else Descent(steps=200)
-
+"""Methods that align pairs, by title. The last two descend, see `descent_for`: from the identity,
+and from the matching."""
 
 FLEETS = {
-    "naive": Column("naive_average"),
-    "common init": Column("common_init", control=True),
-    "matching": Column("git_rebasin"),
-    "fleet_merge": Column("fleet_merge", {"epochs": 2, "descent": Descent(steps=60)}),
-    "monotone": Column("fleet_merge_monotone", {"epochs": 2, "descent": Descent(steps=60)}),
+    "naive": MethodColumn("naive_average"),
+    "common init": MethodColumn("common_init", control=True),
+    "matching": MethodColumn("git_rebasin"),
+    "fleet_merge": MethodColumn("fleet_merge", {"epochs": 2, "descent": Descent(steps=60)}),
+    "monotone": MethodColumn("fleet_merge_monotone", {"epochs": 2, "descent": Descent(steps=60)}),
 }
+"""Methods that merge fleets, by title."""
 
 ALPHAS = (0.1, 0.3, 1.0, 10.0)
 FLEET_SIZE = 5
 
-TRAINING = Training(epochs=40)
+TRAINING = TrainingSettings(epochs=40)
 
 
-def pairs(folder: Path, names: list[str], seeds: int) -> Iterator[Cell]:
+def descent_for(name: str) -> Descent:
+    """Returns the descent of soft permutations for the pairs of a network.
+
+    Transformers require larger steps; the numbers were chosen on pairs of seed 0.
+    """
+    return Descent(steps=500, rate=0.5) if name == "transformer" else Descent(steps=200)
+
+
+def pair_study(folder: Path, names: Sequence[str], seeds: int) -> Iterator[TableEntry]:
     """Computes, or reads, the barriers between pairs of networks.
 
     Args:
-        folder: Of the study.
-        names: Of `NETWORKS`.
-        seeds: How many pairs of each.
+        folder: Folder of the results.
+        names: Names of networks, see `NETWORKS`.
+        seeds: Number of pairs of each network.
 
     Raises:
-        MissingLibraryError: scikit-learn is absent.
+        MissingLibraryError: scikit-learn cannot be imported.
     """
-    training, test = pictures.load()
-    for name, seed in ((name, seed) for seed in range(seeds) for name in names):
-        network, kind = NETWORKS[name], f"pair-{name}"
-        for title, column in PAIRS.items():
-            if column.method == "sinkhorn_data":
-                column = replace(column, options={**column.options, "descent": descents(name)})
-
-            def compute(column=column, network=network, kind=kind, seed=seed):
-                models = _models(folder, kind, network, [training] * 2, seed, column.control)
-                return _barrier(network, column, models, training, test, seed)
-
-            settings = {
-                "network": network.title,
-                "training": asdict(TRAINING),
-                **column.settings(),
-            }
-            value = Cells(folder).get(f"{kind}-{_plain(title)}-{seed}", settings, compute)
-            yield Cell(name, title, seed, value)
+    training, test = digits.load()
+    for seed in range(seeds):
+        for name in names:
+            models = _ModelSet(folder, f"pair-{name}", NETWORKS[name], (training, training), seed)
+            for title, column in PAIRS.items():
+                if column.method == "sinkhorn_data":
+                    options = {**column.options, "descent": descent_for(name)}
+                    column = replace(column, options=options)
+                compute = partial(_pair_values, models, column, test)
+                yield TableEntry(name, title, seed, models.result(title, column, {}, compute))
 
 
-def fleets(folder: Path, alphas: list[float], seeds: int, name: str = "mlp") -> Iterator[Cell]:
+def fleet_study(
+    folder: Path, alphas: Sequence[float], seeds: int, name: str = "mlp"
+) -> Iterator[TableEntry]:
     """Computes, or reads, the accuracy of five merged networks.
 
     Args:
-        folder: Of the study.
-        alphas: Concentrations of Dirichlet distributions.
-        seeds: How many fleets of each.
-        name: Of `NETWORKS`.
+        folder: Folder of the results.
+        alphas: Concentrations of the Dirichlet distributions.
+        seeds: Number of fleets of each concentration.
+        name: Name of the network, see `NETWORKS`.
 
     Raises:
-        MissingLibraryError: scikit-learn is absent.
+        MissingLibraryError: scikit-learn cannot be imported.
     """
-    training, test = pictures.load()
-    network = NETWORKS[name]
-    for alpha, seed in ((alpha, seed) for seed in range(seeds) for alpha in alphas):
-        kind = f"fleet-{name}-{alpha:g}"
-        generator = np.random.default_rng((seed, round(1000 * alpha)))
-        shares = pictures.partition(training, FLEET_SIZE, alpha, generator)
-        for title, column in FLEETS.items():
-
-            def compute(column=column, kind=kind, shares=shares, seed=seed):
-                models = _models(folder, kind, network, shares, seed, column.control)
-                return _accuracy(network, column, models, shares, test, seed)
-
-            settings = {
-                "network": network.title,
-                "training": asdict(TRAINING),
-                "alpha": alpha,
-                "models": FLEET_SIZE,
-                **column.settings(),
-            }
-            value = Cells(folder).get(f"{kind}-{_plain(title)}-{seed}", settings, compute)
-            yield Cell(f"{alpha:g}", title, seed, value)
+    training, test = digits.load()
+    for seed in range(seeds):
+        for alpha in alphas:
+            generator = np.random.default_rng((seed, round(1000 * alpha)))
+            parts = digits.partition(training, FLEET_SIZE, alpha, generator)
+            models = _ModelSet(folder, f"fleet-{name}-{alpha:g}", NETWORKS[name], parts, seed)
+            settings = {"alpha": alpha, "models": FLEET_SIZE}
+            for title, column in FLEETS.items():
+                compute = partial(_fleet_values, models, column, test)
+                value = models.result(title, column, settings, compute)
+                yield TableEntry(f"{alpha:g}", title, seed, value)
 
 
-def _models(folder: Path, kind: str, network, shares, seed: int, control: bool) -> list[dict]:
-    """Networks, each trained on its share, or read if it was; a control's from one start."""
-    models = []
-    for at, share in enumerate(shares):
-        own = len(shares) * seed + at
-        common = control and at > 0  # the first is the same
-        path = folder / "models" / f"{kind}-{'common' if common else 'own'}-{own}.safetensors"
-        settings = {"network": network.title, "training": asdict(TRAINING)}
-        if not path.is_file() or read_notes(path) != settings:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            start = initial(network, len(shares) * seed if control else own)
-            write_model(path, train(network, start, share, TRAINING, own), settings)
-        models.append(read_model(path))
-    return models
+@dataclass(frozen=True)
+class _ModelSet:
+    """Networks to be merged, which are trained once and stored.
+
+    Attributes:
+        folder: Folder of the study.
+        name: Name of the set in file names, such as "pair-mlp".
+        network: Their architecture.
+        parts: Training data of each.
+        seed: Seed of the set.
+    """
+
+    folder: Path
+    name: str
+    network: Network
+    parts: Sequence[Digits]
+    seed: int
+
+    def load(self, control: bool) -> list[dict[str, torch.Tensor]]:
+        """Returns the networks' weights.
+
+        Args:
+            control: Whether they are trained from one initialization.
+        """
+        models = []
+        for index, part in enumerate(self.parts):
+            own_seed = len(self.parts) * self.seed + index
+            common = control and index > 0  # the first is the same
+            name = f"{self.name}-{'common' if common else 'own'}-{own_seed}.safetensors"
+            path = self.folder / "models" / name
+            if not path.is_file() or read_notes(path) != self._training_settings():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                start_seed = len(self.parts) * self.seed if control else own_seed
+                start = initial_weights(self.network, start_seed)
+                weights = train(self.network, start, part, TRAINING, own_seed)
+                write_model(path, weights, self._training_settings())
+            models.append(read_model(path))
+        return models
+
+    def result(
+        self,
+        title: str,
+        column: MethodColumn,
+        settings: Mapping[str, Any],
+        compute: Callable[[], dict[str, float]],
+    ) -> dict[str, float]:
+        """Returns a stored result, or computes and stores it.
+
+        Args:
+            title: Title of the column.
+            column: The method.
+            settings: Settings of the study on which the result depends, too.
+            compute: Computes the result.
+        """
+        return ResultCache(self.folder).get_or_compute(
+            f"{self.name}-{title.replace(' ', '_')}-{self.seed}",
+            {**self._training_settings(), **settings, **asdict(column)},
+            compute,
+        )
+
+    def _training_settings(self) -> dict[str, Any]:
+        return {"network": self.network.title, "training": asdict(TRAINING)}
 
 
-def _barrier(network, column: Column, models, training, test, seed: int) -> dict[str, float]:
-    shared = robot(network, training)
-    fleet = Fleet(network.symmetry, models, shared=shared, seed=seed)
-    begun = time.perf_counter()
-    merged = merge(column.method, fleet, **column.options)
-    seconds = time.perf_counter() - begun
-    done = finish(network, training)
-    barrier = loss_barrier(
-        lambda state: judge(network, done(state), test)[0], *fleet.permuted(merged.permutations)
+def _pair_values(models: _ModelSet, column: MethodColumn, test: Digits) -> dict[str, float]:
+    network, training = models.network, models.parts[0]
+    problem = MergeProblem(
+        network.symmetry,
+        models.load(column.control),
+        shared_data_holder=data_holder(network, training),
+        seed=models.seed,
     )
+    merged, seconds = _timed_merge(column, problem)
+    update = statistics_update(network, training)
+
+    def test_loss(state: State) -> float:
+        return evaluate(network, update(state), test)[0]
+
+    first, second = problem.permuted(merged.permutations)
     return {
-        "barrier": barrier.height,
-        "accuracy": judge(network, done(merged.state), test)[1],
-        "single": float(np.mean([judge(network, model, test)[1] for model in models])),
-        "seconds": round(seconds, 2),
+        "barrier": loss_barrier(test_loss, first, second).height,
+        "accuracy": evaluate(network, update(merged.state), test)[1],
+        "single": _mean_accuracy(network, problem.models, test),
+        "seconds": seconds,
     }
 
 
-def _accuracy(network, column: Column, models, shares, test, seed: int) -> dict[str, float]:
-    robots = [robot(network, share) for share in shares]
-    fleet = Fleet(network.symmetry, models, robots=robots, seed=seed)
-    begun = time.perf_counter()
-    merged = merge(column.method, fleet, **column.options)
-    seconds = time.perf_counter() - begun
-    loss, accuracy = judge(network, merged.state, test)
-    single = float(np.mean([judge(network, model, test)[1] for model in models]))
+def _fleet_values(models: _ModelSet, column: MethodColumn, test: Digits) -> dict[str, float]:
+    network = models.network
+    problem = MergeProblem(
+        network.symmetry,
+        models.load(column.control),
+        data_holders=[data_holder(network, part) for part in models.parts],
+        seed=models.seed,
+    )
+    merged, seconds = _timed_merge(column, problem)
+    loss, accuracy = evaluate(network, merged.state, test)
     return {
         "accuracy": accuracy,
         "loss": loss,
-        "single": single,
-        "seconds": round(seconds, 2),
+        "single": _mean_accuracy(network, problem.models, test),
+        "seconds": seconds,
     }
 
 
-def _plain(title: str) -> str:
-    return title.replace(" ", "_")
+def _timed_merge(column: MethodColumn, problem: MergeProblem) -> tuple[MergeResult, float]:
+    """Returns the merge, and its wall time in s."""
+    started = time.perf_counter()
+    merged = merge(column.method, problem, **column.options)
+    return merged, round(time.perf_counter() - started, 2)
+
+
+def _mean_accuracy(network: Network, models: Sequence[State], test: Digits) -> float:
+    return float(np.mean([evaluate(network, model, test)[1] for model in models]))

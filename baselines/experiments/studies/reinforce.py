@@ -1,37 +1,42 @@
-"""Merging while learning: agents that learn apart by REINFORCE and are averaged now and then.
+"""Merging during learning: agents that learn by REINFORCE and are averaged every so often.
 
-The paper's online ablation: five policies on five instances of CartPole; after every M episodes of
-each, all continue from the average. Weights travel, data do not. Two controls: agents that are
-never averaged (M = None), and one policy that learns from everyone's episodes.
+This is the paper's online ablation: five policies on five instances of CartPole, which all continue
+from their average after every M episodes each. Weights are exchanged, and no data. There are two
+controls: agents that are never averaged (M = None), and one policy that learns from the episodes of
+all agents.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import gymnasium
 import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.average import average
-from fleet_tools.baselines.merging.errors import FleetError
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.layers import mlp
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
-ENVIRONMENT = "CartPole-v1"
+ENV_ID = "CartPole-v1"
 SYMMETRY = Symmetry.of(mlp(["0", "2"], ["_state", "h", "_action"]))
-"""Of the policies, for methods that align."""
+"""Table of axes of the policies, for methods that align."""
 
-Average = Callable[[Sequence[State]], State]
+Merge = Callable[[Sequence[State]], State]
+"""Returns the merge of models."""
 
 
 @dataclass(frozen=True)
 class Reinforce:
-    """REINFORCE with returns to go, normalized within an episode (Williams 1992; Sutton 1999).
+    """Parameters of REINFORCE (Williams 1992; Sutton 1999).
+
+    Returns to go are normalized within each episode.
 
     Attributes:
-        hidden: Units of the policy's one hidden layer.
-        rate: Adam's step size.
-        discount: Of rewards, a step.
+        hidden: Number of units of the policy's hidden layer.
+        rate: Learning rate of Adam.
+        discount: Discount of rewards per step.
     """
 
     hidden: int = 64
@@ -40,12 +45,12 @@ class Reinforce:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What came of learning.
+class LearningResult:
+    """Result of learning.
 
     Attributes:
-        policies: Each agent's; equal ones where the last thing that happened was an average.
-        returns: Of each episode while learning, shape (agents, episodes).
+        policies: Policy of each agent; equal ones if learning ended with a merge.
+        returns: Return of each episode of learning, (agents, episodes).
     """
 
     policies: tuple[State, ...]
@@ -58,82 +63,94 @@ def learn_apart(
     every: int | None = 10,
     reinforce: Reinforce | None = None,
     seed: int = 0,
-    merge: Average = average,
-) -> Learned:
-    """Every agent learns on an instance of its own, and all are merged now and then.
+    merge: Merge = average,
+) -> LearningResult:
+    """Lets every agent learn in its own environment, and merges all every so many episodes.
 
-    They begin with different weights. An optimizer keeps its moments when weights are replaced.
+    Agents start with different weights. Optimizers keep their moments when weights are replaced.
 
     Args:
-        agents: How many.
-        episodes: Of each.
-        every: M, after how many episodes of each they are merged; never if None.
-        reinforce: How each learns.
-        seed: Of everything.
-        merge: Returns one model of many.
+        agents: Number of agents.
+        episodes: Number of episodes of each agent.
+        every: Number M of episodes of each agent from one merge to the next; None never merges.
+        reinforce: Parameters of learning.
+        seed: Seed of everything that is drawn.
+        merge: Merges the policies.
 
     Raises:
-        FleetError: A number is below 1.
+        MergeError: A number is below 1.
     """
     _require_positive(agents=agents, episodes=episodes, every=1 if every is None else every)
     reinforce = reinforce or Reinforce()
-    everyone = [_Agent.new(reinforce, (seed, at)) for at in range(agents)]
+    learners = [_Agent.make(reinforce, (seed, index)) for index in range(agents)]
     returns = np.zeros((agents, episodes))
-    for episode in range(episodes):
-        for at, agent in enumerate(everyone):
-            batch = agent.episode()
-            returns[at, episode] = len(batch.actions)
-            agent.improve([batch], reinforce.discount)
-        if every is not None and (episode + 1) % every == 0:
-            merged = merge([agent.state() for agent in everyone])
-            for agent in everyone:
+    for number in range(episodes):
+        for index, agent in enumerate(learners):
+            episode = agent.run_episode()
+            returns[index, number] = len(episode.actions)
+            agent.improve([episode], reinforce.discount)
+        if every is not None and (number + 1) % every == 0:
+            merged = merge([agent.state() for agent in learners])
+            for agent in learners:
                 agent.policy.load_state_dict(merged)
-    for agent in everyone:
-        agent.environment.close()
-    return Learned(tuple(agent.state() for agent in everyone), returns)
+    for agent in learners:
+        agent.env.close()
+    return LearningResult(tuple(agent.state() for agent in learners), returns)
 
 
 def learn_jointly(
     agents: int = 5, episodes: int = 300, reinforce: Reinforce | None = None, seed: int = 0
-) -> Learned:
-    """One policy learns from everyone's episodes: one step for each round of them.
+) -> LearningResult:
+    """Lets one policy learn in all environments, with one step for an episode of each.
 
     Args:
-        agents: Instances of the environment.
-        episodes: On each.
-        reinforce: How it learns.
-        seed: Of everything.
+        agents: Number of environments.
+        episodes: Number of episodes in each environment.
+        reinforce: Parameters of learning.
+        seed: Seed of everything that is drawn.
 
     Raises:
-        FleetError: A number is below 1.
+        MergeError: A number is below 1.
     """
     _require_positive(agents=agents, episodes=episodes)
     reinforce = reinforce or Reinforce()
-    everyone = [_Agent.new(reinforce, (seed, at)) for at in range(agents)]
-    learner = everyone[0]
+    actors = [_Agent.make(reinforce, (seed, index)) for index in range(agents)]
+    learner = actors[0]
     returns = np.zeros((agents, episodes))
-    for episode in range(episodes):
-        batches = [agent.episode(learner.policy) for agent in everyone]
-        returns[:, episode] = [len(batch.actions) for batch in batches]
-        learner.improve(batches, reinforce.discount)
-    for agent in everyone:
-        agent.environment.close()
-    return Learned((learner.state(),), returns)
+    for number in range(episodes):
+        batch = [agent.run_episode(learner.policy) for agent in actors]
+        returns[:, number] = [len(episode.actions) for episode in batch]
+        learner.improve(batch, reinforce.discount)
+    for agent in actors:
+        agent.env.close()
+    return LearningResult((learner.state(),), returns)
 
 
 def evaluate(state: State, episodes: int = 20, seed: int = 0) -> float:
-    """The mean return of a policy that draws its actions, in episodes not seen in learning."""
+    """Returns the mean return of a policy that samples its actions, in episodes of new seeds."""
     hidden = state["0.bias"].numel()
-    agent = _Agent.new(Reinforce(hidden=hidden), (seed, 2**20))
+    agent = _Agent.make(Reinforce(hidden=hidden), (seed, 2**20))
     agent.policy.load_state_dict(state)
-    mean = float(np.mean([len(agent.episode().actions) for _ in range(episodes)]))
-    agent.environment.close()
+    mean = float(np.mean([len(agent.run_episode().actions) for _ in range(episodes)]))
+    agent.env.close()
     return mean
+
+
+def advantages(steps: int, discount: float) -> torch.Tensor:
+    """Returns the returns to go, (steps,), of a reward of 1 per step; mean 0, deviation 1."""
+    to_go = np.cumsum(discount ** np.arange(steps))[::-1]
+    centered = to_go - to_go.mean()
+    return torch.from_numpy((centered / (to_go.std() + 1e-8)).astype(np.float32))
 
 
 @dataclass(frozen=True)
 class _Episode:
-    """Observations, shape (steps, 4), and actions, shape (steps,); each step's reward is 1."""
+    """An episode, with a reward of 1 per step.
+
+    Attributes:
+        observations: (steps, 4).
+        actions: (steps,).
+    """
 
     observations: np.ndarray
     actions: np.ndarray
@@ -141,15 +158,16 @@ class _Episode:
 
 @dataclass(frozen=True)
 class _Agent:
-    """A policy, its optimizer, and an environment of its own."""
+    """A policy, its optimizer, and its own environment."""
 
     policy: torch.nn.Sequential
     optimizer: torch.optim.Optimizer
-    environment: gymnasium.Env
+    env: gymnasium.Env
     generator: np.random.Generator
 
     @classmethod
-    def new(cls, reinforce: Reinforce, seed: tuple[int, int]) -> "_Agent":
+    def make(cls, reinforce: Reinforce, seed: tuple[int, int]) -> Self:
+        """Makes an agent with new weights."""
         generator = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(generator.integers(2**31)))
@@ -158,51 +176,45 @@ class _Agent:
                 torch.nn.Tanh(),
                 torch.nn.Linear(reinforce.hidden, 2),
             )
-        environment = gymnasium.make(ENVIRONMENT, disable_env_checker=True)
-        environment.reset(seed=int(generator.integers(2**31)))
+        env = gymnasium.make(ENV_ID, disable_env_checker=True)
+        env.reset(seed=int(generator.integers(2**31)))
         optimizer = torch.optim.Adam(policy.parameters(), reinforce.rate)
-        return cls(policy, optimizer, environment, generator)
+        return cls(policy, optimizer, env, generator)
 
     def state(self) -> dict[str, torch.Tensor]:
+        """Returns a copy of the policy's state dict."""
         return {name: tensor.clone() for name, tensor in self.policy.state_dict().items()}
 
-    def episode(self, policy: torch.nn.Sequential | None = None) -> _Episode:
-        """Runs a policy, its own if None; in NumPy, which is quicker for one small state."""
+    def run_episode(self, policy: torch.nn.Sequential | None = None) -> _Episode:
+        """Runs a policy, the agent's own if None; in NumPy, which is faster for single states."""
         weights = (policy or self.policy).state_dict().values()
         first, bias, second, last = (tensor.numpy() for tensor in weights)
-        observations, actions, over = [], [], False
-        observation, _ = self.environment.reset()
-        while not over:
+        observations, actions, done = [], [], False
+        observation, _ = self.env.reset()
+        while not done:
             logits = second @ np.tanh(first @ observation + bias) + last
             right = 1 / (1 + np.exp(logits[0] - logits[1]))
             action = int(self.generator.random() < right)
             observations.append(observation)
             actions.append(action)
-            observation, _, terminated, truncated, _ = self.environment.step(action)
-            over = terminated or truncated
+            observation, _, terminated, truncated, _ = self.env.step(action)
+            done = terminated or truncated
         return _Episode(np.array(observations, dtype=np.float32), np.array(actions))
 
     def improve(self, episodes: Sequence[_Episode], discount: float) -> None:
-        """One step up the policy gradient, each episode weighing the same."""
+        """Takes one step along the policy gradient, in which all episodes have equal weights."""
         losses = []
         for episode in episodes:
             logits = self.policy(torch.from_numpy(episode.observations))
             actions = torch.from_numpy(episode.actions)
-            chosen = -torch.nn.functional.cross_entropy(logits, actions, reduction="none")
-            losses.append(-(chosen * advantages(len(episode.actions), discount)).sum())
+            log_likelihoods = -torch.nn.functional.cross_entropy(logits, actions, reduction="none")
+            losses.append(-(log_likelihoods * advantages(len(episode.actions), discount)).sum())
         self.optimizer.zero_grad()
-        (sum(losses) / len(losses)).backward()
+        (sum(losses, start=torch.zeros(())) / len(losses)).backward()
         self.optimizer.step()
-
-
-def advantages(steps: int, discount: float) -> torch.Tensor:
-    """Returns to go of one reward a step, with mean 0 and standard deviation 1; shape (steps,)."""
-    to_go = np.cumsum(discount ** np.arange(steps))[::-1]
-    centred = to_go - to_go.mean()
-    return torch.from_numpy((centred / (to_go.std() + 1e-8)).astype(np.float32))
 
 
 def _require_positive(**numbers: int) -> None:
     for name, number in numbers.items():
         if number < 1:
-            raise FleetError(f"{name} is {number}. Give at least 1.")
+            raise MergeError(f"{name} is {number}. Give at least 1.")

@@ -1,29 +1,29 @@
-"""Cells, and tables of them as text: the median over seeds, then the lowest and the highest."""
+"""Tables of results as text: the median over seeds, then the lowest and the highest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A place in a table, and what stands there.
+class TableEntry:
+    """Result of one seed in a table.
 
     Attributes:
-        row: Its name, such as an architecture's or an alpha.
-        column: Its name, such as a method's.
-        seed: Of everything.
+        row: Name of the row, such as that of an architecture.
+        column: Name of the column, such as that of a method.
+        seed: The seed.
         value: Numbers by name, such as "barrier" and "accuracy".
     """
 
     row: str
     column: str
     seed: int
-    value: dict[str, float]
+    value: Mapping[str, float]
 
 
-def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Such as "0.019 [0.012 0.03]"; one value alone without brackets, none as "-"."""
+def format_spread(values: Sequence[float], digits: int = 3) -> str:
+    """Returns such as "0.019 [0.012 0.03]"; a single value without brackets, "-" for none."""
     if not values:
         return "-"
     middle = f"{median(values):.{digits}g}"
@@ -32,47 +32,45 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
     return f"{middle} [{min(values):.{digits}g} {max(values):.{digits}g}]"
 
 
-def by_column(cells: Sequence[Cell], quantity: str, title: str) -> str:
-    """One quantity: a row for each of the cells' rows, a column for each of their columns."""
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    return _table(
-        title,
-        columns,
-        {
-            row: [spread(_values(cells, quantity, row=row, column=column)) for column in columns]
-            for row in dict.fromkeys(cell.row for cell in cells)
-        },
-    )
+def table_by_column(entries: Sequence[TableEntry], quantity: str, title: str) -> str:
+    """Returns a table of one quantity, with the rows and columns of the entries."""
+    columns = list(dict.fromkeys(entry.column for entry in entries))
+    rows = {
+        row: [
+            format_spread(
+                [
+                    entry.value[quantity]
+                    for entry in entries
+                    if (entry.row, entry.column) == (row, column)
+                ]
+            )
+            for column in columns
+        ]
+        for row in dict.fromkeys(entry.row for entry in entries)
+    }
+    return _table(title, columns, rows)
 
 
-def by_quantity(cells: Sequence[Cell], title: str) -> str:
-    """Every quantity of cells of one column: a column for each quantity."""
-    quantities = list(dict.fromkeys(name for cell in cells for name in cell.value))
-    return _table(
-        title,
-        quantities,
-        {
-            row: [spread(_values(cells, quantity, row=row)) for quantity in quantities]
-            for row in dict.fromkeys(cell.row for cell in cells)
-        },
-    )
+def table_by_quantity(entries: Sequence[TableEntry], title: str) -> str:
+    """Returns a table of all quantities of entries of one column, with a column for each."""
+    quantities = list(dict.fromkeys(name for entry in entries for name in entry.value))
+    rows = {
+        row: [
+            format_spread([entry.value[quantity] for entry in entries if entry.row == row])
+            for quantity in quantities
+        ]
+        for row in dict.fromkeys(entry.row for entry in entries)
+    }
+    return _table(title, quantities, rows)
 
 
-def _values(cells: Sequence[Cell], quantity: str, **where: str) -> list[float]:
-    return [
-        cell.value[quantity]
-        for cell in cells
-        if all(getattr(cell, name) == value for name, value in where.items())
-    ]
-
-
-def _table(title: str, columns: Sequence[str], rows: dict[str, list[str]]) -> str:
+def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
     lines = [[title, *columns], *([row, *values] for row, values in rows.items())]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns) + 1)]
+    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            text.ljust(width) if at == 0 else text.rjust(width)
-            for at, (text, width) in enumerate(zip(line, widths, strict=True))
+            [line[0].ljust(widths[0])]
+            + [text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True)]
         ).rstrip()
         for line in lines
     )

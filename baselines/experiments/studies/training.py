@@ -1,4 +1,4 @@
-"""Training and judging the studies' networks."""
+"""Training and evaluation of the studies' networks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from torch import nn
 from fleet_tools.baselines.experiments.studies.digits import Digits
 from fleet_tools.baselines.experiments.studies.networks import Network
 from fleet_tools.baselines.merging.batch_norm import recompute
-from fleet_tools.baselines.merging.queries.data_holder import LocalRobot
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
 from fleet_tools.baselines.merging.symmetry.table import State
 
 
 @dataclass(frozen=True)
-class Training:
-    """How a network is trained: AdamW, with its gradient clipped to norm 1.
+class TrainingSettings:
+    """Settings of training by AdamW, with gradients clipped to norm 1.
 
     Attributes:
-        epochs: Over its data.
-        rate: Step size.
-        batch: Size, at most.
+        epochs: Number of epochs.
+        rate: Learning rate.
+        batch: Largest number of images in a batch.
     """
 
     epochs: int = 40
@@ -29,66 +29,66 @@ class Training:
     batch: int = 64
 
 
-def initial(network: Network, seed: int) -> dict[str, torch.Tensor]:
-    """New weights; the generator that all of torch shares is left as it was."""
+def initial_weights(network: Network, seed: int) -> dict[str, torch.Tensor]:
+    """Returns new weights; torch's global generator is not changed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return network.make().state_dict()
 
 
 def train(
-    network: Network, start: State, digits: Digits, training: Training, seed: int
+    network: Network, start: State, digits: Digits, settings: TrainingSettings, seed: int
 ) -> dict[str, torch.Tensor]:
-    """Trains from given weights, which stay as they are.
+    """Returns trained weights.
 
     Args:
         network: The architecture.
-        start: Its weights at first.
-        digits: To train with.
-        training: How.
-        seed: Of the order of the pictures.
+        start: Initial weights, which are not changed.
+        digits: Training data.
+        settings: Settings of training.
+        seed: Seed of the order of the images.
     """
     model = network.make()
     model.load_state_dict(start)
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), training.rate)
+    optimizer = torch.optim.AdamW(model.parameters(), settings.rate)
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(training.epochs):
-        for batch in torch.randperm(len(digits), generator=generator).split(training.batch):
-            if len(batch) < 2:  # a BatchNorm cannot do with one
+    for _ in range(settings.epochs):
+        for indices in torch.randperm(len(digits), generator=generator).split(settings.batch):
+            if len(indices) < 2:  # too few for a BatchNorm
                 continue
             optimizer.zero_grad()
-            own = digits.chosen(batch)
-            nn.functional.cross_entropy(model(own.pictures), own.labels).backward()
+            batch = digits.subset(indices)
+            nn.functional.cross_entropy(model(batch.images), batch.labels).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
-def judge(network: Network, state: State, digits: Digits) -> tuple[float, float]:
-    """The mean cross entropy, and the accuracy from 0 to 1."""
+def evaluate(network: Network, state: State, digits: Digits) -> tuple[float, float]:
+    """Returns the mean cross entropy, and the accuracy from 0 to 1."""
     model = network.make()
     model.load_state_dict(state)
     model.eval()
     with torch.no_grad():
-        logits = model(digits.pictures)
+        logits = model(digits.images)
         loss = nn.functional.cross_entropy(logits, digits.labels)
     return float(loss), float((logits.argmax(1) == digits.labels).double().mean())
 
 
-def finish(network: Network, digits: Digits) -> Callable[[State], State]:
-    """Measures BatchNorm's statistics anew; what every average goes through."""
-    return lambda state: recompute(network.make(), state, [digits.pictures])
+def statistics_update(network: Network, digits: Digits) -> Callable[[State], State]:
+    """Returns a function that measures the BatchNorm statistics of averaged weights on data."""
+    return lambda state: recompute(network.make(), state, [digits.images])
 
 
-def robot(network: Network, digits: Digits, batch: int = 128) -> LocalRobot:
-    """One who holds pictures, and draws so many of them when a seed is given."""
+def data_holder(network: Network, digits: Digits, batch: int = 128) -> LocalDataHolder:
+    """Returns a data holder of images, which draws a batch of them if a seed is given."""
 
-    def loss(policy, seed: int | None) -> torch.Tensor:
-        own = digits
+    def loss(policy: Policy, seed: int | None) -> torch.Tensor:
+        chosen = digits
         if seed is not None:
             generator = np.random.default_rng(seed)
-            own = digits.chosen(generator.integers(len(digits), size=min(batch, len(digits))))
-        return nn.functional.cross_entropy(policy(own.pictures), own.labels)
+            chosen = digits.subset(generator.integers(len(digits), size=min(batch, len(digits))))
+        return nn.functional.cross_entropy(policy(chosen.images), chosen.labels)
 
-    return LocalRobot(network.make().train(), loss)
+    return LocalDataHolder(network.make().train(), loss)

@@ -1,8 +1,11 @@
 """Sweeps over fleets: `python -m fleet_tools.baselines.sweep`.
 
-    sweep       which fleets are run, and the summary of those with one arm and value
-    figure      the plots
-    page        tables, as Markdown
+    sweep           configuration of a sweep, and its runs
+    fleet_runner    trains the fleet of a run
+    summary         success rates, losses and traffic of the runs of an arm
+    output          the files of a sweep, written by
+    figures         the plots
+    markdown_page   the tables
 
-Sweeps that share an output folder run each distinct fleet once.
+Sweeps that share an output folder train each distinct fleet once.
 """

@@ -1,1 +1,1 @@
-"""How permutations are found: assignment problems, and gradient descent on soft permutations."""
+"""Search for permutations: assignment problems, and gradient descent on soft permutations."""

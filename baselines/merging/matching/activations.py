@@ -1,12 +1,14 @@
-"""Recording what units answer, for matching by activations."""
+"""Recording of activations, for activation matching."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.errors import FleetError
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.table import State
+
+_Hook = Callable[[torch.nn.Module, Any, Any], None]
 
 
 @torch.no_grad()
@@ -17,47 +19,47 @@ def record(
     modules: Mapping[str, str],
     dims: Mapping[str, int] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """What some modules of a model return for some inputs; the model itself stays as it is.
+    """Records the outputs of modules of a model; the model itself is not changed.
 
     Args:
-        model: Any module, put into evaluation mode meanwhile.
-        state: Its weights.
-        inputs: Its argument, or a tuple of its arguments.
-        modules: By free name, the module whose outputs have those units; a recurrent module's
-            outputs are its sequence, of its last layer.
-        dims: The dimension of the units in an output, where it is not the last: 1 for a
-            convolution's channels.
+        model: Any module; it runs in evaluation mode.
+        state: Weights of the model.
+        inputs: The model's argument, or a tuple of its arguments.
+        modules: By free name, the module whose outputs have those units; the output of a recurrent
+            module is the sequence of its last layer.
+        dims: By free name, the dimension of the units in the output, if it is not the last one: 1
+            for the channels of a convolution.
 
     Returns:
-        By free name, shape (samples, n): every other dimension is one of samples.
+        The activations by free name, shape (samples, n); all other dimensions count as samples.
 
     Raises:
-        FleetError: There is no such module.
+        MergeError: The model has no such module.
     """
     known = dict(model.named_modules())
+    for name, module in modules.items():
+        if module not in known:
+            raise MergeError(
+                f"The model has no module {module!r} from which to record {name!r}. It has "
+                f"{', '.join(filter(None, known)) or 'none'}."
+            )
     outputs: dict[str, torch.Tensor] = {}
-    handles = []
 
-    def keep(name):
-        def hook(module, arguments, output):
+    def store_as(name: str) -> _Hook:
+        def hook(module: torch.nn.Module, arguments: Any, output: Any) -> None:
             value = output[0] if isinstance(output, tuple) else output
             units = value.detach().movedim((dims or {}).get(name, -1), -1)
             outputs[name] = units.reshape(-1, units.shape[-1]).clone()
 
         return hook
 
-    for name, module in modules.items():
-        if module not in known:
-            raise FleetError(
-                f"The model has no module {module!r} to record {name!r} from. It has "
-                f"{', '.join(filter(None, known)) or 'none'}."
-            )
     was_training = model.training
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    handles = []
     try:
         model.eval()
         handles += [
-            known[module].register_forward_hook(keep(name)) for name, module in modules.items()
+            known[module].register_forward_hook(store_as(name)) for name, module in modules.items()
         ]
         copies = {name: tensor.clone() for name, tensor in state.items()}
         torch.func.functional_call(model, copies, arguments)

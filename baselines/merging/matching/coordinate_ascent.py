@@ -1,11 +1,11 @@
-"""Steps that climb <reference, P(model)>, one name at a time, in three kinds.
+"""Coordinate ascent on <reference, P(model)>, one name at a time, by three kinds of steps.
 
-A name that stands once in each tensor is a linear assignment; one on two axes of a tensor
-(recurrent weights) a quadratic one; one that owns others (heads) a nested one.
+The step of a name that occurs once in each tensor is a linear assignment; that of a name on two
+axes of a tensor (recurrent weights) a quadratic one; that of a name that owns others (heads) a
+nested one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,278 +17,261 @@ from fleet_tools.baselines.merging.matching.assignment import (
     quadratic_gradient,
 )
 from fleet_tools.baselines.merging.matching.sinkhorn import project_hard
-from fleet_tools.baselines.merging.symmetry.action import reorder
-from fleet_tools.baselines.merging.symmetry.axes import Product
+from fleet_tools.baselines.merging.matching.unfolded import Indices, UnfoldedPair, total_product
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
-Indices = dict[str, torch.Tensor]
-Step = tuple[Indices, float]
-"""New index arrays of some names, and by how much the objective climbs with them."""
+_Pairs = Mapping[str, Sequence[UnfoldedPair]]
+"""The pairs that each name permutes."""
 
-
-@dataclass(frozen=True)
-class Part:
-    """A tensor of the reference and of the model, unfolded: one dimension for each factor."""
-
-    factors: Product
-    reference: torch.Tensor
-    tensor: torch.Tensor
-
-    def names(self) -> list[str]:
-        """The free names here, each once."""
-        return list(dict.fromkeys(f.name for f in self.factors if not f.fixed))
-
-    def places(self, name: str) -> list[int]:
-        return [at for at, factor in enumerate(self.factors) if factor.name == name]
-
-    def fronted(self, names: Sequence[str], held: Indices) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both with the dimensions of `names` first and the rest flat; others as `held` says."""
-        places = [at for name in dict.fromkeys(names) for at in self.places(name)]
-        moved = reorder(self.tensor, self.factors, held)
-        front = list(range(len(places)))
-        R, W = (tensor.movedim(places, front) for tensor in (self.reference, moved))
-        shape = (*R.shape[: len(places)], -1)
-        return R.reshape(shape), W.reshape(shape)
-
-    def value(self, held: Indices) -> float:
-        return float((self.reference * reorder(self.tensor, self.factors, held)).sum())
+_Step = Callable[[_Pairs, Indices], tuple[Indices, float]]
+"""step(pairs, current): new index arrays of some names, and the objective's increase by them."""
 
 
-class Ascent:
-    """The steps of one matching. Products of weights are kept, and only what moved is made anew."""
+class CoordinateAscent:
+    """The steps of one matching.
 
-    def __init__(self, group: PermutationGroup, parts: Sequence[Part]) -> None:
+    Products of weights are kept, and only rows that have moved since are computed again.
+
+    Args:
+        group: Permutations of the model.
+        pairs: Tensors of the reference and the model.
+    """
+
+    def __init__(self, group: PermutationGroup, pairs: Sequence[UnfoldedPair]) -> None:
         self._group = group
-        self._parts = parts
+        self._pairs = pairs
         self._products: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
-        self._touched = {
-            name: [part for part in parts if part.places(name)] for name in group.sizes
-        }
+        self._affected = {name: [pair for pair in pairs if pair.dims(name)] for name in group.sizes}
 
-    def value(self, held: Indices) -> float:
-        """The objective."""
-        return _total(self._parts, held)
+    def objective(self, permutation: Indices) -> float:
+        """Returns <reference, P(model)>."""
+        return total_product(self._pairs, permutation)
 
-    def worth(self, name: str) -> float:
-        """What each unit contributes to the objective, where models are alike, on average."""
-        R = sum(part.reference.double().square().sum() for part in self._touched[name])
-        W = sum(part.tensor.double().square().sum() for part in self._touched[name])
+    def value_per_unit(self, name: str) -> float:
+        """Returns the mean contribution of a unit to the objective if the models are alike."""
+        zero = torch.zeros(())
+        R = sum((p.reference.double().square().sum() for p in self._affected[name]), start=zero)
+        W = sum((p.tensor.double().square().sum() for p in self._affected[name]), start=zero)
         return float(R * W) ** 0.5 / self._group.sizes[name][0]
 
-    def neighbours(self, name: str) -> set[str]:
-        """The names whose own steps may climb again once this one has been taken."""
+    def neighbors(self, name: str) -> set[str]:
+        """Returns the names whose steps may increase the objective again after this name's."""
         inside = owned(self._group, name)
         near = {
             self._group.owners.get(other, other)
-            for inner in (name, *inside)
-            for part in self._touched[inner]
-            for other in part.names()
+            for affected in (name, *inside)
+            for pair in self._affected[affected]
+            for other in pair.names()
         }
-        return near if inside or self.quadratic(name) else near - {name}
+        return near if inside or self.is_quadratic(name) else near - {name}
 
-    def quadratic(self, name: str) -> bool:
-        """Whether a name stands on several axes of one tensor."""
-        return any(len(part.places(name)) > 1 for part in self._touched[name])
+    def is_quadratic(self, name: str) -> bool:
+        """Returns whether a name occurs on several axes of one tensor."""
+        return any(len(pair.dims(name)) > 1 for pair in self._affected[name])
 
-    def sketched(self) -> Indices:
-        """A first element: names in the order in which tensors have them, each by what is known.
+    def initial_guess(self) -> Indices:
+        """Returns an element that is found name by name, in the order of the tensors.
 
-        A name is told by the tensors whose other names have been told before: inputs tell the first
-        layer's, this the second's. From the identity, where weights between two layers are noise to
-        both, ascent ends lower.
+        A name is resolved by the tensors whose other names are resolved already: the inputs resolve
+        the first layer, this one the second. Ascent from the identity ends lower, since there the
+        weights between two layers are noise to both.
         """
         current = self._group.tensors(self._group.identity())
-        told: set[str] = set()
-        in_order = dict.fromkeys(name for part in self._parts for name in part.names())
+        resolved: set[str] = set()
+        in_order = dict.fromkeys(name for pair in self._pairs for name in pair.names())
         for name in in_order:
             if name in self._group.owners:
                 continue
-            told |= {name, *owned(self._group, name)}
-            known = [part for part in self._touched[name] if told.issuperset(part.names())]
-            once = [part for part in known if len(part.places(name)) == 1]
-            # Where the name's step is quadratic, what is linear in it tells where that begins.
-            for parts in [once] if len(once) == len(known) else [once, known]:
-                touched = {k: [part for part in parts if part.places(k)] for k in told}
-                current = self._stepped(touched, name, current, 0.0)
+            resolved |= {name, *owned(self._group, name)}
+            known = [pair for pair in self._affected[name] if resolved.issuperset(pair.names())]
+            linear = [pair for pair in known if len(pair.dims(name)) == 1]
+            # What is linear in a quadratic name determines the start of its step.
+            for pairs in [linear] if len(linear) == len(known) else [linear, known]:
+                affected = {k: [pair for pair in pairs if pair.dims(k)] for k in resolved}
+                current = self._take_steps(affected, name, current, 0.0)
         return current
 
-    def wandered(
+    def random_walk(
         self, current: Indices, generator: np.random.Generator, sweeps: int = 100
     ) -> Indices:
-        """The best element on a walk of steps as Git Re-Basin takes them, climbing or not.
+        """Returns the best element on a walk of Git Re-Basin's steps, which may also descend.
 
-        A quadratic name's step there is that of its linear part alone. So a walk may fall, never
-        needs to end, and passes where ascent would stay; here it ends after three sweeps in vain.
+        On this walk the step of a quadratic name is that of its linearization alone. So the walk
+        need not end, and passes points where ascent would stop; it is cut off after three sweeps
+        without a new best.
+
+        Args:
+            current: Start of the walk.
+            generator: Draws the order of names in each sweep.
+            sweeps: Maximum number of sweeps.
         """
-        best, highest, vain = current, self.value(current), 0
+        best, highest, futile_sweeps = current, self.objective(current), 0
         names = [name for name in self._group.sizes if name not in self._group.owners]
         for _ in range(sweeps):
             for name in generator.permutation(names).tolist():
-                if self.quadratic(name):
-                    current = current | {name: self._linearized(name, current)}
+                if self.is_quadratic(name):
+                    current = current | {name: self._linearized_step(name, current)}
                 else:
-                    current = self.stepped(name, current, 0.0)
-            value = self.value(current)
-            vain += 1
+                    current = self.step(name, current, 0.0)
+            value = self.objective(current)
+            futile_sweeps += 1
             if value > highest + 1e-4 * abs(highest):
-                best, highest, vain = current, value, 0
-            if vain == 3:
+                best, highest, futile_sweeps = current, value, 0
+            if futile_sweeps == 3:
                 break
         return best
 
-    def stepped(self, name: str, current: Indices, threshold: float) -> Indices:
-        """With a name's units moved, and those inside them, where that climbs; else the same."""
-        return self._stepped(self._touched, name, current, threshold)
+    def step(self, name: str, current: Indices, threshold: float) -> Indices:
+        """Returns the element after the steps of a name and of the names that it owns.
 
-    def _stepped(self, touched, name, current, threshold) -> Indices:
-        if not touched[name]:
+        Args:
+            name: A name without an owner.
+            current: The element before.
+            threshold: Steps that do not increase the objective by more than this are not taken.
+
+        Returns:
+            `current` itself if no step is taken.
+        """
+        return self._take_steps(self._affected, name, current, threshold)
+
+    def _take_steps(
+        self, affected: _Pairs, name: str, current: Indices, threshold: float
+    ) -> Indices:
+        if not affected[name]:
             return current
         for step in self._steps(name):
-            changed, gain = step(touched, current, name)
+            changed, gain = step(affected, current)
             if gain > threshold:
                 current = current | changed
         return current
 
-    def _steps(self, name: str) -> list[Callable[..., Step]]:
+    def _steps(self, name: str) -> list[_Step]:
         inside = owned(self._group, name)
         if not inside:
-            return [self._step]
+            return [lambda affected, current: self._step_alone(affected, current, name)]
 
-        def wholes(touched, current, name):
-            return _step_nested(touched, current, name, inside)
+        def step_inside(unit: str) -> _Step:
+            return lambda affected, current: _step_inside(affected[unit], current, unit, name)
 
-        def units(k):
-            return lambda touched, current, name: _step_inside(touched[k], current, k, name)
+        return [
+            lambda affected, current: _step_nested(affected[name], current, name, inside),
+            *map(step_inside, inside),
+        ]
 
-        return [wholes, *map(units, inside)]
-
-    def _step(self, touched, current: Indices, name: str) -> Step:
+    def _step_alone(self, affected: _Pairs, current: Indices, name: str) -> tuple[Indices, float]:
         others = {k: v for k, v in current.items() if k != name}
         old = current[name]
-        linear = 0.0
-        pairs = []
-        for part in touched[name]:
-            count = len(part.places(name))
+        linear_terms, quadratic = [], []
+        for pair in affected[name]:
+            count = len(pair.dims(name))
             if count == 1:
-                linear = linear + self._product(part, name, others)
+                linear_terms.append(self._product(pair, name, others))
             elif count == 2:
-                pairs.append(part.fronted([name], others))
+                quadratic.append(pair.with_leading([name], others))
             else:
                 raise PermutationError(
-                    f"{name!r} stands on {count} axes of one tensor, and matching knows two at "
-                    "most. Fix one of them with a leading `_`, or start from activations."
+                    f"{name!r} occurs on {count} axes of one tensor; matching supports at most "
+                    "two. Fix one of them with a leading `_`, or match by activations."
                 )
-        if not pairs:
+        linear = sum(linear_terms, start=torch.zeros(()))
+        if not quadratic:
             new = project_hard(linear)
-            return {name: new}, _picked(linear, new) - _picked(linear, old)
-        if not isinstance(linear, torch.Tensor):
-            linear = torch.zeros(len(old), len(old)).to(pairs[0][0])
-        changed = {name: assign_quadratic(linear, pairs, old)}
-        return changed, _total(touched[name], current | changed) - _total(touched[name], current)
+            return {name: new}, _selected_sum(linear, new) - _selected_sum(linear, old)
+        if not linear_terms:
+            linear = torch.zeros(len(old), len(old)).to(quadratic[0][0])
+        changed = {name: assign_quadratic(linear, quadratic, old)}
+        return changed, _gain(affected[name], current, changed)
 
-    def _linearized(self, name: str, current: Indices) -> torch.Tensor:
+    def _linearized_step(self, name: str, current: Indices) -> torch.Tensor:
         others = {k: v for k, v in current.items() if k != name}
-        return project_hard(
-            sum(
-                self._product(part, name, others)
-                if len(part.places(name)) == 1
-                else quadratic_gradient([part.fronted([name], others)], current[name])
-                for part in self._touched[name]
-            )
+        terms = (
+            self._product(pair, name, others)
+            if len(pair.dims(name)) == 1
+            else quadratic_gradient([pair.with_leading([name], others)], current[name])
+            for pair in self._affected[name]
         )
+        return project_hard(sum(terms, start=torch.zeros(())))
 
-    def _product(self, part: Part, name: str, held: Indices) -> torch.Tensor:
-        """R W^T, a name's units in rows and columns, everything else as it is held."""
-        others = [other for other in part.names() if other != name]
-        if sum(len(part.places(other)) for other in others) > 1 or (
+    def _product(self, pair: UnfoldedPair, name: str, permutation: Indices) -> torch.Tensor:
+        """Returns R W^T with a name's units in rows and columns, and the other names permuted."""
+        others = [other for other in pair.names() if other != name]
+        if sum(len(pair.dims(other)) for other in others) > 1 or (
             others and others[0] in self._group.owners
         ):
-            R, W = part.fronted([name], held)
+            R, W = pair.with_leading([name], permutation)
             return R @ W.T
-        key = (name, id(part))
-        now = held[others[0]] if others else torch.empty(0, dtype=torch.long)
+        key = (name, id(pair))
+        now = permutation[others[0]] if others else torch.empty(0, dtype=torch.long)
         if key in self._products:
             before, product = self._products[key]
             moved = (now != before).nonzero().squeeze(1)
             if len(moved) <= len(now) // 2:
                 if len(moved):
-                    R, W = part.fronted([name, *others], {})
+                    R, W = pair.with_leading([name, *others], {})
                     change = W[:, now[moved]] - W[:, before[moved]]
                     product = product + R[:, moved].flatten(1) @ change.flatten(1).T
                     self._products[key] = now, product
                 return product
-        R, W = part.fronted([name], held)
+        R, W = pair.with_leading([name], permutation)
         self._products[key] = now, R @ W.T
         return self._products[key][1]
 
 
 def owned(group: PermutationGroup, name: str) -> list[str]:
-    """The names whose owner a name is."""
+    """Returns the names that a name owns."""
     return [inner for inner, owner in group.owners.items() if owner == name]
 
 
-def unfolded(symmetry: Symmetry, reference: State, model: State) -> list[Part]:
-    """Two models' tensors side by side."""
-    return [
-        Part(factors, _at_least_single(R), _at_least_single(W))
-        for (factors, R), (_, W) in zip(
-            symmetry.unfold(reference), symmetry.unfold(model), strict=True
-        )
-    ]
-
-
-def _at_least_single(tensor: torch.Tensor) -> torch.Tensor:
-    # Sums in half precision would drift.
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
 def _step_nested(
-    touched: Mapping[str, Sequence[Part]], current: Indices, name: str, inside: Sequence[str]
-) -> Step:
-    """Reorders wholes together with the units inside them."""
+    pairs: Sequence[UnfoldedPair], current: Indices, name: str, inside: Sequence[str]
+) -> tuple[Indices, float]:
+    """Reorders the units of a name together with the units inside them."""
     size = len(current[name])
     outer = torch.zeros(size, size, dtype=torch.float64)
     inner: Indices = {}
-    for part in touched[name]:
-        here = [k for k in inside if part.places(k)]
-        others = {k: v for k, v in current.items() if k != name and k not in here}
-        if len(here) == len(part.places(here[0]) if here else []) == len(part.places(name)) == 1:
-            (k,) = here
-            R, W = part.fronted([name, k], others)
-            scores = torch.tensordot(R, W, ([2], [2])).permute(0, 2, 1, 3).double()
-            inner[k] = inner[k] + scores if k in inner else scores
-        elif len(part.places(name)) == 1:
-            # No units inside, or several kinds in one tensor: these stay as they are at each place.
-            R, W = part.fronted([name], others)
-            for place in range(size):
-                if here:
-                    as_here = {k: current[k][place].expand(size, -1) for k in here}
-                    _, W = part.fronted([name], others | as_here)
-                outer[place] += (R[place] @ W.T).double().cpu()
-    order, units = assign_nested(outer, inner)
-    changed = {name: order} | units
-    parts = touched[name]
-    return changed, _total(parts, current | changed) - _total(parts, current)
+    for pair in pairs:
+        units = [k for k in inside if pair.dims(k)]
+        others = {k: v for k, v in current.items() if k != name and k not in units}
+        if len(pair.dims(name)) != 1:
+            continue
+        if len(units) == 1 and len(pair.dims(units[0])) == 1:
+            (unit,) = units
+            R, W = pair.with_leading([name, unit], others)
+            scores = torch.tensordot(R, W, ([2], [2]))  # pyright: ignore[reportArgumentType]
+            scores = scores.permute(0, 2, 1, 3).double()
+            inner[unit] = inner[unit] + scores if unit in inner else scores
+        else:
+            # No units inside, or several kinds in one tensor, which keep their order.
+            R, W = pair.with_leading([name], others)
+            for position in range(size):
+                if units:
+                    as_there = {k: current[k][position].expand(size, -1) for k in units}
+                    _, W = pair.with_leading([name], others | as_there)
+                outer[position] += (R[position] @ W.T).double().cpu()
+    order, best = assign_nested(outer, inner)
+    changed = {name: order} | best
+    return changed, _gain(pairs, current, changed)
 
 
-def _step_inside(parts: Sequence[Part], current: Indices, name: str, owner: str) -> Step:
-    """Reorders the units inside each whole, where it stands."""
+def _step_inside(
+    pairs: Sequence[UnfoldedPair], current: Indices, name: str, owner: str
+) -> tuple[Indices, float]:
+    """Reorders the units inside each unit of their owner."""
     others = {k: v for k, v in current.items() if k != name}
-    scores = 0.0
-    for part in parts:
-        if len(part.places(name)) == len(part.places(owner)) == 1:
-            R, W = part.fronted([owner, name], others)
-            scores = scores + torch.bmm(R, W.transpose(1, 2))
-    if not isinstance(scores, torch.Tensor):
+    terms = []
+    for pair in pairs:
+        if len(pair.dims(name)) == len(pair.dims(owner)) == 1:
+            R, W = pair.with_leading([owner, name], others)
+            terms.append(torch.bmm(R, W.transpose(1, 2)))
+    if not terms:
         return {}, 0.0
-    changed = {name: project_hard(scores)}
-    return changed, _total(parts, current | changed) - _total(parts, current)
+    changed = {name: project_hard(sum(terms, start=torch.zeros(())))}
+    return changed, _gain(pairs, current, changed)
 
 
-def _total(parts: Sequence[Part], held: Indices) -> float:
-    return sum(part.value(held) for part in parts)
+def _gain(pairs: Sequence[UnfoldedPair], current: Indices, changed: Indices) -> float:
+    return total_product(pairs, current | changed) - total_product(pairs, current)
 
 
-def _picked(scores: torch.Tensor, index: torch.Tensor) -> float:
+def _selected_sum(scores: torch.Tensor, index: torch.Tensor) -> float:
     return float(scores.gather(1, index.to(scores.device).unsqueeze(1)).double().sum())

@@ -1,4 +1,4 @@
-"""Projections onto the Birkhoff polytope, and onto its corners: the paper's eq. (soft_obj).
+"""Soft and hard projections onto the Birkhoff polytope: the paper's eq. (soft_obj).
 
 The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P), which
 is diag(u) exp(X / tau) diag(v): Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
@@ -7,6 +7,7 @@ projection, tau = 0, is a linear assignment.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +17,14 @@ from fleet_tools.baselines.merging.errors import PermutationError
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 
 _SPREAD = 40.0
-"""Largest logarithm of a ratio within a row that plain exponentials bear in float32."""
+"""Largest logarithm of a ratio within a row for which plain exponentials suffice in float32."""
 
 _LARGE = 128
-"""From this size on a few products with vectors save more time than they take."""
+"""Size from which a few products with vectors save more time than they take."""
 
 
 def project_hard(scores: torch.Tensor) -> torch.Tensor:
-    """The index arrays p that maximize the sum of X[i, p[i]].
+    """Returns the index arrays p that maximize the sum of X[i, p[i]].
 
     Args:
         scores: X, shape (..., n, n).
@@ -43,13 +44,13 @@ def project_hard(scores: torch.Tensor) -> torch.Tensor:
 def project_soft(
     scores: torch.Tensor, tau: float = 1.0, iterations: int = 20, tolerance: float = 1e-6
 ) -> torch.Tensor:
-    """The doubly stochastic matrices nearest to scores, with entropy; differentiable.
+    """Returns the doubly stochastic matrices nearest to scores, with entropy; differentiable.
 
     Args:
         scores: X, shape (..., n, n).
         tau: Weight of the entropy, positive.
-        iterations: At most so many; columns sum to 1 always, rows as far as these bring them.
-        tolerance: Rows that sum to 1 within this end it sooner.
+        iterations: Maximum number of iterations; columns always sum to 1, rows approximately.
+        tolerance: The iteration ends early when all rows sum to 1 within this.
 
     Returns:
         P, of the same shape and dtype.
@@ -68,15 +69,15 @@ def project_soft(
 def soften(
     scores: Mapping[str, torch.Tensor], tau: float = 1.0, iterations: int = 20
 ) -> dict[str, torch.Tensor]:
-    """`project_soft` of every name's scores."""
+    """Returns the soft projection of every name's scores; see `project_soft`."""
     return {name: project_soft(value, tau, iterations) for name, value in scores.items()}
 
 
 def harden(group: PermutationGroup, permutation: Permutation) -> dict[str, np.ndarray]:
-    """The hard element nearest to a soft one, each name's alone.
+    """Returns the hard element nearest to a soft one, for each name separately.
 
     Raises:
-        PermutationError: It is not of this group, or not finite.
+        PermutationError: The element is not of this group, or not finite.
     """
     matrices = group.matrices(permutation)
     return {name: project_hard(matrix).numpy() for name, matrix in matrices.items()}
@@ -84,7 +85,9 @@ def harden(group: PermutationGroup, permutation: Permutation) -> dict[str, np.nd
 
 class _SoftProjection(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, scores, tau, iterations, tolerance):
+    def forward(
+        ctx: Any, scores: torch.Tensor, tau: float, iterations: int, tolerance: float
+    ) -> torch.Tensor:
         matrices = scores.reshape(-1, *scores.shape[-2:])
         projected = torch.stack([_scaled(X / tau, iterations, tolerance) for X in matrices])
         projected = projected.reshape(scores.shape)
@@ -93,24 +96,25 @@ class _SoftProjection(torch.autograd.Function):
         return projected
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        (gradient,) = grad_outputs
         (projected,) = ctx.saved_tensors
         square = projected.shape[-2:]
-        # One by one: torch 2.13's batched solvers err on a CPU with several threads.
-        pulled = [
+        # One by one: batched solvers of torch 2.13 are wrong on a CPU with several threads.
+        pulled_back = [
             _pull_back(P, G)
             for P, G in zip(
                 projected.reshape(-1, *square), gradient.reshape(-1, *square), strict=True
             )
         ]
-        return torch.stack(pulled).reshape(projected.shape) / ctx.tau, None, None, None
+        return torch.stack(pulled_back).reshape(projected.shape) / ctx.tau, None, None, None
 
 
 def _cost(X: torch.Tensor) -> torch.Tensor:
-    """What the assignment of the largest sum costs least; float64.
+    """Returns costs whose minimum is the assignment with the largest sum of scores; float64.
 
-    Constants of columns change no assignment. Sinkhorn's potentials are such constants, and close
-    to the optimal duals, with which the solver's shortest paths are short.
+    Constants added to columns change no assignment. Sinkhorn's potentials are such constants, and
+    close to the optimal duals, with which the solver's shortest paths are short.
     """
     exact = X.to(torch.float64, copy=True)
     if len(X) >= _LARGE:
@@ -130,12 +134,13 @@ def _cost(X: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:
-    """diag(u) exp(logits) diag(v), its columns summing to 1 and its rows nearly."""
-    logits = logits - logits.amax(dim=1, keepdim=True)  # u takes it back
+    """Returns diag(u) exp(logits) diag(v), with columns that sum to 1 and rows that nearly do."""
+    logits = logits - logits.amax(dim=1, keepdim=True)  # u compensates for it
     if -logits.min() > _SPREAD:
         return _scaled_in_logarithms(logits, iterations, tolerance)
     kernel = logits.exp_()  # in place here and below: new memory costs more than the arithmetic
     rows = kernel.sum(dim=1)
+    u = v = torch.ones_like(rows)
     for _ in range(iterations):
         u = rows.reciprocal()
         v = (kernel.T @ u).reciprocal()
@@ -155,28 +160,33 @@ def _scaled_in_logarithms(logits: torch.Tensor, iterations: int, tolerance: floa
 
 
 def _pull_back(P: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
-    """P * (G - a 1^T - 1 b^T), where a and b keep the sums of rows and columns as they are.
+    """Returns P * (G - a 1^T - 1 b^T), where a and b preserve the sums of rows and columns.
 
     With r and c those sums, diag(r) a + P b = (P * G) 1 and P^T a + diag(c) b = (P * G)^T 1.
-    Eliminating a leaves b a Schur complement, singular along 1 only: adding 1 1^T / n mends it.
+    Eliminating a leaves b a Schur complement, which is singular along 1 only: adding 1 1^T / n
+    makes it regular.
     """
     weighted = P * G
     rows, columns = P.sum(dim=1), P.sum(dim=0)
-    pulled = weighted.sum(dim=1)
-    right = weighted.sum(dim=0) - P.T @ (pulled / rows)
+    row_sums = weighted.sum(dim=1)
+    right = weighted.sum(dim=0) - P.T @ (row_sums / rows)
     b = None
     if len(P) >= _LARGE:
         b = _conjugate_gradients(lambda x: columns * x - P.T @ ((P @ x) / rows) + x.mean(), right)
     if b is None:
         b = _factored(torch.diag(columns) - P.T @ (P / rows.unsqueeze(1)) + 1 / len(P), right)
-    a = (pulled - P @ b) / rows
+    a = (row_sums - P @ b) / rows
     return weighted.sub_((a.unsqueeze(1) + b).mul_(P))
 
 
 def _conjugate_gradients(
     apply: Callable[[torch.Tensor], torch.Tensor], right: torch.Tensor, iterations: int = 16
 ) -> torch.Tensor | None:
-    """Solves A x = b, or gives up: soft matrices need a few iterations, nearly hard ones many."""
+    """Solves A x = b: soft matrices need a few iterations, nearly hard ones many.
+
+    Returns:
+        None if the iterations did not suffice.
+    """
     x, residual = torch.zeros_like(right), right
     direction, square = residual, float(residual @ residual)
     enough = (10 * torch.finfo(right.dtype).eps) ** 2 * square
@@ -195,21 +205,22 @@ def _conjugate_gradients(
 
 
 def _factored(complement: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Solves the same system by Cholesky's factors."""
+    """Solves the same system by a Cholesky factorization."""
     # Near a corner of the polytope the complement vanishes, and so do P * (...) and `right`.
-    damping, info = 10 * torch.finfo(right.dtype).eps, 1
-    while info:
+    damping = 10 * torch.finfo(right.dtype).eps
+    while True:
         damped = complement + damping * torch.eye(
             len(right), dtype=right.dtype, device=right.device
         )
         factor, info = torch.linalg.cholesky_ex(damped)
+        if not info:
+            return torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
         damping *= 10
-    return torch.cholesky_solve(right.unsqueeze(1), factor).squeeze(1)
 
 
 def _require_finite(scores: torch.Tensor) -> None:
     if scores.numel() and not all(map(torch.isfinite, torch.aminmax(scores.detach()))):
         raise PermutationError(
             "Scores are not finite, so they have no projection. The loss may have diverged: lower "
-            "the rate, or look at the models for NaN."
+            "the rate, or check the models for NaN."
         )

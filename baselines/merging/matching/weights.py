@@ -1,9 +1,9 @@
-"""Which permutation brings one model closest to another: by weights, or by activations.
+"""Matching of one model with another: by weights, or by activations.
 
-Weights: coordinate ascent on <reference, P(model)>, which is least squares, one name at a time
-(Ainsworth et al. 2023; see `ascent`), after a first pass from inputs to outputs. No step is taken
-that does not climb, so it ends. Where names are quadratic a second ascent begins on a walk of Git
-Re-Basin's own steps, and the higher end counts.
+By weights: coordinate ascent on <reference, P(model)>, which solves the least-squares problem one
+name at a time (Ainsworth et al. 2023; see `coordinate_ascent`), after an initial guess from inputs
+to outputs. Only steps that increase the objective are taken, so it ends. If a name is quadratic, a
+second ascent starts from a random walk of Git Re-Basin's own steps, and the better result counts.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,8 @@ import torch
 
 from fleet_tools.baselines.merging.errors import PermutationError
 from fleet_tools.baselines.merging.matching.assignment import assign_nested
-from fleet_tools.baselines.merging.matching.coordinate_ascent import (
-    Ascent,
-    Indices,
-    owned,
-    unfolded,
-)
+from fleet_tools.baselines.merging.matching.coordinate_ascent import CoordinateAscent, owned
+from fleet_tools.baselines.merging.matching.unfolded import Indices, unfold_models
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
 
@@ -33,56 +29,60 @@ def match_weights(
     sweeps: int = 100,
     tolerance: float = 0.05,
 ) -> dict[str, np.ndarray]:
-    """The hard element P under which P(model) lies closest to a reference, as far as ascent goes.
+    """Returns a hard element P under which P(model) is close to a reference, a local optimum.
 
     Args:
-        symmetry: The table of both.
-        reference: A model, which stays.
+        symmetry: Table of both models.
+        reference: A model.
         model: The model to permute.
         generator: Draws the order of names in each sweep.
-        start: Where to begin, unless a first pass from inputs to outputs finds a closer one; the
-            identity if not given.
-        sweeps: At most so many; it ends sooner, when no name's step climbs.
-        tolerance: What counts as climbing: this share of what one unit contributes where models
-            are alike.
+        start: Start of the ascent, unless the initial guess is closer; the identity if None.
+        sweeps: Maximum number of sweeps; it ends sooner when no step increases the objective.
+        tolerance: Smallest increase that counts, as a fraction of the mean contribution of a unit
+            if the models are alike.
 
     Raises:
-        ModelMismatchError, SymmetryError: The models differ, or do not fit the table.
+        ModelMismatchError, SymmetryError: The models differ in form, or do not fit the table.
     """
     require_alike([reference, model])
     group = symmetry.group(model)
-    ascent = Ascent(group, unfolded(symmetry, reference, model))
+    ascent = CoordinateAscent(group, unfold_models(symmetry, reference, model))
     begin = group.tensors(group.identity() if start is None else start)
-    sketch = ascent.sketched()
-    current = sketch if ascent.value(sketch) > ascent.value(begin) else begin
-    current = _climbed(ascent, group, current, generator, sweeps, tolerance)
-    if any(map(ascent.quadratic, group.sizes)):
-        walk = ascent.wandered(begin, generator)
-        other = _climbed(ascent, group, walk, generator, sweeps, tolerance)
-        value = ascent.value(current)
-        # Within a thousandth they tie; barriers were lower where inputs had told the way.
-        if ascent.value(other) > value + 1e-3 * abs(value):
+    guess = ascent.initial_guess()
+    current = guess if ascent.objective(guess) > ascent.objective(begin) else begin
+    current = _ascend(ascent, group, current, generator, sweeps, tolerance)
+    if any(map(ascent.is_quadratic, group.sizes)):
+        walk = ascent.random_walk(begin, generator)
+        other = _ascend(ascent, group, walk, generator, sweeps, tolerance)
+        value = ascent.objective(current)
+        # Up to a thousandth counts as equal: barriers were lower after the guess from the inputs.
+        if ascent.objective(other) > value + 1e-3 * abs(value):
             current = other
     return {name: index.numpy() for name, index in current.items()}
 
 
-def _climbed(
-    ascent: Ascent, group: PermutationGroup, current: Indices, generator, sweeps, tolerance
+def _ascend(
+    ascent: CoordinateAscent,
+    group: PermutationGroup,
+    current: Indices,
+    generator: np.random.Generator,
+    sweeps: int,
+    tolerance: float,
 ) -> Indices:
-    """Steps of all names, in a new order in each sweep, until none climbs."""
-    least = {name: tolerance * ascent.worth(name) for name in group.sizes}
+    """Takes the steps of all names, in a new order in each sweep, until none increases."""
+    thresholds = {name: tolerance * ascent.value_per_unit(name) for name in group.sizes}
     names = [name for name in group.sizes if name not in group.owners]
-    stale = set(names)
+    pending = set(names)
     for _ in range(sweeps):
         for name in generator.permutation(names).tolist():
-            if name not in stale:
+            if name not in pending:
                 continue
             before = current
-            current = ascent.stepped(name, current, least[name])
-            stale.discard(name)
+            current = ascent.step(name, current, thresholds[name])
+            pending.discard(name)
             if current is not before:
-                stale |= ascent.neighbours(name)
-        if not stale:
+                pending |= ascent.neighbors(name)
+        if not pending:
             break
     return current
 
@@ -92,15 +92,15 @@ def match_activations(
     reference: Mapping[str, torch.Tensor],
     model: Mapping[str, torch.Tensor],
 ) -> dict[str, np.ndarray]:
-    """The hard element under which one model's units answer most as another's do.
+    """Returns the hard element under which a model's activations are closest to a reference's.
 
-    Least squares of activations to the same inputs, each name's alone (Ainsworth et al. 2023).
+    Least squares over the same inputs, for each name separately (Ainsworth et al. 2023).
 
     Args:
-        group: Of both models.
+        group: Permutations of both models.
         reference: For every free name its units' activations, shape (samples, n), or
-            (samples, m, n) where it has an owner. An owner needs none of its own.
-        model: Of the model to permute, to the same inputs.
+            (samples, m, n) if it has an owner. An owner needs no activations of its own.
+        model: Activations of the model to permute, on the same inputs.
 
     Raises:
         PermutationError: Activations are missing, or of another shape.
@@ -124,12 +124,12 @@ def _require_activations(group: PermutationGroup, *sets: Mapping[str, torch.Tens
             if name in group.owners.values() and name not in activations:
                 continue
             if name not in activations or tuple(activations[name].shape[1:]) != tuple(shape):
-                got = (
+                given = (
                     f"have the shape {tuple(activations[name].shape)}"
                     if name in activations
                     else "are missing"
                 )
                 raise PermutationError(
-                    f"The activations of {name!r} {got}. Matching needs them as (samples, "
-                    f"{', '.join(map(str, shape))}), to the same inputs for every model."
+                    f"The activations of {name!r} {given}. Matching needs them in the shape "
+                    f"(samples, {', '.join(map(str, shape))}), on the same inputs for every model."
                 )

@@ -1,1 +1,1 @@
-"""The methods: each a function from a `fleet.Fleet` to a `fleet.Merged` that changes nothing."""
+"""Merging methods: pure functions from a `problem.MergeProblem` to a `problem.MergeResult`."""

@@ -1,57 +1,70 @@
-"""MergeMany: one model after another is aligned with the average of the rest."""
+"""MergeMany: one model after the other is aligned with the average of the others."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fleet_tools.baselines.merging.errors import FleetError
-from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 
 Align = Callable[[int, Sequence[Permutation]], Permutation]
-"""align(i, permutations): a new permutation of model i, given everyone's."""
+"""align(i, permutations): a new permutation of model i, given those of all models."""
 
 
 def alternate(
-    fleet: Fleet, align: Align, generator: np.random.Generator, rounds: int
+    problem: MergeProblem, align: Align, generator: np.random.Generator, rounds: int
 ) -> tuple[Permutation, ...]:
-    """Aligns models in turn, in a new random order each round, until a round changes nothing.
+    """Aligns models in turn, in a new random order in each round, until a round changes nothing.
 
-    Two models need no turns: the second is aligned with the first.
+    Of two models, the second one is aligned with the first one, without rounds.
 
     Args:
-        fleet: The models.
-        align: How one is aligned with the others.
+        problem: The models.
+        align: Aligns one model with the others.
         generator: Draws the orders.
-        rounds: At most so many.
+        rounds: Maximum number of rounds.
+
+    Returns:
+        The permutation of each model.
 
     Raises:
-        FleetError: There are no rounds.
+        MergeError: `rounds` is less than 1.
     """
     if rounds < 1:
-        raise FleetError(f"An alternation has {rounds} rounds. Give at least one.")
-    permutations: list[Permutation] = [fleet.group.identity() for _ in fleet.models]
-    if len(fleet.models) <= 2:
-        for second in range(1, len(fleet.models)):
+        raise MergeError(f"An alternation has {rounds} rounds. Give at least one.")
+    permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
+    if len(problem.models) <= 2:
+        for second in range(1, len(problem.models)):
             permutations[second] = align(second, permutations)
         return tuple(permutations)
     for _ in range(rounds):
         before = list(permutations)
-        for at in generator.permutation(len(permutations)).tolist():
-            permutations[at] = align(at, permutations)
+        for index in generator.permutation(len(permutations)).tolist():
+            permutations[index] = align(index, permutations)
         if all(map(_same, before, permutations)):
             break
     return tuple(permutations)
 
 
-def rest_shares(fleet: Fleet, at: int) -> np.ndarray:
-    """Everyone's weights but one model's; equal ones where the rest have none."""
-    shares = fleet.shares.copy()
-    shares[at] = 0.0
-    if not shares.any():
-        shares = np.ones(len(shares))
-        shares[at] = 0.0
-    return shares / shares.sum()
+def weights_without(problem: MergeProblem, index: int) -> np.ndarray:
+    """Returns averaging weights of all models but one, with sum 1 and that one's weight 0.
+
+    They are equal if all other models have no weight.
+
+    Args:
+        problem: The models.
+        index: Index of the model to leave out.
+
+    Returns:
+        Shape (models,).
+    """
+    weights = problem.normalized_weights.copy()
+    weights[index] = 0.0
+    if not weights.any():
+        weights = np.ones(len(weights))
+        weights[index] = 0.0
+    return weights / weights.sum()
 
 
 def _same(one: Permutation, other: Permutation) -> bool:

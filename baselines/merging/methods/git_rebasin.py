@@ -1,89 +1,92 @@
 """Git Re-Basin (Ainsworth et al. 2023): alignment by matching, without gradients."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.average import average
-from fleet_tools.baselines.merging.errors import FleetError
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.weights import match_activations, match_weights
-from fleet_tools.baselines.merging.methods.alternation import alternate, rest_shares
-from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.methods.alternation import alternate, weights_without
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 
 
-def git_rebasin(fleet: Fleet, *, by: str = "weights", rounds: int = 20) -> Merged:
-    """Aligns models by matching, then averages.
+def git_rebasin(problem: MergeProblem, *, by: str = "weights", rounds: int = 20) -> MergeResult:
+    """Aligns models by matching, then averages them.
 
-    Of two models the second is aligned with the first; more are aligned in turn, each with the
-    average of the rest (MergeMany).
+    Of two models, the second one is aligned with the first one; more models are aligned in turn,
+    each with the average of the others (MergeMany).
 
     Args:
-        fleet: The models; with their activations, for matching by these.
+        problem: The models; with their activations, if these are matched.
         by: "weights" or "activations".
-        rounds: Of MergeMany, at most.
+        rounds: Maximum number of rounds of MergeMany.
 
     Raises:
-        FleetError: `by` is neither, there are no activations to match by, or no rounds.
+        MergeError: `by` is neither, there are no activations to match, or `rounds` is less than 1.
         PermutationError: The activations do not fit the models.
     """
     if by not in ("weights", "activations"):
-        raise FleetError(f"Models are matched by {by!r}; known are 'weights' and 'activations'.")
+        raise MergeError(f"Models are matched by {by!r}; known are 'weights' and 'activations'.")
     if by == "activations":
-        require_activations(fleet)
-    permutations = match_fleet(fleet, by, rounds)
-    return Merged(fleet.mean(permutations), permutations)
+        require_activations(problem)
+    permutations = match_models(problem, by, rounds)
+    return MergeResult(problem.mean(permutations), permutations)
 
 
-def match_fleet(fleet: Fleet, by: str = "weights", rounds: int = 20) -> tuple[Permutation, ...]:
-    """The permutations of `git_rebasin`, which has the arguments' meaning."""
-    generator = np.random.default_rng(fleet.seed)
+def match_models(
+    problem: MergeProblem, by: str = "weights", rounds: int = 20
+) -> tuple[Permutation, ...]:
+    """Returns the permutations of `git_rebasin`, with the same arguments."""
+    generator = np.random.default_rng(problem.seed)
 
-    def by_weights(at, permutations):
-        reference = average(fleet.permuted(permutations), rest_shares(fleet, at))
+    def align_weights(index: int, permutations: Sequence[Permutation]) -> Permutation:
+        reference = average(problem.permuted(permutations), weights_without(problem, index))
         return match_weights(
-            fleet.symmetry, reference, fleet.models[at], generator, permutations[at]
+            problem.symmetry, reference, problem.models[index], generator, permutations[index]
         )
 
-    def by_activations(at, permutations):
-        shares = rest_shares(fleet, at)
-        reference = {
-            name: sum(
-                share * permuted
-                for share, permuted in zip(
-                    shares.tolist(), _permuted_activations(fleet, name, permutations), strict=True
-                )
-                if share
+    def align_activations(index: int, permutations: Sequence[Permutation]) -> Permutation:
+        weights = weights_without(problem, index).tolist()
+        reference = {}
+        for name in problem.activations[index]:
+            permuted = _permuted_activations(problem, name, permutations)
+            terms = (
+                weight * each for weight, each in zip(weights, permuted, strict=True) if weight
             )
-            for name in fleet.activations[at]
-        }
-        return match_activations(fleet.group, reference, fleet.activations[at])
+            reference[name] = sum(terms, start=torch.zeros(()))
+        return match_activations(problem.group, reference, problem.activations[index])
 
-    align = by_weights if by == "weights" else by_activations
-    return alternate(fleet, align, generator, rounds)
+    align = align_weights if by == "weights" else align_activations
+    return alternate(problem, align, generator, rounds)
 
 
-def require_activations(fleet: Fleet) -> None:
-    """Sees to it that there are activations to match by.
+def require_activations(problem: MergeProblem) -> None:
+    """Raises an error if there are no activations to match.
 
     Raises:
-        FleetError: There are none.
+        MergeError: There are none.
     """
-    if not fleet.activations:
-        raise FleetError(
-            "The fleet has no activations to match by. Give each model's, as "
-            "`activations.record` returns them, or match by weights."
+    if not problem.activations:
+        raise MergeError(
+            "The merge problem has no activations to match. Give those of each model, as "
+            "`matching.activations.record` returns them, or match by weights."
         )
 
 
-def _permuted_activations(fleet: Fleet, name: str, permutations) -> list[torch.Tensor]:
-    owner = fleet.group.owners.get(name)
+def _permuted_activations(
+    problem: MergeProblem, name: str, permutations: Sequence[Permutation]
+) -> list[torch.Tensor]:
+    owner = problem.group.owners.get(name)
     permuted = []
-    for activations, permutation in zip(fleet.activations, permutations, strict=True):
+    for activations, permutation in zip(problem.activations, permutations, strict=True):
         index = torch.as_tensor(permutation[name], device=activations[name].device)
         if owner is None:
             permuted.append(activations[name][:, index])
         else:
             order = torch.as_tensor(permutation[owner], device=index.device)
-            wholes = activations[name][:, order]
-            permuted.append(wholes.gather(2, index.expand(len(wholes), *index.shape)))
+            groups = activations[name][:, order]
+            permuted.append(groups.gather(2, index.expand(len(groups), *index.shape)))
     return permuted

@@ -1,18 +1,18 @@
-"""Averages of models as they are."""
+"""Averages of models without alignment."""
 
-from fleet_tools.baselines.merging.problem import Fleet, Merged
-
-
-def naive_average(fleet: Fleet) -> Merged:
-    """The weighted mean, unit by unit, of models that need not agree on what a unit is for."""
-    identities = tuple(fleet.group.identity() for _ in fleet.models)
-    return Merged(fleet.mean(identities), identities)
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 
 
-def common_init(fleet: Fleet) -> Merged:
-    """A control: the weighted mean of models that the caller trained from one initialization.
+def naive_average(problem: MergeProblem) -> MergeResult:
+    """Returns the weighted mean of models whose units need not correspond."""
+    identities = tuple(problem.group.identity() for _ in problem.models)
+    return MergeResult(problem.mean(identities), identities)
 
-    The arithmetic is `naive_average`'s; what differs is what the models have in common, which no
-    one can see from here. Where it does as well, permutations are not what a method needs.
+
+def common_init(problem: MergeProblem) -> MergeResult:
+    """Returns the weighted mean of models that the caller trained from one initialization.
+
+    A control experiment: the arithmetic is that of `naive_average`, only the models differ. Where
+    it performs as well as a method, that method's permutations are not needed.
     """
-    return naive_average(fleet)
+    return naive_average(problem)

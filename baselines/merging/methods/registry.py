@@ -1,18 +1,19 @@
-"""Every method of merging, by name: the package's own, and module:function."""
+"""Merging methods by name: those of the package, and users' own as module:function."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
-from fleet_tools.baselines.merging.methods.foreign import load_own
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
-from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.user_functions import load_user_function
 from fleet_tools.errors import UnknownNameError
 
-Method = Callable[..., Merged]
-"""method(fleet, **options): a pure function."""
+Method = Callable[..., MergeResult]
+"""method(problem, **options): a pure function."""
 
 METHODS: dict[str, Method] = {
     "naive_average": naive_average,
@@ -30,36 +31,36 @@ METHODS: dict[str, Method] = {
     "fleet_merge_simplex": partial(fleet_merge, point="simplex"),
     "fleet_merge_average": partial(fleet_merge, point="average"),
 }
-"""As the paper names them, with `_` for `-`; fleet_merge_monotone is ours."""
+"""The paper's names, with `_` for `-`; fleet_merge_monotone is not in the paper."""
 
 
 def find(name: str) -> Method:
     """Returns a method.
 
     Args:
-        name: One of `METHODS`, or module:function for one of one's own; its module is imported.
+        name: One of `METHODS`, or module:function for a user's own, whose module is imported.
 
     Raises:
         UnknownNameError: There is no such method.
-        FleetError: Its module cannot be imported.
+        MergeError: The module cannot be imported.
     """
     if name in METHODS:
         return METHODS[name]
     if ":" in name:
-        return load_own(name, "method")
-    remedy = "One's own is module:function."
+        return load_user_function(name, "method")
+    remedy = "A method of your own is given as module:function."
     raise UnknownNameError("merging method", name, METHODS, remedy)
 
 
-def merge(method: str, fleet: Fleet, **options) -> Merged:
-    """Merges a fleet by the name of a method.
+def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
+    """Merges models by a method.
 
     Args:
-        method: See `find`.
-        fleet: The models, and what is known of them.
-        options: The method's own; see its docstring.
+        method: Name of the method; see `find`.
+        problem: The models, and what is known of them.
+        options: Options of the method; see its docstring.
 
     Raises:
-        FleetToolsError: There is no such method, or as the method says.
+        FleetToolsError: There is no such method, or the method raises an error.
     """
-    return find(method)(fleet, **options)
+    return find(method)(problem, **options)

@@ -1,1 +1,1 @@
-"""What merging asks a data holder, as messages that carry models, losses and gradients."""
+"""Queries to data holders: messages with models, losses and gradients."""

@@ -1,4 +1,4 @@
-"""Robots, which keep their data: merging asks them for losses and gradients of models."""
+"""Data holders, which keep their data and answer queries about a model's loss and gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,91 +10,92 @@ import torch
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import (
     Answer,
-    Question,
+    Query,
     decode_answer,
-    decode_question,
+    decode_query,
     encode_answer,
-    encode_question,
+    encode_query,
 )
 from fleet_tools.baselines.merging.symmetry.table import State
 
 Policy = Callable[..., Any]
-"""A model with the weights in question: called as the module is."""
+"""A model with the weights of a query; it is called as the module is."""
 
 Loss = Callable[[Policy, int | None], torch.Tensor]
-"""loss(policy, seed): a differentiable scalar, on a draw from data, or on all of it for None."""
+"""loss(policy, seed): a differentiable scalar, on a draw from the data, or on all data if None."""
 
 
-class Robot(Protocol):
-    """Whoever holds data and answers questions about models, in this process or far away."""
+class DataHolder(Protocol):
+    """Holder of data that answers queries about models, in this process or another one."""
 
     def answer(self, message: bytes) -> bytes:
-        """Takes a question and returns an answer, both as in `wire`."""
+        """Returns the answer to a query, both as messages of `wire`."""
         ...
 
 
 @dataclass(frozen=True)
-class LocalRobot:
-    """A robot in this process. Its loss closes over its data; only bytes go in and out.
+class LocalDataHolder:
+    """A data holder in this process. Its loss closes over its data; only bytes go in and out.
 
-        LocalRobot(model, lambda policy, seed: mse_loss(policy(observations), actions))
+        LocalDataHolder(model, lambda policy, seed: mse_loss(policy(observations), actions))
 
-    Args:
-        model: The architecture, in the mode (`train` or `eval`) that the loss is meant in. Its own
-            weights are neither used nor changed.
-        loss: Of a policy, on the robot's own data.
+    Attributes:
+        model: The architecture, in the mode (`train` or `eval`) in which the loss is defined. Its
+            own weights are neither used nor changed.
+        loss: Loss of a policy on the holder's data.
     """
 
     model: torch.nn.Module
     loss: Loss
 
     def answer(self, message: bytes) -> bytes:
-        """See `Robot`.
+        """Returns the answer to a query; see `DataHolder`.
 
         Raises:
-            MessageError: The bytes are no question, or one about another architecture.
+            MessageError: The message is no query, or is about another architecture.
         """
-        question = decode_question(message)
+        query = decode_query(message)
         # Tied weights have several names in a state dict, and one here.
         names = [name for name, _ in self.model.named_parameters()]
-        ours = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
-        self._require_known(question.model)
+        known = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
+        self._require_known(query.model)
         state = {
-            name: question.model[name].to(tensor.device)
-            for name, tensor in ours.items()
-            if name in question.model
+            name: query.model[name].to(tensor.device)
+            for name, tensor in known.items()
+            if name in query.model
         }
-        with torch.set_grad_enabled(question.gradient):
-            leaves = {name: state[name].requires_grad_(question.gradient) for name in names}
+        with torch.set_grad_enabled(query.gradient):
+            leaves = {name: state[name].requires_grad_(query.gradient) for name in names}
             policy = partial(torch.func.functional_call, self.model, state)
-            loss = self.loss(lambda *args, **options: policy(args, options), question.seed)
-            if not question.gradient:
+            loss = self.loss(lambda *args, **kwargs: policy(args, kwargs), query.seed)
+            if not query.gradient:
                 return encode_answer(Answer(float(loss), {}))
             gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        told = {
+        used = {
             name: gradient
             for name, gradient in zip(leaves, gradients, strict=True)
             if gradient is not None
         }
-        return encode_answer(Answer(float(loss.detach()), told))
+        return encode_answer(Answer(float(loss.detach()), used))
 
     def _require_known(self, model: State) -> None:
         differing = sorted(set(model) ^ set(self.model.state_dict()))
         if differing:
             raise MessageError(
-                f"A robot is asked about another architecture than its own: {', '.join(differing)} "
-                "are parameters of only one of them. Give each robot its model's architecture."
+                "The query is about another architecture than the data holder's: "
+                f"{', '.join(differing)} are parameters of only one of them. Give each data holder "
+                "its model's architecture."
             )
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What crossed between merging and robots.
+    """Traffic between merging and data holders.
 
-    Args:
-        calls: Questions asked.
-        bytes_to_robots: Of the questions.
-        bytes_from_robots: Of the answers.
+    Attributes:
+        calls: Number of queries.
+        bytes_to_robots: Total size of the queries.
+        bytes_from_robots: Total size of the answers.
     """
 
     calls: int = 0
@@ -102,6 +103,7 @@ class Traffic:
     bytes_from_robots: int = 0
 
     def __add__(self, other: "Traffic") -> "Traffic":
+        """Returns the sum of two traffics."""
         return Traffic(
             self.calls + other.calls,
             self.bytes_to_robots + other.bytes_to_robots,
@@ -110,20 +112,42 @@ class Traffic:
 
 
 def ask(
-    robot: Robot, model: State, seed: int | None, gradient: bool = True
+    data_holder: DataHolder, model: State, seed: int | None, gradient: bool = True
 ) -> tuple[Answer, Traffic]:
-    """Asks a robot for the loss of a model on its own data, and the gradient.
+    """Asks a data holder for the loss of a model on its data, and for the gradient.
 
     Args:
-        robot: Who is asked.
-        model: Where.
-        seed: Of the robot's draw; None asks for all of its data.
-        gradient: Whether it is wanted.
+        data_holder: The data holder.
+        model: The model.
+        seed: Seed of the data holder's draw; None requests all its data.
+        gradient: Whether to request the gradient.
+
+    Returns:
+        The answer, and the traffic of this query.
 
     Raises:
-        MessageError: The robot answers something else.
+        MessageError: The data holder answers something else.
     """
-    question = Question(model, seed, gradient)
-    sent = encode_question(question)
-    received = robot.answer(sent)
-    return decode_answer(received, question), Traffic(1, len(sent), len(received))
+    query = Query(model, seed, gradient)
+    sent = encode_query(query)
+    received = data_holder.answer(sent)
+    return decode_answer(received, query), Traffic(1, len(sent), len(received))
+
+
+class TrafficMeter:
+    """Asks data holders, and adds up the traffic.
+
+    Attributes:
+        traffic: Traffic so far.
+    """
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    def ask(
+        self, data_holder: DataHolder, model: State, seed: int | None, gradient: bool = True
+    ) -> Answer:
+        """Asks a data holder; see the function `ask`."""
+        answer, traffic = ask(data_holder, model, seed, gradient)
+        self.traffic += traffic
+        return answer

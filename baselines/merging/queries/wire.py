@@ -1,9 +1,9 @@
-"""What passes between merging and a robot: models, losses and gradients, as bytes.
+"""Messages between merging and data holders: models, losses and gradients as bytes.
 
-Messages are safetensors, which hold named tensors and no code. A question carries a model and a
-seed; an answer a loss and the gradient of that model's parameters, and nothing else: an answer
-with another name or shape in it is refused, so no observation or action can travel in one by
-oversight. (Gradients still tell something about data to who studies them: this is no encryption.)
+Messages are in safetensors format, which holds named tensors and no code. A query holds a model and
+a seed; an answer holds a loss and the gradient of that model's parameters. An answer with any other
+name or shape is rejected, so that no observation or action is sent by mistake. (Gradients still
+carry information about the data: this is no encryption.)
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ _MODEL, _GRADIENT = "model.", "gradient."
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of a robot.
+class Query:
+    """A query to a data holder.
 
-    Args:
-        model: Where the loss is wanted.
-        seed: Of the robot's draw of a trajectory or batch; None asks for all of its data.
-        gradient: Whether the gradient is wanted, too.
+    Attributes:
+        model: The model of which the loss is requested.
+        seed: Seed of the data holder's draw of a trajectory or batch; None requests all data.
+        gradient: Whether the gradient is requested, too.
     """
 
     model: State
@@ -36,53 +36,57 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a robot says.
+    """The answer of a data holder.
 
-    Args:
-        loss: On its own data.
-        gradient: With respect to the model's parameters; empty where none was asked for. One that
-            is missing is zero.
+    Attributes:
+        loss: Loss on its data.
+        gradient: Gradient with respect to the model's parameters; empty if it was not requested. A
+            missing parameter has the gradient zero.
     """
 
     loss: float
     gradient: Mapping[str, torch.Tensor]
 
 
-def encode_question(question: Question) -> bytes:
-    """A question's bytes."""
-    seed = -1 if question.seed is None else question.seed
+def encode_query(query: Query) -> bytes:
+    """Returns a query as a message."""
+    seed = -1 if query.seed is None else query.seed
     return save(
-        {f"{_MODEL}{name}": packed(tensor) for name, tensor in question.model.items()}
-        | {"seed": torch.tensor(seed), "wants_gradient": torch.tensor(question.gradient)}
+        {f"{_MODEL}{name}": packed(tensor) for name, tensor in query.model.items()}
+        | {"seed": torch.tensor(seed), "wants_gradient": torch.tensor(query.gradient)}
     )
 
 
-def decode_question(message: bytes) -> Question:
-    """The inverse of `encode_question`.
+def decode_query(message: bytes) -> Query:
+    """Returns the query of a message from `encode_query`.
 
     Raises:
-        MessageError: These are no question's bytes.
+        MessageError: The message is no query.
     """
-    tensors = unpacked(message, "question")
+    tensors = unpacked(message, "query")
     try:
         seed, gradient = int(tensors.pop("seed")), bool(tensors.pop("wants_gradient"))
     except (KeyError, RuntimeError) as error:
-        raise MessageError(f"A question lacks its seed, or what it wants: {error!r}.") from None
+        raise MessageError(f"A query lacks its seed or `wants_gradient`: {error!r}.") from None
     model = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items()}
-    return Question(model, None if seed < 0 else seed, gradient)
+    return Query(model, None if seed < 0 else seed, gradient)
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """An answer's bytes."""
+    """Returns an answer as a message."""
     gradient = {f"{_GRADIENT}{name}": packed(value) for name, value in answer.gradient.items()}
     return save(gradient | {"loss": torch.tensor(answer.loss, dtype=torch.float64)})
 
 
-def decode_answer(message: bytes, question: Question) -> Answer:
-    """The inverse of `encode_answer`, for an answer that holds only what was asked for.
+def decode_answer(message: bytes, query: Query) -> Answer:
+    """Returns the answer of a message from `encode_answer`.
+
+    Args:
+        message: The message.
+        query: The query to which it is the answer.
 
     Raises:
-        MessageError: These are no answer's bytes, or there is something else in them.
+        MessageError: The message is no answer, or holds something that was not requested.
     """
     tensors = unpacked(message, "answer")
     loss = tensors.pop("loss", None)
@@ -91,40 +95,46 @@ def decode_answer(message: bytes, question: Question) -> Answer:
     gradient = {}
     for key, tensor in tensors.items():
         name = key.removeprefix(_GRADIENT)
-        expected = question.model.get(name) if key.startswith(_GRADIENT) else None
-        allowed = expected is not None and question.gradient and expected.is_floating_point()
-        if not allowed or tensor.shape != expected.shape or tensor.dtype != expected.dtype:
+        parameter = query.model.get(name) if key.startswith(_GRADIENT) else None
+        if (
+            parameter is None
+            or not query.gradient
+            or not parameter.is_floating_point()
+            or tensor.shape != parameter.shape
+            or tensor.dtype != parameter.dtype
+        ):
             raise MessageError(
-                f"An answer holds {key!r} of the shape {tuple(tensor.shape)}, which was not asked "
-                "for. A robot answers with a loss, and gradients of the parameters that it was "
-                "sent, in their shapes and dtypes."
+                f"An answer holds {key!r} of the shape {tuple(tensor.shape)}, which was not "
+                "requested. A data holder answers with a loss and with gradients of the parameters "
+                "of the query, in their shapes and dtypes."
             )
-        gradient[name] = tensor.to(expected.device)
+        gradient[name] = tensor.to(parameter.device)
     if not all(bool(torch.isfinite(value).all()) for value in (loss, *gradient.values())):
         raise MessageError(
-            f"A robot answers with the loss {float(loss)} or gradients that are not finite. Look "
-            "at its data and its loss; a lower rate may help."
+            f"A data holder answers with the loss {float(loss)} or gradients that are not finite. "
+            "Check its data and its loss; a lower rate may help."
         )
-    in_order = {name: gradient[name] for name in question.model if name in gradient}
-    return Answer(float(loss), in_order)  # the format has them at random
+    # The format has names in random order.
+    in_order = {name: gradient[name] for name in query.model if name in gradient}
+    return Answer(float(loss), in_order)
 
 
-def unpacked(message: bytes, what: str) -> dict[str, torch.Tensor]:
-    """Reads a message's tensors.
+def unpacked(message: bytes, kind: str) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a message.
 
     Args:
-        message: Of any kind.
-        what: It is to be, for the error.
+        message: A message of any kind.
+        kind: Its kind, for the error message.
 
     Raises:
-        MessageError: These are no message's bytes.
+        MessageError: It is no message.
     """
     try:
         return load(message)
     except SafetensorError as error:
-        raise MessageError(f"{len(message)} bytes are no {what}: {error}.") from None
+        raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
 
 
 def packed(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy that can be stored: the format refuses tensors that share memory, as tied ones do."""
+    """Returns a copy that can be stored: safetensors refuses shared memory, as of tied weights."""
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

@@ -1,1 +1,1 @@
-"""The permutation symmetry of networks as data: tables of axes, their groups, and the check."""
+"""Permutation symmetry of networks as data: tables of axes, their groups, and their check."""

@@ -1,5 +1,6 @@
-"""How permutations, hard and soft, act on the axes of one tensor."""
+"""Action of permutations, hard and soft, on the axes of one tensor."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from fleet_tools.baselines.merging.symmetry.axes import Axis, Product
 
 Blocks = tuple[tuple[int, ...], ...]
-"""The sizes of the factors of each product along an axis."""
+"""Sizes of the factors of each product along an axis."""
 
 
 def act(
@@ -19,24 +20,24 @@ def act(
     """Permutes every free axis of a tensor; a weight W (out, in) becomes P_out W P_in^T.
 
     Args:
-        tensor: Of any shape.
-        axes: What each of its axes holds.
-        sizes: Of all their factors.
-        permutation: As `PermutationGroup.tensors` returns it.
+        tensor: A tensor of any shape.
+        axes: Its axes.
+        sizes: Sizes of all factors of the axes.
+        permutation: An element as `PermutationGroup.tensors` returns it.
 
     Returns:
         A new tensor of the same shape, dtype and device.
     """
-    for at, axis in enumerate(axes):
+    for dim, axis in enumerate(axes):
         if len(axis) > 1:
-            lengths = [_length(block) for block in sizes[at]]
+            lengths = [math.prod(block) for block in sizes[dim]]
             parts = [
-                act(part, _with(axes, at, (product,)), _with(sizes, at, (block,)), permutation)
+                act(part, _with(axes, dim, (product,)), _with(sizes, dim, (block,)), permutation)
                 for part, product, block in zip(
-                    tensor.split(lengths, dim=at), axis, sizes[at], strict=True
+                    tensor.split(lengths, dim=dim), axis, sizes[dim], strict=True
                 )
             ]
-            return torch.cat(parts, dim=at)
+            return torch.cat(parts, dim=dim)
     factors: Product = tuple(factor for (product,) in axes for factor in product)
     unfolded = tensor.reshape([size for (block,) in sizes for size in block])
     result = reorder(unfolded, factors, permutation).reshape(tensor.shape)
@@ -46,24 +47,24 @@ def act(
 def unfold(
     tensor: torch.Tensor, axes: tuple[Axis, ...], sizes: tuple[Blocks, ...]
 ) -> list[tuple[Product, torch.Tensor]]:
-    """Cuts a tensor along its sums, and gives every factor a dimension of its own.
+    """Splits a tensor along its sums, and gives every factor its own dimension.
 
     Args:
-        tensor: Of any shape.
-        axes: What each of its axes holds.
-        sizes: Of all their factors.
+        tensor: A tensor of any shape.
+        axes: Its axes.
+        sizes: Sizes of all factors of the axes.
 
     Returns:
-        For each part the factors of its dimensions, and a view (where strides allow) of the tensor.
+        For each part the factors of its dimensions, and a view (if strides allow) of the tensor.
     """
-    for at, axis in enumerate(axes):
+    for dim, axis in enumerate(axes):
         if len(axis) > 1:
-            parts = tensor.split([_length(block) for block in sizes[at]], dim=at)
+            parts = tensor.split([math.prod(block) for block in sizes[dim]], dim=dim)
             return [
                 unfolded
-                for part, product, block in zip(parts, axis, sizes[at], strict=True)
+                for part, product, block in zip(parts, axis, sizes[dim], strict=True)
                 for unfolded in unfold(
-                    part, _with(axes, at, (product,)), _with(sizes, at, (block,))
+                    part, _with(axes, dim, (product,)), _with(sizes, dim, (block,))
                 )
             ]
     factors = tuple(factor for (product,) in axes for factor in product)
@@ -73,55 +74,50 @@ def unfold(
 def reorder(
     unfolded: torch.Tensor, factors: Product, permutation: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
-    """Permutes the dimensions that a permutation names, and leaves the others as they are.
+    """Permutes the dimensions that a permutation names, and no others.
 
     Args:
-        unfolded: One dimension for each factor.
-        factors: What they hold.
-        permutation: Values as `PermutationGroup.tensors` returns them, of any of the free names.
+        unfolded: A tensor with one dimension for each factor.
+        factors: What its dimensions hold.
+        permutation: Values as `PermutationGroup.tensors` returns them, for any free names.
     """
-    places: dict[str, int] = {}
-    for at, factor in enumerate(factors):
+    owner_dims: dict[str, int] = {}
+    for dim, factor in enumerate(factors):
         if factor.fixed:
             continue
         if factor.owner is None:
-            places[factor.name] = at
+            owner_dims[factor.name] = dim
         if factor.name not in permutation:
             continue
         value = permutation[factor.name].to(unfolded.device)
         if value.is_floating_point():
             value = value.to(unfolded.dtype)
         if factor.owner is None:
-            unfolded = _reorder(unfolded, at, value)
+            unfolded = _reorder(unfolded, dim, value)
         else:
-            unfolded = _reorder_inside(unfolded, places[factor.owner], at, value)
+            unfolded = _reorder_inside(unfolded, owner_dims[factor.owner], dim, value)
     return unfolded
 
 
-def _reorder(tensor: torch.Tensor, at: int, value: torch.Tensor) -> torch.Tensor:
+def _reorder(tensor: torch.Tensor, dim: int, value: torch.Tensor) -> torch.Tensor:
     if not value.is_floating_point():
-        return tensor.index_select(at, value)
-    if at == tensor.dim() - 1:
+        return tensor.index_select(dim, value)
+    if dim == tensor.dim() - 1:
         return tensor @ value.T
-    return (value @ tensor.flatten(at + 1)).reshape(tensor.shape)
+    return (value @ tensor.flatten(dim + 1)).reshape(tensor.shape)
 
 
-def _reorder_inside(tensor: torch.Tensor, owner: int, at: int, value: torch.Tensor) -> torch.Tensor:
-    front = tensor.movedim((owner, at), (0, 1))
+def _reorder_inside(
+    tensor: torch.Tensor, owner: int, dim: int, value: torch.Tensor
+) -> torch.Tensor:
+    front = tensor.movedim((owner, dim), (0, 1))
     if value.is_floating_point():
         moved = torch.bmm(value, front.flatten(2) if front.dim() > 2 else front.unsqueeze(2))
         moved = moved.reshape(front.shape)
     else:
         moved = front[torch.arange(len(value), device=value.device).unsqueeze(1), value]
-    return moved.movedim((0, 1), (owner, at))
+    return moved.movedim((0, 1), (owner, dim))
 
 
-def _length(block: tuple[int, ...]) -> int:
-    length = 1
-    for size in block:
-        length *= size
-    return length
-
-
-def _with(values: tuple, at: int, value: tuple) -> tuple:
-    return (*values[:at], value, *values[at + 1 :])
+def _with(values: tuple, index: int, value: tuple) -> tuple:
+    return (*values[:index], value, *values[index + 1 :])

@@ -1,12 +1,12 @@
-"""Tables of attention, and of the residual stream that runs past it.
+"""Tables of attention layers, and of the residual stream around them.
 
-Heads may be reordered as wholes. Inside each head two more permutations are free: of the units in
-which queries meet keys (a scalar product does not know their order), and of the units in which
-values reach the output. Hence `head`, `qk@head` and `v@head`. Rotary position encodings pair the
-units of queries and keys: fix them (`units=None`) there.
+Heads may be reordered as a whole. Inside each head two more permutations are free: that of the
+units in which queries meet keys (a scalar product does not depend on their order), and that of the
+units in which values reach the output. Hence `head`, `qk@head` and `v@head`. Rotary position
+encodings pair the units of queries and keys, which must then be fixed (`units=None`).
 
-A residual stream adds what many layers write, so all of them share one permutation. It is fixed
-unless it is named; permuting it can hurt merging, since it ties so much together.
+A residual stream adds the outputs of many layers, so all of them share one permutation. It is fixed
+unless it is named; permuting it can make merging worse, since it couples so many layers.
 """
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, grouped, layer_norm, linear
@@ -21,18 +21,20 @@ def multihead_attention(
     memory: tuple[str, str] | None = None,
     bias: bool = True,
 ) -> Table:
-    """`MultiheadAttention`: in_proj_weight (3 E, E), out_proj.weight (E, E), and biases.
+    """Returns the table of a `MultiheadAttention`.
+
+    Its parameters are in_proj_weight (3 E, E), out_proj.weight (E, E), and biases.
 
     Args:
-        module: Its name.
-        heads: How many it has.
-        head: The name of the heads' permutation; "_head" fixes them.
-        units: The names of the units inside a head, of queries and keys and of values; None fixes
-            them, and is all that fixed heads allow here.
-        residual: What it reads and writes.
-        memory: What keys and values are made of, where `kdim` or `vdim` keeps the three weights
-            apart: "q_proj_weight", "k_proj_weight", "v_proj_weight".
-        bias: Whether it has them.
+        module: Name of the module.
+        heads: Number of heads.
+        head: Name of the heads' permutation; "_head" fixes them.
+        units: Names of the units inside a head, of queries and keys and of values; None fixes
+            them, as is necessary if the heads are fixed.
+        residual: Axis of its input and output.
+        memory: Axes of the inputs of keys and values, if `kdim` or `vdim` makes three separate
+            weights: "q_proj_weight", "k_proj_weight", "v_proj_weight".
+        bias: Whether it has biases.
     """
     qk, v = _units(head, heads, units)
     joined = f"({qk} | {qk} | {v})"
@@ -57,19 +59,19 @@ def attention(
     memory: str | None = None,
     bias: bool = True,
 ) -> Table:
-    """Attention made of four `Linear` modules, by their names; otherwise as above.
+    """Returns the table of an attention layer made of four `Linear` modules.
 
     Args:
-        query: It reads `residual`.
-        key: It reads `memory`, or `residual` where that is None.
-        value: It reads the same as `key`.
-        output: It writes `residual`.
-        heads: How many there are, each a run of neighbouring units.
-        head: The name of the heads' permutation; "_head" fixes them.
-        units: As for `multihead_attention`.
-        residual: The stream that is read and added to.
-        memory: What is attended to, in cross-attention.
-        bias: Whether the modules have one.
+        query: Name of the queries' module, whose input is `residual`.
+        key: Name of the keys' module, whose input is `memory`, or `residual` if that is None.
+        value: Name of the values' module, whose input is that of the keys.
+        output: Name of the output's module, which writes to `residual`.
+        heads: Number of heads, each a range of neighboring units.
+        head: Name of the heads' permutation; "_head" fixes them.
+        units: See `multihead_attention`.
+        residual: Axis of the stream from which is read and to which is added.
+        memory: Axis of the input of keys and values in cross-attention.
+        bias: Whether the modules have biases.
     """
     qk, v = _units(head, heads, units)
     return (
@@ -88,15 +90,16 @@ def transformer_encoder_layer(
     units: bool = True,
     bias: bool = True,
 ) -> Table:
-    """`TransformerEncoderLayer`, its norms first or last.
+    """Returns the table of a `TransformerEncoderLayer`, with its norms first or last.
 
     Args:
-        module: Its name.
-        heads: How many it has.
-        prefix: Of its permutations: "{prefix}.head", ".qk", ".v" and ".h", of the feedforward part.
-        residual: The stream that is read and added to; every layer's is the same.
+        module: Name of the module.
+        heads: Number of heads.
+        prefix: Prefix of its permutations: "{prefix}.head", ".qk", ".v", and ".h" of the
+            feedforward part.
+        residual: Axis of the residual stream, the same for all layers.
         units: Whether units inside heads are free.
-        bias: Whether it has them.
+        bias: Whether it has biases.
     """
     inner = (f"{prefix}.qk", f"{prefix}.v") if units else None
     return (
@@ -111,7 +114,7 @@ def transformer_encoder_layer(
 
 
 def _units(head: str, heads: int, units: tuple[str, str] | None) -> tuple[str, str]:
-    counted = f"{head}:{heads}"
+    sized = f"{head}:{heads}"
     if units is None:
-        return f"{counted} _k", f"{counted} _k"
-    return grouped(counted, units[0]), grouped(counted, units[1])
+        return f"{sized} _k", f"{sized} _k"
+    return grouped(sized, units[0]), grouped(sized, units[1])

@@ -1,4 +1,4 @@
-"""Whether a table is true of a model: Proposition 1, tried out."""
+"""Check of a table against a model, by random permutations: Proposition 1 of the paper."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -22,29 +22,29 @@ def check(
     tolerance: float = 1e-5,
     seed: int = 0,
 ) -> None:
-    """Draws random permutations, and demands the same outputs and that nothing is left out.
+    """Checks that random permutations change no output, and that the table is complete.
 
-    The model itself stays as it is: a copy is tried in evaluation mode, in float64 where the model
-    can compute with that, and with every weight and statistic moved a little, since those of a new
-    model (a BatchNorm's ones and zeros) are the same however they are ordered. Each permutation is
-    tried alone, then all at once; each must matter to the outputs.
+    The model itself is not changed: a copy is run in evaluation mode, in float64 if the model
+    supports that, with every weight and statistic changed a little, since those of a new model (a
+    BatchNorm's ones and zeros) are the same in any order. Each permutation is tested alone, then
+    all together; each must have an effect on the outputs if it is applied to one parameter only.
 
     Args:
         symmetry: The table.
         model: Any module that gives the same outputs for the same inputs.
         example: Its argument, or a tuple of its arguments; a batch of a few different ones.
-        output: Takes what is to stay equal from what the model returns. A recurrent model's hidden
-            state is permuted with its units, so take the outputs beside it.
-        draws: How many random elements are tried of each kind.
-        tolerance: Largest allowed difference, relative to the largest output or 1.
-        seed: Of the draws.
+        output: Selects what must not change from what the model returns. A recurrent model's
+            hidden state is permuted with its units, so select only the outputs.
+        draws: Number of random elements.
+        tolerance: Largest allowed change, relative to the largest output or 1.
+        seed: Seed of the draws.
 
     Raises:
-        UncoveredParameterError: A parameter or buffer is missing from the table; the message names
+        UncoveredParameterError: A parameter or buffer is missing in the table; the message names
             it and its layer.
         AxisSizeError: A shape does not fit its axes.
-        NotInvariantError: Outputs change, are not finite, are no function of the inputs, or do not
-            depend on a permutation's units at all.
+        NotInvariantError: The outputs change, are not finite, are no function of the inputs, or do
+            not depend on a permutation's units at all.
     """
     symmetry = symmetry if isinstance(symmetry, Symmetry) else Symmetry.of(symmetry)
     _require_layers_covered(symmetry, model)
@@ -58,22 +58,22 @@ def check(
         element = _draw(group, generator)
         for name in group.sizes:
             alone = symmetry.apply(group.identity() | {name: element[name]}, state)
-            _note(changes, name, _change(expected, function(alone)))
-            # Were the units not to matter, any table would pass. (What lies in one parameter
-            # alone, as queries beside their keys do, may be permuted there without effect.)
+            _keep_largest(changes, name, _change(expected, function(alone)))
+            # If the units had no effect, any table would pass. (Units of one parameter only, such
+            # as queries beside their keys, may be permuted in it without an effect.)
             moved = [key for key in state if not torch.equal(state[key], alone[key])]
-            felt = (_change(expected, function({**state, key: alone[key]})) for key in moved)
-            if len(moved) > 1 and not any(change > tolerance for change in felt):
-                raise NotInvariantError(_unfelt(name, moved))
+            effects = (_change(expected, function({**state, key: alone[key]})) for key in moved)
+            if len(moved) > 1 and not any(change > tolerance for change in effects):
+                raise NotInvariantError(_without_effect(name, moved))
         together = symmetry.apply(element, state)
-        _note(changes, "all at once", _change(expected, function(together)))
+        _keep_largest(changes, "all together", _change(expected, function(together)))
     failing = {name: change for name, change in changes.items() if not change <= tolerance}
     if failing:
         raise NotInvariantError(_report(symmetry, failing, tolerance))
 
 
 def _draw(group: PermutationGroup, generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """A random element that reorders something under every name of more than one unit."""
+    """Returns a random element without an identity under any name of more than one unit."""
     element, ordered = group.random(generator), group.identity()
     for name, shape in group.sizes.items():
         while shape[-1] > 1 and np.array_equal(element[name], ordered[name]):
@@ -81,14 +81,14 @@ def _draw(group: PermutationGroup, generator: np.random.Generator) -> dict[str, 
     return element
 
 
-def _note(changes: dict[str, float], name: str, change: float) -> None:
-    changes[name] = float(np.maximum(change, changes.get(name, 0.0)))  # not a number stays so
+def _keep_largest(changes: dict[str, float], name: str, change: float) -> None:
+    changes[name] = float(np.maximum(change, changes.get(name, 0.0)))  # preserves NaN
 
 
-def _unfelt(name: str, moved: list[str]) -> str:
+def _without_effect(name: str, moved: list[str]) -> str:
     return (
-        f"The outputs hardly depend on the units of {name!r} ({_some(moved)}), so any axes would "
-        "pass. Give an example that stirs them, or compare more outputs."
+        f"The outputs hardly depend on the units of {name!r} ({_listing(moved)}), so any axes "
+        "would pass. Give an example that activates them, or compare more outputs."
     )
 
 
@@ -104,17 +104,19 @@ def _require_layers_covered(symmetry: Symmetry, model: torch.nn.Module) -> None:
             for layer in sorted(layers)
         ]
         raise UncoveredParameterError(
-            str(error) + (f" There, {'; '.join(kinds)}." if kinds else "")
+            str(error) + (f" In this model, {'; '.join(kinds)}." if kinds else "")
         ) from None
 
 
 def _trial(
     model: torch.nn.Module, example: Any, output: Callable[[Any], Any], seed: int
 ) -> tuple[Callable[[State], list[torch.Tensor]], dict[str, torch.Tensor]]:
-    """The outputs as a function of a state dict, and the state to try it with."""
+    """Returns the outputs as a function of a state dict, and the state at which to test it."""
     arguments = example if isinstance(example, tuple) else (example,)
 
-    def prepare(dtype: torch.dtype | None):
+    def prepare(
+        dtype: torch.dtype | None,
+    ) -> tuple[Callable[[State], list[torch.Tensor]], dict[str, torch.Tensor]]:
         trial = copy.deepcopy(model).eval()
         trial = trial if dtype is None else trial.to(dtype)
         inputs = [_cast(argument, dtype) for argument in arguments]
@@ -124,12 +126,12 @@ def _trial(
             trial.load_state_dict(state)
             return [tensor.detach().clone() for tensor in _tensors(output(trial(*inputs)))]
 
-        return function, _moved(trial.state_dict(), seed)
+        return function, _perturbed(trial.state_dict(), seed)
 
     function, state = prepare(torch.float64)
     try:
         function(state)
-    except RuntimeError:  # it computes with a precision of its own
+    except RuntimeError:  # it computes in its own precision
         return prepare(None)
     return function, state
 
@@ -139,25 +141,25 @@ def _cast(value: Any, dtype: torch.dtype | None) -> Any:
         return value.to(dtype) if dtype is not None and value.is_floating_point() else value
     if isinstance(value, Mapping):
         return {name: _cast(item, dtype) for name, item in value.items()}
-    if type(value) in (tuple, list):  # and no named tuple, which is made in another way
+    if type(value) in (tuple, list):  # not a named tuple, whose constructor differs
         return type(value)(_cast(item, dtype) for item in value)
     return value
 
 
-def _moved(state: State, seed: int) -> dict[str, torch.Tensor]:
+def _perturbed(state: State, seed: int) -> dict[str, torch.Tensor]:
     # Upwards only, so that variances stay positive.
     generator = torch.Generator().manual_seed(seed)
 
-    def moved(tensor: torch.Tensor) -> torch.Tensor:
+    def perturbed(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point():
             return tensor.clone()
         scale, shift = torch.rand((2, *tensor.shape), generator=generator, dtype=torch.float64)
         scale, shift = scale.to(tensor), shift.to(tensor)
-        # By the tensor's own measure, lest a wide layer's sums grow and its tanh saturate.
+        # Relative to the tensor's mean, or else a wide layer's sums would saturate its tanh.
         size = float(tensor.abs().mean()) or 1.0
         return tensor * (1 + 0.3 * scale) + 0.1 * min(size, 1.0) * shift
 
-    return {name: moved(tensor) for name, tensor in state.items()}
+    return {name: perturbed(tensor) for name, tensor in state.items()}
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -171,27 +173,27 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-def _require_usable(outputs: list[torch.Tensor], again: list[torch.Tensor]) -> None:
+def _require_usable(outputs: list[torch.Tensor], repeated: list[torch.Tensor]) -> None:
     if not outputs:
         raise NotInvariantError(
-            "The model returns no tensor to compare. Pass `output`, which takes them from what it "
-            "returns."
+            "The model returns no tensor to compare. Pass `output`, which selects tensors from "
+            "what it returns."
         )
     if not all(bool(torch.isfinite(tensor).all()) for tensor in outputs):
         raise NotInvariantError("The model's outputs are not finite. Give another example.")
-    if _change(outputs, again) > 0:
+    if _change(outputs, repeated) > 0:
         raise NotInvariantError(
             "The model's outputs differ between two calls with the same inputs. Make what it draws "
-            "an argument, or take its mean with `output`."
+            "an argument, or select its mean with `output`."
         )
 
 
-def _change(expected: list[torch.Tensor], got: list[torch.Tensor]) -> float:
-    """The largest difference, relative to the largest output or 1; not a number stays so."""
+def _change(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> float:
+    """Returns the largest difference, relative to the largest output or 1; NaN if there is one."""
     changes = [
-        (ours.double() - theirs.double()).abs().max() / ours.double().abs().max().clamp(min=1)
-        for ours, theirs in zip(expected, got, strict=True)
-        if ours.numel()
+        (one.double() - other.double()).abs().max() / one.double().abs().max().clamp(min=1)
+        for one, other in zip(expected, actual, strict=True)
+        if one.numel()
     ]
     return float(torch.stack(changes).max()) if changes else 0.0
 
@@ -199,7 +201,7 @@ def _change(expected: list[torch.Tensor], got: list[torch.Tensor]) -> float:
 def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) -> str:
     lines = []
     for name, change in failing.items():
-        where = [
+        parameters = [
             f"{parameter} {text!r}"
             for parameter, text in symmetry.table().items()
             if any(
@@ -209,13 +211,14 @@ def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) 
                 for factor in product
             )
         ]
-        lines.append(f"{name} changes them by {change:.2g}" + f" ({_some(where)})" * bool(where))
+        listed = f" ({_listing(parameters)})" if parameters else ""
+        lines.append(f"{name} changes them by {change:.2g}{listed}")
     return (
         f"The outputs are not the same, to {tolerance:g}, under the permutations of the table: "
-        f"{'; '.join(lines)}. Mend the axes named, or fix them with a leading `_`."
+        f"{'; '.join(lines)}. Correct the axes, or fix them with a leading `_`."
     )
 
 
-def _some(items: list[str]) -> str:
+def _listing(items: list[str]) -> str:
     rest = f" and {len(items) - 6} more" if len(items) > 6 else ""
     return ", ".join(items[:6]) + rest

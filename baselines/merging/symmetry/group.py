@@ -1,16 +1,18 @@
-"""The group of hard permutations, and the doubly stochastic matrices about them.
+"""The group of hard permutations, and soft ones: doubly stochastic matrices.
 
-An element says, for every free name, how its units are reordered:
+An element gives for every free name how its units are reordered:
 
 - hard: an index array p of integers, shape (n,); unit i of the result is unit p[i] of the argument.
   As a matrix, P[i, p[i]] = 1, so the result is P x, as in the paper's eq. (perm_action).
-- soft: a matrix P of floats, shape (n, n); row i weighs the argument's units for the result's i.
+- soft: a matrix P of floats, shape (n, n); row i holds the weights of the argument's units in the
+  result's unit i.
 
 A name with an owner has one of these for each unit of its owner, shapes (m, n) and (m, n, n): entry
-i reorders the units inside what *arrives* at place i. With its owner it forms a wreath product.
+i reorders the units inside the owner's unit that the owner's permutation puts at position i. The
+two form a wreath product.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,15 +21,15 @@ import torch
 from fleet_tools.baselines.merging.errors import PermutationError
 
 Permutation = Mapping[str, np.ndarray | torch.Tensor]
-"""An element: every free name's index array, or matrix."""
+"""An element: the index array or matrix of every free name."""
 
 
 @dataclass(frozen=True)
 class PermutationGroup:
     """The free permutations of models of one shape.
 
-    Args:
-        sizes: Every free name's shape as an index array: (n,), or (m, n) where it has an owner.
+    Attributes:
+        sizes: Shape of every free name's index array: (n,), or (m, n) if it has an owner.
         owners: The owner of each name that has one.
     """
 
@@ -35,22 +37,22 @@ class PermutationGroup:
     owners: Mapping[str, str]
 
     def identity(self) -> dict[str, np.ndarray]:
-        """The element that changes nothing."""
+        """Returns the element that changes nothing."""
         return {
             name: np.broadcast_to(np.arange(shape[-1]), shape).copy()
             for name, shape in self.sizes.items()
         }
 
     def random(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
-        """A uniformly random hard element."""
+        """Draws a hard element uniformly."""
         ordered = self.identity()
         return {name: generator.permuted(index, axis=-1) for name, index in ordered.items()}
 
     def compose(self, second: Permutation, first: Permutation) -> dict[str, np.ndarray]:
-        """The hard element that acts as `first`, and then as `second`.
+        """Returns the hard element that acts as `first`, and then as `second`.
 
         Raises:
-            PermutationError: One does not belong to the group, or is soft.
+            PermutationError: One of them is not of this group, or is soft.
         """
         after, before = self._hard(second, "composed"), self._hard(first, "composed")
         composed = {}
@@ -62,51 +64,54 @@ class PermutationGroup:
         return composed
 
     def invert(self, permutation: Permutation) -> dict[str, np.ndarray]:
-        """The hard element that undoes one.
+        """Returns the inverse of a hard element.
 
         Raises:
-            PermutationError: It does not belong to the group, or is soft.
+            PermutationError: The element is not of this group, or is soft.
         """
-        undone = {
+        inverse = {
             name: np.argsort(index, axis=-1)
             for name, index in self._hard(permutation, "inverted").items()
         }
         for name, owner in self.owners.items():
-            undone[name] = undone[name][undone[owner]]
-        return undone
+            inverse[name] = inverse[name][inverse[owner]]
+        return inverse
 
-    def moved(self, permutations: Sequence[Permutation]) -> float | None:
-        """Returns the share of units that elements put elsewhere than the first of them does.
+    def moved_fraction(self, permutations: Sequence[Permutation]) -> float | None:
+        """Returns the fraction of units that elements move to other positions than the first does.
 
-        Over all others, all names and all units: 0 where all are the same element, so that models
-        are averaged as they stand. None if one is soft, and 0 for a single element.
+        It is taken over all other elements, names and units: 0 if all elements are the same, so
+        that models are averaged without a change of their relative order.
+
+        Returns:
+            None if an element is soft, and 0 for a single element.
 
         Raises:
-            PermutationError: One does not belong to the group.
+            PermutationError: An element is not of this group.
         """
         tensors = [self.tensors(permutation) for permutation in permutations]
-        if any(each.is_floating_point() for named in tensors for each in named.values()):
+        if any(value.is_floating_point() for element in tensors for value in element.values()):
             return None
-        undone = self.invert(permutations[0])
-        elsewhere = [
+        inverse = self.invert(permutations[0])
+        moved = [
             (index != np.arange(index.shape[-1])).ravel()
             for other in permutations[1:]
-            for index in self.compose(undone, other).values()
+            for index in self.compose(inverse, other).values()
         ]
-        return float(np.concatenate(elsewhere).mean()) if elsewhere else 0.0
+        return float(np.concatenate(moved).mean()) if moved else 0.0
 
     def matrices(self, permutation: Permutation) -> dict[str, torch.Tensor]:
-        """The same element as matrices (float64 where it was hard), shapes (n, n) or (m, n, n)."""
+        """Returns an element as matrices (float64 if it is hard), shapes (n, n) or (m, n, n)."""
         return {
             name: value if value.is_floating_point() else _one_hot(value)
             for name, value in self.tensors(permutation).items()
         }
 
     def tensors(self, permutation: Permutation) -> dict[str, torch.Tensor]:
-        """The element as tensors, once it is known to belong here: int64 indices, float matrices.
+        """Checks an element, and returns it as tensors: int64 indices, or float matrices.
 
-        Gradients flow through. That matrices are doubly stochastic is not asked: an optimizer's
-        iterates need not be (Algorithm 1 projects them after each step).
+        Gradients flow through. Matrices need not be doubly stochastic, since an optimizer's
+        iterates are not (Algorithm 1 projects them after each step).
 
         Raises:
             PermutationError: A name is missing or unknown, a shape differs, or indices repeat.
@@ -114,8 +119,8 @@ class PermutationGroup:
         missing, unknown = set(self.sizes) - set(permutation), set(permutation) - set(self.sizes)
         if missing or unknown:
             raise PermutationError(
-                f"A permutation names {_listing(permutation)}: {_listing(missing)} missing, "
-                f"{_listing(unknown)} unknown. Give one index array or matrix for each of "
+                f"A permutation has the names {_listing(permutation)}: {_listing(missing)} "
+                f"missing, {_listing(unknown)} unknown. Give one index array or matrix for each of "
                 f"{_listing(self.sizes)}; `identity()` has them all."
             )
         return {name: self._tensor(name, permutation[name]) for name in self.sizes}
@@ -123,7 +128,7 @@ class PermutationGroup:
     def _tensor(self, name: str, value: np.ndarray | torch.Tensor) -> torch.Tensor:
         shape = tuple(self.sizes[name])
         if not isinstance(value, torch.Tensor):
-            try:  # a copy, since torch takes neither read-only nor backward views
+            try:  # a copy, since torch accepts neither read-only nor reversed views
                 value = torch.from_numpy(np.array(value))
             except (TypeError, ValueError) as error:
                 raise PermutationError(
@@ -131,8 +136,8 @@ class PermutationGroup:
                     f"of the shape {shape}, or of floats of the shape {(*shape, shape[-1])}."
                 ) from None
         soft = value.is_floating_point()
-        wanted = (*shape, shape[-1]) if soft else shape
-        if tuple(value.shape) != wanted or value.is_complex() or value.dtype == torch.bool:
+        expected = (*shape, shape[-1]) if soft else shape
+        if tuple(value.shape) != expected or value.is_complex() or value.dtype == torch.bool:
             raise PermutationError(
                 f"The permutation {name!r} has the shape {tuple(value.shape)} and the dtype "
                 f"{value.dtype}; it must be integers of the shape {shape} (hard), or floats of "
@@ -164,5 +169,5 @@ def _one_hot(index: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.one_hot(index, index.shape[-1]).double()
 
 
-def _listing(names) -> str:
+def _listing(names: Iterable[str]) -> str:
     return ", ".join(sorted(map(repr, names))) or "none"

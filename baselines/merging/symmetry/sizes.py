@@ -1,4 +1,4 @@
-"""How many units each axis has: an equation per axis, solved from the shapes of a state dict."""
+"""Numbers of units: one equation for each axis, solved from the shapes of a state dict."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,79 +8,91 @@ from fleet_tools.baselines.merging.errors import AxisSizeError
 from fleet_tools.baselines.merging.symmetry.axes import Axis, Factor, Product, format_axes
 
 Axes = Mapping[str, tuple[Axis, ...]]
-"""Every parameter's axes."""
+"""The axes of every parameter."""
 
 Key = str | tuple[str, int, str]
-"""A size that is to be known: a free name's, everywhere, or a fixed name's in its axis."""
+"""A size to resolve: a free name everywhere, or (parameter, axis, fixed name)."""
 
 
 @dataclass
 class Sizes:
-    """What is known so far, and which parameter told it."""
+    """Sizes that are resolved so far, and the parameters that determined them."""
 
-    known: dict[Key, int] = field(default_factory=dict)
-    told_by: dict[Key, str] = field(default_factory=dict)
+    resolved: dict[Key, int] = field(default_factory=dict)
+    sources: dict[Key, str] = field(default_factory=dict)
 
     def of(self, product: Product, parameter: str, axis: int, block: int) -> tuple[int, ...]:
-        """The size of each factor of a product; all are known once `solve` has returned."""
+        """Returns the sizes of the factors of a product, once `solve` has resolved them.
+
+        Args:
+            product: The product.
+            parameter: Name of its parameter.
+            axis: Index of its axis.
+            block: Index of the product along the axis.
+        """
         keys = _keys(product, parameter, axis, block)
-        return tuple(self.known[key] for key in keys)
+        return tuple(self.resolved[key] for key in keys)
 
 
 def solve(axes: Axes, shapes: Mapping[str, tuple[int, ...]]) -> Sizes:
-    """Tells every size from the shapes.
+    """Resolves every size from the shapes.
 
-    An axis with one unknown size gives it: 96 = 4 (2 q + v) with v = 8 says that q = 8.
+    An axis with one unknown size determines it: 96 = 4 (2 q + v) with v = 8 gives q = 8.
 
     Args:
-        axes: Of every parameter.
-        shapes: Of every parameter; the same names.
+        axes: Axes of every parameter.
+        shapes: Shapes of the same parameters.
 
     Raises:
-        AxisSizeError: A parameter has another number of axes, an axis another length than its
-            names have elsewhere, or shapes alone do not tell a size.
+        AxisSizeError: A parameter has another number of axes, an axis has another length than its
+            names have elsewhere, or the shapes do not determine a size.
     """
-    for name, its_axes in axes.items():
-        if len(its_axes) != len(shapes[name]):
+    for name, parameter_axes in axes.items():
+        if len(parameter_axes) != len(shapes[name]):
             raise AxisSizeError(
-                f"{name} has the shape {tuple(shapes[name])}, and {format_axes(its_axes)!r} "
-                f"names {len(its_axes)} axes. Name each of its axes, `_` where nothing permutes it."
+                f"{name} has the shape {tuple(shapes[name])}, and {format_axes(parameter_axes)!r} "
+                f"names {len(parameter_axes)} axes. Name each of its axes, `_` where nothing "
+                "permutes it."
             )
-    sizes = _written(axes)
-    pending = [(name, at) for name, its_axes in axes.items() for at in range(len(its_axes))]
+    sizes = _written_sizes(axes)
+    pending = [(name, dim) for name, each in axes.items() for dim in range(len(each))]
     while pending:
-        rest = [(name, at) for name, at in pending if not _tell(sizes, axes, shapes, name, at)]
+        rest = [
+            (name, dim) for name, dim in pending if not _resolve(sizes, axes, shapes, name, dim)
+        ]
         if len(rest) == len(pending):
-            raise AxisSizeError(_untold(sizes, axes, *rest[0]))
+            raise AxisSizeError(_undetermined(sizes, axes, *rest[0]))
         pending = rest
     return sizes
 
 
-def _written(axes: Axes) -> Sizes:
+def _written_sizes(axes: Axes) -> Sizes:
     sizes = Sizes()
-    for name, at, block, product in _products(axes):
-        for key, factor in zip(_keys(product, name, at, block), product, strict=True):
+    for name, dim, block, product in _products(axes):
+        for key, factor in zip(_keys(product, name, dim, block), product, strict=True):
             if factor.size is None:
                 continue
-            if sizes.known.setdefault(key, factor.size) != factor.size:
+            if sizes.resolved.setdefault(key, factor.size) != factor.size:
                 raise AxisSizeError(
-                    f"{factor.name!r} has {sizes.known[key]} units in {sizes.told_by[key]} and "
+                    f"{factor.name!r} has {sizes.resolved[key]} units in {sizes.sources[key]} and "
                     f"{factor.size} in {name}. Write one size, or give one of them another name."
                 )
-            sizes.told_by.setdefault(key, name)
+            sizes.sources.setdefault(key, name)
     return sizes
 
 
-def _tell(sizes: Sizes, axes: Axes, shapes: Mapping, name: str, at: int) -> bool:
-    """Whether an axis has nothing more to tell, having learned its one unknown where it could."""
-    axis, length = axes[name][at], shapes[name][at]
-    unknown = _unknown(sizes, axis, name, at)
+def _resolve(
+    sizes: Sizes, axes: Axes, shapes: Mapping[str, tuple[int, ...]], name: str, dim: int
+) -> bool:
+    """Resolves the unknown size of an axis if there is one; returns False if there are more."""
+    axis, length = axes[name][dim], shapes[name][dim]
+    unknown = _unknown(sizes, axis, name, dim)
     if len(unknown) > 1:
         return False
     constant, slope = 0, 0
     for block, product in enumerate(axis):
-        keys = _keys(product, name, at, block)
-        known = prod(sizes.known[key] for key in keys if key in sizes.known)
+        keys = _keys(product, name, dim, block)
+        known = prod(sizes.resolved[key] for key in keys if key in sizes.resolved)
         if any(key in unknown for key in keys):
             slope += known
         else:
@@ -89,52 +101,53 @@ def _tell(sizes: Sizes, axes: Axes, shapes: Mapping, name: str, at: int) -> bool
         return True
     size, remainder = divmod(length - constant, slope) if slope else (0, 1)
     if remainder or size < 1:
-        raise AxisSizeError(_misfit(sizes, axis, name, at, shapes[name]))
+        raise AxisSizeError(_misfit(sizes, axis, name, dim, shapes[name]))
     (key,) = unknown
-    sizes.known[key], sizes.told_by[key] = size, name
+    sizes.resolved[key], sizes.sources[key] = size, name
     return True
 
 
 def _products(axes: Axes) -> Iterator[tuple[str, int, int, Product]]:
-    for name, its_axes in axes.items():
-        for at, axis in enumerate(its_axes):
+    for name, parameter_axes in axes.items():
+        for dim, axis in enumerate(parameter_axes):
             for block, product in enumerate(axis):
-                yield name, at, block, product
+                yield name, dim, block, product
 
 
-def _keys(product: Product, name: str, at: int, block: int) -> list[Key]:
+def _keys(product: Product, name: str, dim: int, block: int) -> list[Key]:
     def key(position: int, factor: Factor) -> Key:
         if not factor.fixed:
             return factor.name
-        # A bare `_` has no name to share a size by.
+        # A bare `_` has no name by which to share a size.
         label = factor.name if factor.name != "_" else f"_{block}.{position}"
-        return (name, at, label)
+        return (name, dim, label)
 
     return [key(position, factor) for position, factor in enumerate(product)]
 
 
-def _unknown(sizes: Sizes, axis: Axis, name: str, at: int) -> set[Key]:
-    keys = (key for b, product in enumerate(axis) for key in _keys(product, name, at, b))
-    return {key for key in keys if key not in sizes.known}
+def _unknown(sizes: Sizes, axis: Axis, name: str, dim: int) -> set[Key]:
+    keys = (key for b, product in enumerate(axis) for key in _keys(product, name, dim, b))
+    return {key for key in keys if key not in sizes.resolved}
 
 
-def _misfit(sizes: Sizes, axis: Axis, name: str, at: int, shape: tuple[int, ...]) -> str:
-    parts = []
-    for block, product in enumerate(axis):
-        for key, factor in zip(_keys(product, name, at, block), product, strict=True):
-            if key in sizes.known:
-                parts.append(f"{factor.name} has {sizes.known[key]} (told by {sizes.told_by[key]})")
+def _misfit(sizes: Sizes, axis: Axis, name: str, dim: int, shape: tuple[int, ...]) -> str:
+    parts = [
+        f"{factor.name} has {sizes.resolved[key]} (from {sizes.sources[key]})"
+        for block, product in enumerate(axis)
+        for key, factor in zip(_keys(product, name, dim, block), product, strict=True)
+        if key in sizes.resolved
+    ]
     return (
-        f"{name} has the shape {tuple(shape)}, and its axis {at}, {format_axes((axis,))!r}, does "
-        f"not come to {shape[at]}: {', '.join(dict.fromkeys(parts)) or 'no size fits'}. "
-        "Mend the table, or the model."
+        f"{name} has the shape {tuple(shape)}, and its axis {dim}, {format_axes((axis,))!r}, does "
+        f"not give {shape[dim]}: {', '.join(dict.fromkeys(parts)) or 'no size fits'}. "
+        "Correct the table, or the model."
     )
 
 
-def _untold(sizes: Sizes, axes: Axes, name: str, at: int) -> str:
-    unknown = _unknown(sizes, axes[name][at], name, at)
+def _undetermined(sizes: Sizes, axes: Axes, name: str, dim: int) -> str:
+    unknown = _unknown(sizes, axes[name][dim], name, dim)
     names = sorted(key if isinstance(key, str) else key[2] for key in unknown)
     return (
-        f"The shapes alone do not tell the sizes of {', '.join(names)} in {name}, "
+        f"The shapes do not determine the sizes of {', '.join(names)} in {name}, "
         f"{format_axes(axes[name])!r}. Write all but one of them, as in head:4."
     )

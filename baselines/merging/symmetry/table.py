@@ -1,4 +1,4 @@
-"""Symmetry as data: what each axis of each parameter holds, and so how models may be permuted.
+"""Symmetry as data: a table of the axes of all parameters, by which models are permuted.
 
 A table has one string per parameter or buffer (see `axes`):
 
@@ -6,7 +6,7 @@ A table has one string per parameter or buffer (see `axes`):
 
 The paper's transformation P = (P^0, ..., P^L), with P^0 = P^L = I, acts on such a network by
 W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l; a recurrent weight, "h h", becomes P W P^T
-(eqs. perm_action, rnn_action). Its Proposition 1 is what `check.check` verifies of a table.
+(eqs. perm_action, rnn_action). `check.check` verifies for a table what its Proposition 1 states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,25 +26,25 @@ from fleet_tools.baselines.merging.symmetry.group import Permutation, Permutatio
 from fleet_tools.baselines.merging.symmetry.sizes import Sizes, solve
 
 State = Mapping[str, torch.Tensor]
-"""What `torch.nn.Module.state_dict` returns."""
+"""A state dict, as `torch.nn.Module.state_dict` returns it."""
 
 
 @dataclass(frozen=True)
 class Symmetry:
     """The axes of every parameter and buffer of a kind of model.
 
-    Args:
-        axes: By the names of the state dict; `Symmetry.of` reads them from strings.
+    Attributes:
+        axes: Axes by the names of the state dict; `Symmetry.of` reads them from strings.
     """
 
     axes: Mapping[str, tuple[Axis, ...]]
 
     @classmethod
     def of(cls, *tables: Mapping[str, str]) -> "Symmetry":
-        """Reads tables, such as the helpers in `layers` return, into one.
+        """Joins tables of axis strings, such as the functions of `layers` return.
 
         Raises:
-            AxisSyntaxError: A string cannot be read, two tables speak of one parameter, or a name
+            AxisSyntaxError: A string cannot be read, two tables have the same parameter, or a name
                 has two owners.
         """
         axes: dict[str, tuple[Axis, ...]] = {}
@@ -57,7 +57,7 @@ class Symmetry:
                     )
                 if not isinstance(text, str):
                     raise AxisSyntaxError(
-                        f"{name}: axes are a string, such as 'h _in'; given is {text!r}."
+                        f"{name}: axes are a string, such as 'h _in'; given: {text!r}."
                     )
                 try:
                     axes[name] = parse_axes(text)
@@ -68,14 +68,14 @@ class Symmetry:
         return symmetry
 
     def table(self) -> dict[str, str]:
-        """The axes as strings, which `of` reads back."""
+        """Returns the axes as strings, from which `of` makes an equal table."""
         return {name: format_axes(axes) for name, axes in self.axes.items()}
 
     def owners(self) -> dict[str, str]:
-        """The owner of each free name that has one.
+        """Returns the owner of each free name that has one.
 
         Raises:
-            AxisSyntaxError: A name has an owner here and none, or another, there.
+            AxisSyntaxError: A name has two owners, or an owner in one parameter only.
         """
         owners: dict[str, tuple[str | None, str]] = {}
         for name, axes in self.axes.items():
@@ -91,35 +91,34 @@ class Symmetry:
             if owner in inner:
                 raise AxisSyntaxError(
                     f"{name!r} belongs to {owner!r}, which itself belongs to {inner[owner]!r}. "
-                    "An owner has none: leave the inner or the outer permutation fixed."
+                    "An owner has no owner: fix the inner or the outer permutation."
                 )
         return inner
 
     def group(self, state: State) -> PermutationGroup:
-        """The free permutations of a model and their sizes.
+        """Returns the free permutations of a model, with their sizes.
 
         Raises:
-            UncoveredParameterError: The model and the table name different parameters.
+            UncoveredParameterError: The model and the table have different parameters.
             AxisSizeError: A shape does not fit its axes.
         """
         return self._group(self._solve(state))
 
     def apply(self, permutation: Permutation, state: State) -> dict[str, torch.Tensor]:
-        """Permutes a model; the state dict and its tensors stay as they are.
+        """Permutes a model; the state dict and its tensors are not changed.
 
         Args:
-            permutation: For every free name an index array (hard) or a matrix (soft); the two may
-                be mixed, and gradients with respect to matrices flow.
+            permutation: For every free name an index array (hard) or a matrix (soft), also mixed;
+                gradients with respect to matrices flow.
             state: The model.
 
         Returns:
-            New tensors of the same names, shapes, dtypes and devices, sharing no memory with
-            `state`'s.
+            New tensors of the same names, shapes, dtypes and devices, without shared memory.
 
         Raises:
-            UncoveredParameterError: The model and the table name different parameters.
+            UncoveredParameterError: The model and the table have different parameters.
             AxisSizeError: A shape does not fit its axes.
-            PermutationError: The permutation is not of this model's group, or weighs integers.
+            PermutationError: The permutation is not of this model's group, or is soft on integers.
         """
         sizes = self._solve(state)
         tensors = self._group(sizes).tensors(permutation)
@@ -129,21 +128,21 @@ class Symmetry:
             axes = self.axes[name]
             if soft and not (tensor.is_floating_point() or soft.isdisjoint(_free(axes))):
                 raise PermutationError(
-                    f"{name} holds {tensor.dtype}, which a soft permutation cannot weigh. Give "
-                    f"index arrays for {', '.join(sorted(soft & _free(axes)))}."
+                    f"{name} holds {tensor.dtype}, to which a soft permutation cannot be applied. "
+                    f"Give index arrays for {', '.join(sorted(soft & _free(axes)))}."
                 )
             permuted[name] = act(tensor, axes, self._layout(sizes, name), tensors)
         return permuted
 
     def unfold(self, state: State) -> list[tuple[Product, torch.Tensor]]:
-        """Every floating-point tensor of a model with one dimension for each factor of its axes.
+        """Returns every floating-point tensor with one dimension for each factor of its axes.
 
         Returns:
-            Factors and views, in the table's order, for state dicts that come from files have
-            theirs at random; a tensor with a sum along an axis comes in parts.
+            Factors and views, in the table's order, since state dicts from files have theirs at
+            random; a tensor with a sum along an axis is split into its parts.
 
         Raises:
-            UncoveredParameterError: The model and the table name different parameters.
+            UncoveredParameterError: The model and the table have different parameters.
             AxisSizeError: A shape does not fit its axes.
         """
         sizes = self._solve(state)
@@ -160,27 +159,27 @@ class Symmetry:
 
     def _layout(self, sizes: Sizes, name: str) -> tuple[Blocks, ...]:
         return tuple(
-            tuple(sizes.of(product, name, at, block) for block, product in enumerate(axis))
-            for at, axis in enumerate(self.axes[name])
+            tuple(sizes.of(product, name, dim, block) for block, product in enumerate(axis))
+            for dim, axis in enumerate(self.axes[name])
         )
 
     def _group(self, sizes: Sizes) -> PermutationGroup:
         owners = self.owners()
         names = {name for axes in self.axes.values() for name in _free(axes)}
         shapes = {
-            name: (sizes.known[owners[name]], sizes.known[name])
+            name: (sizes.resolved[owners[name]], sizes.resolved[name])
             if name in owners
-            else (sizes.known[name],)
+            else (sizes.resolved[name],)
             for name in sorted(names)
         }
         return PermutationGroup(shapes, owners)
 
 
 def require_covered(symmetry: Symmetry, state: State) -> None:
-    """Sees to it that a table speaks of exactly what a model has.
+    """Raises an error unless a table has exactly the parameters of a model.
 
     Raises:
-        UncoveredParameterError: It does not; the message names every difference.
+        UncoveredParameterError: They differ; the message names every difference.
     """
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
@@ -193,37 +192,37 @@ def require_covered(symmetry: Symmetry, state: State) -> None:
     if uncovered:
         shapes = ", ".join(f"{name} {tuple(state[name].shape)}" for name in uncovered)
         raise UncoveredParameterError(
-            f"The table says nothing of {shapes}. Add a string for each, `_` for every axis that "
+            f"The table lacks {shapes}. Add a string for each, with `_` for every axis that "
             "nothing permutes"
-            + (f"; and it speaks of {', '.join(absent)}, which the model lacks." if absent else ".")
+            + (f"; and remove {', '.join(absent)}, which the model lacks." if absent else ".")
         )
     if absent:
         raise UncoveredParameterError(
-            f"The table speaks of {', '.join(absent)}, and the model has only "
-            f"{', '.join(state) or 'nothing'}. Take them out of the table, or rename them."
+            f"The table has {', '.join(absent)}, and the model only "
+            f"{', '.join(state) or 'nothing'}. Remove them from the table, or rename them."
         )
 
 
 def require_alike(states: Sequence[State]) -> None:
-    """Sees to it that models can be merged: the same names, shapes and dtypes.
+    """Raises an error unless all models have the same names, shapes and dtypes.
 
     Raises:
         ModelMismatchError: They differ; the message names the first model that does, and where.
     """
-    for at, state in enumerate(states[1:], start=1):
+    for index, state in enumerate(states[1:], start=1):
         differing = sorted(set(states[0]) ^ set(state))
         if differing:
             raise ModelMismatchError(
-                f"Models 0 and {at} have different parameters: only one of them has "
+                f"Models 0 and {index} have different parameters: only one of them has "
                 f"{', '.join(differing)}. Merge models of one architecture."
             )
         for name, tensor in states[0].items():
             for what in ("shape", "dtype"):
-                ours, theirs = getattr(tensor, what), getattr(state[name], what)
-                if ours != theirs:
+                first, other = getattr(tensor, what), getattr(state[name], what)
+                if first != other:
                     raise ModelMismatchError(
-                        f"{name} has the {what} {_plain(ours)} in model 0 and {_plain(theirs)} in "
-                        f"model {at}. Merge models of one architecture and precision."
+                        f"{name} has the {what} {_plain(first)} in model 0 and {_plain(other)} in "
+                        f"model {index}. Merge models of one architecture and precision."
                     )
 
 

@@ -1,0 +1,83 @@
+"""The page of a sweep, as Markdown: a table for each measure, and the figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fleet_tools.baselines.experiments.sweeps.summary import Row
+from fleet_tools.baselines.experiments.sweeps.sweep import Sweep
+
+
+def markdown_page(sweep: Sweep, rows: Sequence[Row], stem: str) -> str:
+    """Returns the page of a sweep.
+
+    Args:
+        sweep: The sweep.
+        rows: Its results, see `summary.summarize_arm`.
+        stem: File name of the sweep, without its suffix.
+    """
+    seeds = f"{sweep.seeds} seed{'s' * (sweep.seeds != 1)}"
+    lines = [f"# {stem}", "", f"`{sweep.vary}` varies; {seeds} each ([sweep]({stem}.yaml))."]
+    for title, entry in _ENTRIES.items():
+        arms = (*sweep.arms, *(() if entry in _OF_MERGES else sweep.references))
+        entries = {
+            (row["arm"], str(row[sweep.vary])): entry(row) for row in rows if row["arm"] in arms
+        }
+        if not any(entries.values()):
+            continue
+        lines += ["", f"## {title}", "", _table_row(["", *map(str, sweep.values)])]
+        lines.append(_table_row(["---"] * (1 + len(sweep.values))))
+        for arm in arms:
+            shown = [entries.get((arm, str(value))) or "-" for value in sweep.values]
+            lines.append(_table_row([arm, *shown]))
+    lines += ["", f"![Results by {sweep.vary}]({stem}.png)"]
+    lines += ["", f"![Results over transferred bytes, round by round]({stem}_bytes.png)"]
+    return "\n".join(lines) + "\n"
+
+
+def _success(row: Row) -> str | None:
+    return _rate(row["success"])
+
+
+def _fine_tuned(row: Row) -> str | None:
+    return _rate(row["fine_tuned"])
+
+
+def _rate(success: Mapping[str, float] | None) -> str | None:
+    if success is None:
+        return None
+    return f"{success['rate']:.0%} ({success['low']:.0%} to {success['high']:.0%})"
+
+
+def _loss(row: Row) -> str | None:
+    loss = row["loss"]
+    if loss is None:
+        return None
+    return f"{loss['median']:.4f} ({loss['low']:.4f} to {loss['high']:.4f})"
+
+
+def _moved(row: Row) -> str | None:
+    fractions = [point["moved"] for point in row["curve"]]
+    ends = [each for each in (fractions[:1] + fractions[-1:]) if each is not None]
+    return " then ".join(dict.fromkeys(f"{each:.0%}" for each in ends)) if any(fractions) else None
+
+
+def _transferred(row: Row) -> str | None:
+    if not row["bytes"]:
+        return None
+    return f"{row['bytes'] / 1e6:.1f} of {row['data_at_home'] / 1e6:.1f}"
+
+
+_ENTRIES: dict[str, Callable[[Row], str | None]] = {
+    "Success rate (95% interval over training runs and scenes)": _success,
+    "Success rate after fine-tuning": _fine_tuned,
+    "Held-out loss (median, lowest and highest of seeds)": _loss,
+    "Units that alignment moved, in the first and the last round": _moved,
+    "MB transferred, of MB of the robots' data": _transferred,
+}
+"""Titles of the tables, and the functions that return their entries."""
+
+_OF_MERGES = (_moved, _transferred)
+"""Entries that references, which do not merge, do not have."""
+
+
+def _table_row(entries: Sequence[str]) -> str:
+    return f"| {' | '.join(entries)} |"

@@ -1,0 +1,27 @@
+"""What a robot is sent once, before the first message."""
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.config.values import Value
+
+
+class Assignment(Value):
+    """A robot's data, and how it trains on them.
+
+    Attributes:
+        robot: Number of the robot, from 0.
+        data: Folders of the datasets.
+        episodes: Indices of the robot's episodes among the successful ones of the datasets.
+        content_digest: Hash of these episodes.
+        blueprint: Blueprint of the policy.
+        training: Configuration of training, with the robot's own seed.
+        initialization: Seed of the initial weights.
+    """
+
+    robot: int
+    data: tuple[str, ...]
+    episodes: tuple[int, ...]
+    content_digest: str
+    blueprint: Blueprint
+    training: TrainingConfig
+    initialization: int

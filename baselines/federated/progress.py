@@ -1,0 +1,130 @@
+"""Progress of a fleet, and summaries of its rounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pydantic
+
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.rounds import RobotResult, RoundResult
+from fleet_tools.baselines.training.rollouts import TaskSuccesses
+from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.config.values import Value
+
+
+def _stored_as(name: str) -> Any:
+    """Returns a field with another name in files, which have those of version 0.1."""
+    return pydantic.Field(validation_alias=name, serialization_alias=name)
+
+
+class RobotSummary(Value):
+    """Summary of a robot in a round.
+
+    Attributes:
+        robot: Number of the robot.
+        steps: Number of steps that it learned from; None if it was lost before it replied.
+        loss: Mean loss over them; None likewise.
+        left_out: Why it was left out of the merge; None if it was merged.
+        messages: Number of messages that it was sent.
+        bytes_to_robot, bytes_from_robot: Size of the messages.
+    """
+
+    robot: int
+    steps: int | None
+    loss: float | None
+    left_out: str | None
+    messages: int = _stored_as("calls")
+    bytes_to_robot: int = _stored_as("bytes_to_it")
+    bytes_from_robot: int = _stored_as("bytes_from_it")
+
+    @classmethod
+    def of(cls, robot: int, result: RobotResult) -> Self:
+        """Summarizes a result."""
+        update, traffic = result.update, result.traffic
+        return cls(
+            robot=robot,
+            steps=update and update.steps,
+            loss=update and update.loss,
+            left_out=result.left_out,
+            messages=traffic.calls,
+            bytes_to_robot=traffic.bytes_to_robots,
+            bytes_from_robot=traffic.bytes_from_robots,
+        )
+
+
+class RoundSummary(Value):
+    """Summary of a round, a line of `rounds.jsonl`.
+
+    Attributes:
+        round: Number of the round, from 1.
+        epochs: Number of epochs so far, of a robot that took part in every round.
+        robots: Summaries of the participants.
+        bytes_so_far: Size of all messages to and from robots since the first round.
+        loss: Loss of the merged policy on the held-out episodes.
+        moved_fraction: Fraction of the units that alignment moved; None if its permutations are
+            soft.
+        rollouts: Successes of the merged policy by task; None if it was not evaluated.
+        seconds: Wall time of the round, since it was last begun.
+    """
+
+    round: int
+    epochs: int
+    robots: tuple[RobotSummary, ...]
+    bytes_so_far: int
+    loss: float
+    moved_fraction: float | None = _stored_as("moved")
+    rollouts: dict[str, TaskSuccesses] | None
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class FleetProgress:
+    """Progress of a fleet after its first round or a later one.
+
+    Attributes:
+        rounds: Summaries of all rounds so far, at least one.
+        weights: Merged weights of the last round.
+        robot_weights: Weights that were merged in it, by robot number.
+    """
+
+    rounds: tuple[RoundSummary, ...]
+    weights: Tensors
+    robot_weights: Mapping[int, Tensors]
+
+
+def after_round(
+    before: FleetProgress | None,
+    plan: FleetPlan,
+    result: RoundResult,
+    rollouts: dict[str, TaskSuccesses] | None,
+    seconds: float,
+) -> FleetProgress:
+    """Returns the progress after another round.
+
+    Args:
+        before: Progress before it; None if it is the first.
+        plan: The fleet.
+        result: Result of the round.
+        rollouts: Successes of the merged policy by task; None if it was not evaluated.
+        seconds: Wall time of the round.
+    """
+    rounds = () if before is None else before.rounds
+    robots = tuple(RobotSummary.of(robot, each) for robot, each in result.robots.items())
+    summary = RoundSummary(
+        round=result.number,
+        epochs=result.number * plan.config.epochs_per_round,
+        robots=robots,
+        bytes_so_far=(rounds[-1].bytes_so_far if rounds else 0)
+        + sum(each.bytes_to_robot + each.bytes_from_robot for each in robots),
+        loss=result.loss,
+        moved_fraction=result.moved_fraction,
+        rollouts=rollouts,
+        seconds=round(seconds, 3),
+    )
+    robot_weights = {
+        robot: update.weights
+        for robot, each in result.robots.items()
+        if (update := each.merged_update) is not None
+    }
+    return FleetProgress((*rounds, summary), result.weights, robot_weights)

@@ -1,0 +1,63 @@
+"""Options of merging methods, as NAME=VALUE."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.matching.soft_descent import Descent
+from fleet_tools.baselines.merging.methods.registry import Method
+from fleet_tools.errors import UnknownNameError
+
+
+def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
+    """Returns the keyword arguments of a method from texts.
+
+    Args:
+        method: The method.
+        texts: NAME=VALUE for keyword arguments of the method, and for fields of its `Descent`.
+
+    Raises:
+        MergeError: A text has another form, or a value another type than the default.
+        UnknownNameError: The method has no such option.
+    """
+    own = {
+        name: parameter.default
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    of_descent = {}
+    if "descent" in own:
+        del own["descent"]
+        of_descent = {field.name: field.default for field in fields(Descent)}
+    known = own | of_descent
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise MergeError(
+                f"The option {text!r} is not of the form NAME=VALUE, such as epochs=5."
+            )
+        if name not in known:
+            raise UnknownNameError("option of this method", name, known)
+        values[name] = _parse(name, value, known[name])
+    options = {name: value for name, value in values.items() if name in own}
+    descent = {name: value for name, value in values.items() if name in of_descent}
+    if descent:
+        options["descent"] = Descent(**descent)
+    return options
+
+
+def _parse(name: str, text: str, default: Any) -> Any:
+    # The default None, as of `participants`, stands for a number.
+    kind = int if default is None else type(default)
+    if kind is bool and text in ("true", "false"):
+        return text == "true"
+    try:
+        if kind is not bool:
+            return kind(text)
+    except ValueError:
+        pass
+    expected = {bool: "true or false", int: "an integer", float: "a number"}[kind]
+    raise MergeError(f"The option {name} is {expected}; given: {text!r}.")

@@ -1,0 +1,100 @@
+"""Models in safetensors files: checkpoints of policies, and state dicts of other models.
+
+Models are data; no pickle is ever read.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.queries.wire import packed
+from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.storage.atomic_files import atomic_write
+
+if TYPE_CHECKING:
+    from fleet_tools.baselines.policies.blueprint import Blueprint
+
+_NOTES = "fleet_tools"
+"""Key of the notes in a file's metadata."""
+
+
+def read_models(
+    paths: Sequence[Path],
+) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
+    """Reads the models of a merge: checkpoints of one kind, or state dicts.
+
+    Returns:
+        The state dicts, and the blueprint of the checkpoints; None if they are no checkpoints.
+
+    Raises:
+        MergeError: Only some are checkpoints, or a state dict cannot be read; see `read_model`.
+        IncompatiblePoliciesError: They are checkpoints of two kinds.
+        CheckpointError: A checkpoint is damaged, or of another version.
+    """
+    # Policies depend on merging, for their symmetry.
+    from fleet_tools.baselines.policies.blueprint import common_blueprint
+    from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
+
+    policies = [path for path in paths if is_checkpoint(path)]
+    if not policies:
+        return [read_model(path) for path in paths], None
+    if others := [path.name for path in paths if path not in policies]:
+        raise MergeError(
+            f"{', '.join(path.name for path in policies)} are checkpoints, and {', '.join(others)} "
+            "are not. Store all of them with `policies.checkpoint.save_checkpoint`."
+        )
+    checkpoints = {path: load_checkpoint(path) for path in paths}
+    blueprint = common_blueprint({str(path): each.blueprint for path, each in checkpoints.items()})
+    return [dict(checkpoints[path].weights) for path in paths], blueprint
+
+
+def read_model(path: Path) -> dict[str, torch.Tensor]:
+    """Reads a state dict.
+
+    Raises:
+        MergeError: The file is missing, is no safetensors file, or holds NaN or infinity.
+    """
+    if not path.is_file():
+        raise MergeError(f"There is no file {path}.")
+    try:
+        state = load_file(path)
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
+        raise MergeError(
+            f"{path} is not a safetensors file ({error}). Convert your own pickle with "
+            "safetensors.torch.save_file(torch.load(path, weights_only=True), ...)."
+        ) from None
+    if names := not_finite(state):
+        raise MergeError(f"{path} holds NaN or infinity in {', '.join(names)}. Train it again.")
+    return state
+
+
+def read_notes(path: Path) -> Any:
+    """Returns the notes that `write_model` stored with a model; None if there are none."""
+    with safe_open(path, "pt") as file:
+        text = (file.metadata() or {}).get(_NOTES)
+    return None if text is None else json.loads(text)
+
+
+def write_model(path: Path, state: State, notes: Any = None) -> None:
+    """Stores a state dict completely or not at all; equal models give equal bytes.
+
+    Args:
+        path: The file; an existing one is replaced.
+        state: The state dict.
+        notes: JSON data, stored in the file's metadata.
+    """
+    tensors = {name: packed(tensor) for name, tensor in state.items()}
+    with atomic_write(path) as temporary:
+        # One key only: the library stores several in random order.
+        temporary.write_bytes(save(tensors, None if notes is None else {_NOTES: json.dumps(notes)}))
+
+
+def not_finite(state: State) -> list[str]:
+    """Returns the names of the tensors with NaN or infinity."""
+    return [name for name, value in state.items() if not bool(torch.isfinite(value).all())]

@@ -1,0 +1,65 @@
+"""The summary of a training run that `python -m fleet_tools.baselines.train` prints."""
+
+from pathlib import Path
+from typing import Any
+
+from fleet_tools.baselines.training.progress import TrainingProgress
+from fleet_tools.baselines.training.run_spec import TrainingRunSpec
+from fleet_tools.baselines.training.trajectories import Trajectories
+
+
+def summarize(
+    output: Path,
+    spec: TrainingRunSpec,
+    trajectories: Trajectories,
+    before: TrainingProgress,
+    progress: TrainingProgress,
+) -> dict[str, Any]:
+    """Summarizes a training run after a command that began or resumed it, as plain JSON data.
+
+    Args:
+        output: Folder of the run.
+        spec: What the run depends on.
+        trajectories: Trajectories that it learns from.
+        before: Progress before the command.
+        progress: Progress after it.
+    """
+    best, metrics = progress.best_epoch, progress.metrics
+    # Without the epochs of earlier commands, of which the first of this one may be a part.
+    now = metrics[len(before.metrics) + (before.state.batch > 0) :]
+    seconds = sum(epoch.seconds for epoch in now)
+    rate = len(now) / seconds if seconds else None
+    batches = len(trajectories.order(spec.training.batch_size, None))
+    rollouts = [epoch.rollouts for epoch in metrics if epoch.rollouts is not None]
+    return {
+        "output": str(output),
+        "epochs": progress.state.epoch,
+        "loss": metrics[-1].loss if metrics else None,
+        "validation_loss": metrics[-1].validation_loss if metrics else None,
+        "best_epoch": best.epoch if best else None,
+        "best_validation_loss": best.validation_loss if best else None,
+        "rollouts": rollouts[-1] if rollouts else None,
+        "samples": trajectories.steps,
+        "samples_per_second": rate and round(rate * trajectories.steps, 1),
+        "batches_per_second": rate and round(rate * batches, 2),
+    }
+
+
+def as_text(summary: dict[str, Any]) -> str:
+    """Returns a summary as text for people."""
+    lines = [f"{summary['output']}: {summary['epochs']} epochs over {summary['samples']} steps"]
+    if summary["loss"] is not None:
+        lines.append(f"  loss {summary['loss']:.3g}")
+    if summary["best_epoch"] is not None:
+        lines.append(
+            f"  validation loss {summary['validation_loss']:.3g}; lowest "
+            f"{summary['best_validation_loss']:.3g}, after epoch {summary['best_epoch']}"
+        )
+    for task, result in (summary["rollouts"] or {}).items():
+        lines.append(f"  {task}: {result['successes']} of {result['episodes']} rollouts succeeded")
+    if summary["samples_per_second"] is not None:
+        lines.append(
+            f"  {summary['samples_per_second']:.0f} steps per second, in "
+            f"{summary['batches_per_second']:.1f} batches"
+        )
+    return "\n".join(lines)
