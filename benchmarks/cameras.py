@@ -1,118 +1,167 @@
-"""What seeing costs: `python benchmarks/cameras.py`.
+"""Measures the cost of camera observations: `python benchmarks/cameras.py`.
 
-For each task, mode of observation and resolution: processor time of an environment's step while
-the expert works, and how much of it is the observation's, on one core; then how many steps a second
-several processes make together. Processor time distorts less on a busy machine; run it on an idle
-one all the same.
+Times of steps are processor times, which a busy machine distorts less than wall times; run it on an
+idle machine all the same.
 """
 
-import argparse
-import json
-import multiprocessing
+import sys
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from speed import expert_steps
+from console import print_now
+from task_selection import TaskSelection
 
+from fleet_tools.config.values import Count
+from fleet_tools.utils import cli
 from fleet_tools.utils.machine import machine_name
 
-MODES = [
+# Drake is imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    from fleet_tools.perception.measurement import Measurement
+    from fleet_tools.perception.observer import Observer
+    from fleet_tools.sim.scene import Scene
+    from fleet_tools.sim.simulation import Simulation
+
+_MODES = [
     ("state", (320, 240)),
     ("point_cloud", (320, 240)),
     ("point_cloud", (640, 480)),
     ("rgbd", (320, 240)),
     ("rgbd", (640, 480)),
 ]
+"""Observation mode, and width and height of the images in pixels."""
+
+_RATE_SECONDS = 10.0
 
 
-def main() -> None:
-    """Runs the program."""
-    from fleet_tools.config.tasks import task_names
+class CamerasOptions(cli.Options):
+    """Measures the cost of camera observations.
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", default="all", help="a task of the package, or all (the default)")
-    parser.add_argument("--episodes", type=int, default=4)
-    parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4])
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    machine = machine_name()
-    report = print if not arguments.json else lambda *_, **__: None
-    report(f"On {machine}. Milliseconds of one core, mean (95% of the observations take less):")
-    figures = {"machine": machine, "steps": [], "scaling": []}
-    for task in task_names() if arguments.tool == "all" else [arguments.tool]:
-        for mode, size in MODES:
-            took = measure(task, mode, size, arguments.episodes)
-            figures["steps"].append({"task": task, "mode": mode, "size": size, **took})
-            report(
-                f"{task:>8} {mode:>12} {size[0]} x {size[1]}: step {took['step_ms']:.1f}, of which "
-                f"the observation {took['observation_ms']:.1f} ({took['observation_95_ms']:.1f})",
-                flush=True,
+    For each task, observation mode and camera size: processor time of a control step while the
+    expert acts, and of its observation, on one core. Then the numbers of steps per second that
+    several processes simulate together, with point clouds of the first task.
+
+    Exit codes:
+    0: everything is measured.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    tasks: TaskSelection = TaskSelection()
+    episodes: Count = 4
+    """Number of episodes of each task, mode and camera size."""
+    processes: tuple[Count, ...] = (1, 2, 4)
+    """Numbers of processes that simulate together."""
+
+
+def _measure_all(options: CamerasOptions) -> int:
+    tasks = options.tasks.names_or_paths()
+    print_now(options, "Milliseconds of one core, mean (95th percentile of observations):")
+    steps: list[dict[str, Any]] = []
+    for task in tasks:
+        for mode, size in _MODES:
+            figures = measure(task, mode, size, options.episodes)
+            steps.append({"task": task, "obs_mode": mode, "camera_size": size, **figures})
+            print_now(
+                options,
+                f"{task:>8} {mode:>12} {size[0]} x {size[1]}: step {figures['step_ms']:.1f}, "
+                f"observation {figures['observation_ms']:.1f} "
+                f"({figures['observation_95_ms']:.1f})",
             )
-    task = figures["steps"][0]["task"]
-    for count in arguments.processes:
-        rate = steps_a_second(task, count)
-        figures["scaling"].append({"task": task, "processes": count, "steps_a_second": rate})
-        report(f"{task}, point clouds, {count} processes: {rate:.1f} steps a second", flush=True)
-    if arguments.json:
-        print(json.dumps(figures))
+    scaling: list[dict[str, Any]] = []
+    for count in options.processes:
+        rate = steps_per_second(tasks[0], count)
+        scaling.append({"task": tasks[0], "processes": count, "steps_per_second": rate})
+        processes = f"{count} process{'es' * (count != 1)}"
+        print_now(options, f"{tasks[0]}, point clouds, {processes}: {rate:.1f} steps per second")
+    options.report(
+        {"machine": machine_name(), "steps": steps, "scaling": scaling},
+        lambda: f"Measured on {machine_name()}.",
+    )
+    return cli.OK
 
 
 def measure(task: str, mode: str, size: tuple[int, int], episodes: int) -> dict[str, float]:
-    """Returns what a step and its observation cost."""
-    steps, looks = [], []
-    env = make(task, mode, size)
-    look = env._look  # a profile looks inside
+    """Measures the processor time of a control step, and of its observation."""
+    from unittest.mock import patch
 
-    def timed_look():
-        env._simulation.measure()  # so that what is left is the cameras' share
-        begun = time.process_time()
-        moment = look()
-        looks.append(time.process_time() - begun)
-        return moment
+    import numpy as np
+    from expert_steps import expert_steps
 
+    from fleet_tools.envs.making import make_env
+    from fleet_tools.perception.observer import Observer
+
+    steps: list[float] = []
+    observations: list[float] = []
+    env = make_env(task=task, obs_mode=mode, camera_size=size)
     for _, action in expert_steps(env, range(episodes)):
-        begun = time.process_time()
-        env.step(action)
-        steps.append(time.process_time() - begun)
+        steps.append(_seconds(lambda action=action: env.step(action)))
+    timed = _timed(Observer.measure, observations)
     for _, action in expert_steps(env, range(episodes)):
-        env._look = timed_look
-        env.step(action)
-        env._look = look  # what a reset sees first takes longer
+        # Not during resets, whose first observation takes longer.
+        with patch.object(Observer, "measure", timed):
+            env.step(action)
     env.close()
     return {
         "step_ms": 1e3 * float(np.mean(steps)),
-        "observation_ms": 1e3 * float(np.mean(looks)),
-        "observation_95_ms": 1e3 * float(np.percentile(looks, 95)),
+        "observation_ms": 1e3 * float(np.mean(observations)),
+        "observation_95_ms": 1e3 * float(np.percentile(observations, 95)),
     }
 
 
-def steps_a_second(task: str, processes: int, seconds: float = 10.0) -> float:
-    """Returns how many steps with point clouds several processes make together."""
+def _timed(
+    measure: "Callable[[Observer, Simulation, Scene], Measurement]", seconds: list[float]
+) -> "Callable[[Observer, Simulation, Scene], Measurement]":
+    """Returns `Observer.measure` with its times added to a list."""
+
+    def timed(observer: "Observer", simulation: "Simulation", scene: "Scene") -> "Measurement":
+        simulation.world_state()  # Drake caches its parts, so the time is that of the cameras
+        started = time.process_time()
+        measurement = measure(observer, simulation, scene)
+        seconds.append(time.process_time() - started)
+        return measurement
+
+    return timed
+
+
+def steps_per_second(task: str, processes: int, seconds: float = _RATE_SECONDS) -> float:
+    """Measures the steps with point clouds that several processes simulate together."""
+    import multiprocessing
+
     context = multiprocessing.get_context("spawn")  # OpenGL does not survive a fork
     with context.Pool(processes) as pool:
         return sum(pool.starmap(_rate, [(task, seconds, seed) for seed in range(processes)]))
 
 
-def make(task: str, mode: str, size: tuple[int, int]):
-    """Makes an environment."""
-    from fleet_tools.registration import make_environment
-
-    return make_environment(task=task, obs_mode=mode, camera_size=size)
-
-
 def _rate(task: str, seconds: float, seed: int) -> float:
-    env = make(task, "point_cloud", (320, 240))
-    env.reset(seed=seed)  # the first picture takes longer
-    count, spent = 0, 0.0
-    while spent < seconds:
+    from expert_steps import expert_steps
+
+    from fleet_tools.envs.making import make_env
+
+    env = make_env(task=task, obs_mode="point_cloud", camera_size=(320, 240))
+    env.reset(seed=seed)  # the first image takes longer
+    count, total = 0, 0.0
+    while total < seconds:
         seed += 100
         for _, action in expert_steps(env, [seed]):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             env.step(action)
-            spent += time.perf_counter() - begun
+            total += time.perf_counter() - started
             count += 1
-    return count / spent
+    return count / total
 
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+PROGRAM = cli.Program(
+    "cameras.py", cli.Command(CamerasOptions, _measure_all), launcher="python benchmarks/"
+)
+main = PROGRAM.main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

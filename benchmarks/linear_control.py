@@ -1,112 +1,74 @@
-"""Merges fleets of linear controllers and prints what the merged ones cost.
+"""Merges fleets of linear controllers: `python benchmarks/linear_control.py --seeds 5`."""
 
-    python benchmarks/linear_control.py --seeds 5
+import math
+import sys
 
-Each figure is J / J*, averaged over the tasks of the fleet: the median over seeds, then the lowest
-and the highest. `inf` is a plant that is not stabilized.
-"""
+from fleet_tools.config.values import Count
+from fleet_tools.utils import cli
+from fleet_tools.utils.progress import progress_bar
 
-import argparse
-import json
-
-import numpy as np
-
-from fleet_tools.baselines.linear_control.alignment import balancing
-from fleet_tools.baselines.linear_control.learning import learn_by_gradient
-from fleet_tools.baselines.linear_control.lqg import cost, optimal_controller, optimal_cost
-from fleet_tools.baselines.linear_control.merging import (
-    METHODS,
-    merge_by_gradient,
-    merge_by_permutation,
-)
-from fleet_tools.baselines.linear_control.rollouts import simulate
-from fleet_tools.baselines.linear_control.systems import (
-    STATE_WEIGHTS,
-    Controller,
-    LinearSystem,
-    paper_system,
-)
-
-Fleet = tuple[list[LinearSystem], list[Controller]]
+Table = dict[str, dict[str, list[float]]]
+"""Relative costs over seeds, ascending, by fleet and method."""
 
 
-def learned(systems: list[LinearSystem], rng: np.random.Generator, episodes: int) -> Fleet:
-    """Each robot imitates the expert of its own task, from its own data and its own start."""
-    controllers = []
-    for system in systems:
-        data = simulate(system, optimal_controller(system), rng, episodes=episodes, steps=100)
-        controllers.append(learn_by_gradient(data.y, data.u, system.n, rng, iterations=200))
-    return systems, controllers
+class LinearControlOptions(cli.Options):
+    """Merges fleets of linear controllers and prints what the merged controllers cost.
+
+    The numbers are J / J*, averaged over the tasks of a fleet: the median over seeds, then the
+    lowest and the highest; inf (null with --json) if a plant is not stabilized.
+
+    Exit codes:
+    0: all fleets are merged.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    seeds: Count = 3
+    """Number of seeds."""
 
 
-def one_task(seed: int) -> Fleet:
-    rng = np.random.default_rng(seed)
-    return learned([paper_system(outputs=50, seed=seed)] * 10, rng, episodes=3)
+def _compare(options: LinearControlOptions) -> int:
+    from linear_control_fleets import FLEETS, relative_costs
+
+    table: Table = {}
+    with progress_bar(len(FLEETS) * options.seeds, "fleet", quiet=options.quiet) as bar:
+        for title, make in FLEETS.items():
+            costs: dict[str, list[float]] = {}
+            for seed in range(options.seeds):
+                for name, value in relative_costs(make(seed)).items():
+                    costs.setdefault(name, []).append(value)
+                bar.update()
+            table[title] = {name: sorted(values) for name, values in costs.items()}
+    summary = {"seeds": options.seeds, "relative_costs": _without_infinity(table)}
+    options.report(summary, lambda: _as_text(table))
+    return cli.OK
 
 
-def ten_tasks(seed: int) -> Fleet:
-    rng = np.random.default_rng(seed)
-    systems = [paper_system(outputs=50, alpha=alpha, seed=seed) for alpha in STATE_WEIGHTS]
-    return learned(systems, rng, episodes=3)
-
-
-def unstable_plant(seed: int) -> Fleet:
-    rng = np.random.default_rng(seed)
-    return learned([paper_system(unstable=True, outputs=50, seed=seed)] * 10, rng, episodes=3)
-
-
-def two_components(seed: int) -> Fleet:
-    system = paper_system(unstable=True, outputs=50, seed=seed)
-    best = optimal_controller(system)
-    return [system] * 10, [best] * 5 + [best.transformed(-np.eye(system.n))] * 5
-
-
-FLEETS = {
-    "one task": one_task,
-    "ten tasks": ten_tasks,
-    "unstable plant": unstable_plant,
-    "two components": two_components,
-}
-"""Learned from three episodes a robot, but for the last: the optimum and its opposite under -I."""
-
-
-def relative_costs(fleet: Fleet) -> dict[str, float]:
-    """Returns J / J* of the single robots, each on its own task, and of every method."""
-    systems, controllers = fleet
-    best = [optimal_cost(system) for system in systems]
-
-    def mean(used: list[Controller]) -> float:
-        costs = [cost(s, k) / b for s, k, b in zip(systems, used, best, strict=True)]
-        return float(np.mean(costs))
-
-    balanced = [k.transformed(balancing(k)) for k in controllers]
-    merges = {name: merge(controllers) for name, merge in METHODS.items()}
-    merges["permutation, balanced first"] = merge_by_permutation(balanced)
-    merges["gradient, not balanced"] = merge_by_gradient(controllers, balance=False)
-    return {"single": mean(controllers)} | {
-        name: mean([merge.controller] * len(systems)) for name, merge in merges.items()
+def _without_infinity(table: Table) -> dict[str, dict[str, list[float | None]]]:
+    """Returns the table with None in place of infinity, which JSON does not have."""
+    return {
+        title: {
+            name: [value if math.isfinite(value) else None for value in values]
+            for name, values in costs.items()
+        }
+        for title, costs in table.items()
     }
 
 
-def main() -> None:
-    """Runs the program."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="a line per fleet and method")
-    arguments = parser.parse_args()
-    for title, make in FLEETS.items():
-        if not arguments.json:
-            print(title)
-        table = [relative_costs(make(seed)) for seed in range(arguments.seeds)]
-        for name in table[0]:
-            values = sorted(row[name] for row in table)
+def _as_text(table: Table) -> str:
+    lines = []
+    for title, costs in table.items():
+        lines.append(title)
+        for name, values in costs.items():
             median = values[len(values) // 2]
-            if arguments.json:
-                print(json.dumps({"fleet": title, "method": name, "relative_costs": values}))
-            else:
-                span = f"({values[0]:.5f} to {values[-1]:.5f})"
-                print(f"  {name:27s} {median:10.5f}  {span}", flush=True)
+            lines.append(f"  {name:27s} {median:10.5f}  ({values[0]:.5f} to {values[-1]:.5f})")
+    return "\n".join(lines)
 
+
+PROGRAM = cli.Program(
+    "linear_control.py", cli.Command(LinearControlOptions, _compare), launcher="python benchmarks/"
+)
+main = PROGRAM.main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

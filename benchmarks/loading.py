@@ -1,132 +1,185 @@
-"""How fast batches come out of a data set: `python benchmarks/loading.py`.
+"""Measures how fast batches are read from a dataset: `python benchmarks/loading.py`.
 
-Makes a data set of random point clouds, and reads random batches of its steps beside Minari's own
-reader, which opens the very same files through a view of links (left out where `minari` is not
-installed). Minari reads whole episodes only, so a step costs it an episode. The files are in the
-page cache, for they were just written: nothing here waits for a disk. Times are of the wall clock,
-medians of several runs: run it on an idle machine.
+It creates a dataset of random point clouds, and reads random batches of its steps. Minari's own
+reader reads the same files through a view of links (if `minari` is installed); it reads whole
+episodes only, so a step costs it an episode. The files have just been written and are in the page
+cache, so nothing waits for a disk. Times are wall times, medians of several runs; run it on an idle
+machine.
 """
 
-import argparse
-import json
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import random_data
-import torch
-from torch.utils.data import DataLoader
+from console import print_now
 
-from fleet_tools.dataset import Dataset
-from fleet_tools.dataset.export import export_dataset
-from fleet_tools.dataset.export.minari import dataset_id
-from fleet_tools.dataset.header import Array
-from fleet_tools.dataset.learning import FleetDataset, collate
-from fleet_tools.dataset.normalization import normalization_of
+from fleet_tools.config.values import Count, CountOrZero
+from fleet_tools.utils import cli
 from fleet_tools.utils.machine import machine_name
 
+# PyTorch and datasets are imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fleet_tools.dataset import Dataset
+    from fleet_tools.dataset.header import Header
+    from fleet_tools.dataset.learning import FleetDataset
+
 EPISODE_STEPS = 33
-"""About what the expert takes."""
+"""Approximate number of steps of an expert's episode."""
 
 
-def main() -> None:
-    """Runs the program."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=50_000)
-    parser.add_argument("--points", type=int, default=1024)
-    parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--length", type=int, default=16, help="of sequences")
-    parser.add_argument("--workers", type=int, default=2, help="of the DataLoader")
-    parser.add_argument("--minari-batches", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where there is room; a temporary one if left")
-    parser.add_argument("--json", action="store_true", help="a line for each figure")
-    arguments = parser.parse_args()
+class LoadingOptions(cli.Options):
+    """Measures how fast batches are read from a dataset of random point clouds.
+
+    Exit codes:
+    0: everything is measured.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    steps: Count = 50_000
+    """Number of steps of the dataset."""
+    points: Count = 1024
+    """Number of points of a cloud."""
+    batch: Count = 512
+    """Number of steps of a batch."""
+    length: Count = 16
+    """Number of steps of a window."""
+    workers: CountOrZero = 2
+    """Number of the DataLoader's workers."""
+    minari_batches: Count = 3
+    """Number of batches that Minari's reader reads."""
+    folder: Path | None = None
+    """Folder with room for the dataset (default: the system's folder for temporary files)."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured time.
+
+    Attributes:
+        name: What was measured.
+        milliseconds: Wall time.
+        details: Other numbers, by name.
+    """
+
+    name: str
+    milliseconds: float
+    details: dict[str, float]
+
+    def as_text(self) -> str:
+        """Returns the figure as a line."""
+        details = (f"   {name.replace('_', ' ')} {x:.4g}" for name, x in self.details.items())
+        return f"{self.name:>44} {self.milliseconds:10.2f} ms{''.join(details)}"
+
+
+def _measure(options: LoadingOptions) -> int:
+    import torch
+
     torch.set_num_threads(1)
-
-    def report(what: str, milliseconds: float, **rest: float) -> None:
-        if arguments.json:
-            print(json.dumps({"what": what, "milliseconds": milliseconds, **rest}), flush=True)
-            return
-        told = "".join(f"   {name.replace('_', ' ')} {number:.4g}" for name, number in rest.items())
-        print(f"{what:>44} {milliseconds:10.2f} ms{told}", flush=True)
-
-    if not arguments.json:
-        print(f"On {machine_name()}.")
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        begun = time.perf_counter()
-        dataset = make(Path(folder) / "data", arguments.steps, arguments.points)
-        size = sum(path.stat().st_size for path in dataset.folder.rglob("*") if path.is_file())
-        report("making the data", 1e3 * (time.perf_counter() - begun), gigabytes=size / 1e9)
-        measure(dataset, arguments, report)
+    figures = []
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for figure in measure(Path(folder), options):
+            figures.append(figure)
+            print_now(options, figure.as_text())
+    summary = {
+        "machine": machine_name(),
+        "figures": [
+            {"name": each.name, "milliseconds": each.milliseconds, **each.details}
+            for each in figures
+        ],
+    }
+    options.report(summary, lambda: f"Measured on {machine_name()}.")
+    return cli.OK
 
 
-def measure(dataset: Dataset, arguments: argparse.Namespace, report: Callable) -> None:
-    """Reports how long everything takes."""
-    begun = time.perf_counter()
+def measure(folder: Path, options: LoadingOptions) -> Iterator[Figure]:
+    """Yields all figures.
+
+    Args:
+        folder: Empty folder for the dataset.
+        options: Sizes and numbers.
+    """
+    import numpy as np
+
+    from fleet_tools.dataset.learning import FleetDataset, collate
+    from fleet_tools.dataset.normalization import normalization_of
+
+    started = time.perf_counter()
+    dataset = make_dataset(folder / "data", options.steps, options.points)
+    size = sum(path.stat().st_size for path in dataset.folder.rglob("*") if path.is_file())
+    yield Figure("creating the dataset", _since(started), {"gigabytes": size / 1e9})
+    started = time.perf_counter()
     samples = FleetDataset(dataset.folder, observations=["point_cloud"])
-    report("opening the data set", 1e3 * (time.perf_counter() - begun), steps=len(samples))
-    batch, generator = arguments.batch, np.random.default_rng(0)
+    yield Figure("opening the dataset", _since(started), {"steps": len(samples)})
 
-    def random_batch(of: FleetDataset, size: int) -> Callable:
-        return lambda: collate(of.__getitems__(generator.integers(len(of), size=size)))
+    batch, generator = options.batch, np.random.default_rng(0)
 
-    first, warm = f"{batch} random steps", f"{batch} random steps, warm"
-    report(f"{first}, first batch", _milliseconds(random_batch(samples, batch), 1))
-    begun = time.perf_counter()
-    for place in range(len(samples.episodes)):
-        samples.rows(place)
-    report("mapping the other episodes", 1e3 * (time.perf_counter() - begun))
-    _milliseconds(random_batch(samples, batch), 200)  # until all pages are mapped
-    ours = _milliseconds(random_batch(samples, batch), 100)
-    report(warm, ours, gigabytes_per_second=batch * arguments.points * 16 / ours / 1e6)
-    one_by_one = lambda: [samples[int(k)] for k in generator.integers(len(samples), size=batch)]  # noqa: E731
-    report("... one by one", _milliseconds(one_by_one, 5))
-    for workers in (0, arguments.workers):
-        report(f"... of a DataLoader with {workers} workers", _loaded(samples, batch, workers))
-    length = arguments.length
-    windows = FleetDataset(dataset.folder, observations=["point_cloud"], sequence_length=length)
-    count = max(1, batch // length)
-    _milliseconds(random_batch(windows, count), 400)
-    report(f"{count} random windows of {length}", _milliseconds(random_batch(windows, count), 100))
-    begun = time.perf_counter()
+    def random_batch(of: FleetDataset, count: int) -> Callable[[], object]:
+        return lambda: collate(of.__getitems__(generator.integers(len(of), size=count).tolist()))
+
+    def single_samples() -> object:
+        return [samples[int(k)] for k in generator.integers(len(samples), size=batch)]
+
+    name = f"{batch} random steps"
+    yield Figure(f"{name}, first batch", _median(random_batch(samples, batch), 1), {})
+    started = time.perf_counter()
+    for episode in range(len(samples.episodes)):
+        samples.rows(episode)
+    yield Figure("mapping the other episodes", _since(started), {})
+    _median(random_batch(samples, batch), 200)  # until all pages are mapped
+    warm = _median(random_batch(samples, batch), 100)
+    speed = {"gigabytes_per_second": batch * options.points * 16 / warm / 1e6}
+    yield Figure(f"{name}, warm", warm, speed)
+    yield Figure("... one by one", _median(single_samples, 5), {})
+    for workers in (0, options.workers):
+        loaded = _of_data_loader(samples, batch, workers)
+        yield Figure(f"... of a DataLoader with {workers} workers", loaded, {})
+    windows = FleetDataset(
+        dataset.folder, observations=["point_cloud"], sequence_length=options.length
+    )
+    count = max(1, batch // options.length)
+    _median(random_batch(windows, count), 400)
+    yield Figure(
+        f"{count} random windows of {options.length}",
+        _median(random_batch(windows, count), 100),
+        {},
+    )
+    started = time.perf_counter()
     normalization_of(samples)
-    report("statistics of everything", 1e3 * (time.perf_counter() - begun))
+    yield Figure("statistics of all steps", _since(started), {})
     try:
-        view = minari_view(dataset, dataset.folder.parent / "view")
+        view = minari_view(dataset, folder / "view")
     except ImportError:
         return
-    steps = np.array([episode.record.steps for episode in samples.episodes])
-    ends = np.cumsum(steps)
-
-    def minari_steps():
-        indices = generator.integers(len(samples), size=batch)
-        episodes = np.searchsorted(ends, indices, side="right")
-        starts = indices - (ends - steps)[episodes]
-        clouds = np.empty((batch, arguments.points, 4), np.float32)
-        actions = np.empty((batch, 6), np.float32)
-        for k, (data, t) in enumerate(zip(view.iterate_episodes(episodes), starts, strict=True)):
-            clouds[k], actions[k] = data.observations["point_cloud"][t], data.actions[t]
-        return clouds, actions
-
-    minari_steps()
-    theirs = _milliseconds(minari_steps, arguments.minari_batches)
-    report(f"{warm}, Minari's reader", theirs, times_ours=theirs / ours)
+    minari = _median(_minari_batch(view, samples, options), options.minari_batches, warm_up=1)
+    yield Figure(f"{name}, warm, Minari's reader", minari, {"ratio": minari / warm})
 
 
-def make(folder: Path, steps: int, points: int) -> Dataset:
-    """Makes a data set; its clouds are rolled from one another, for random numbers take long."""
+def make_dataset(folder: Path, steps: int, points: int) -> "Dataset":
+    """Creates a dataset whose clouds are all rolled from one, since random numbers take long."""
+    import numpy as np
+    import random_data
+
+    from fleet_tools.dataset.header import ArraySpec
+
     clouds = np.random.default_rng(1).normal(size=(EPISODE_STEPS + 1, points, 4))
     clouds[..., 3] = np.where(np.arange(points) < points // 2, 1, -1)
     clouds = clouds.astype(np.float32)
     layout = {
-        "point_cloud": Array(shape=(points, 4), dtype="float32", unit="m, mask", frame=None),
-        "joint_position": Array(shape=(7,), dtype="float32", unit="rad", frame=None),
+        "point_cloud": ArraySpec(shape=(points, 4), dtype="float32", unit="m, mask", frame=None),
+        "joint_position": ArraySpec(shape=(7,), dtype="float32", unit="rad", frame=None),
     }
 
-    def observe(header, number, count, generator):
+    def observe(
+        header: "Header", number: int, count: int, generator: "np.random.Generator"
+    ) -> "dict[str, np.ndarray]":
         return {
             "point_cloud": np.roll(clouds, number, axis=1)[: count + 1],
             "joint_position": np.full((count + 1, 7), number, np.float32),
@@ -135,40 +188,83 @@ def make(folder: Path, steps: int, points: int) -> Dataset:
     return random_data.make(folder, steps, EPISODE_STEPS, observe, layout)
 
 
-def minari_view(dataset: Dataset, root: Path):
-    """The data set as Minari opens it, through links to the episodes' files.
+def minari_view(dataset: "Dataset", root: Path) -> Any:
+    """Opens a dataset with Minari, through links to the episodes' files.
 
     Raises:
         ImportError: Minari is not installed.
     """
     import minari
 
+    from fleet_tools.dataset.export.exporting import export_dataset
+    from fleet_tools.dataset.export.minari import dataset_id
+
     export_dataset(dataset, "minari", root)
     os.environ["MINARI_DATASETS_PATH"] = str(root)
     return minari.load_dataset(dataset_id(dataset.header))
 
 
-def _loaded(samples: FleetDataset, batch: int, workers: int) -> float:
-    """Milliseconds per batch of one pass, without the start of the workers."""
+def _minari_batch(
+    view: Any, samples: "FleetDataset", options: LoadingOptions
+) -> "Callable[[], tuple[np.ndarray, np.ndarray]]":
+    """Returns a function that reads a batch of random steps with Minari."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    steps = np.array([episode.record.steps for episode in samples.episodes])
+    ends = np.cumsum(steps)
+
+    def read() -> "tuple[np.ndarray, np.ndarray]":
+        indices = generator.integers(len(samples), size=options.batch)
+        episodes = np.searchsorted(ends, indices, side="right")
+        starts = indices - (ends - steps)[episodes]
+        clouds = np.empty((options.batch, options.points, 4), np.float32)
+        actions = np.empty((options.batch, 6), np.float32)
+        for k, (data, t) in enumerate(zip(view.iterate_episodes(episodes), starts, strict=True)):
+            clouds[k], actions[k] = data.observations["point_cloud"][t], data.actions[t]
+        return clouds, actions
+
+    return read
+
+
+def _of_data_loader(samples: "FleetDataset", batch: int, workers: int) -> float:
+    """Returns the milliseconds per batch of one pass, without the start of the workers."""
+    from torch.utils.data import DataLoader
+
+    from fleet_tools.dataset.learning import collate
+
     loader = DataLoader(
         samples, batch, shuffle=True, num_workers=workers, collate_fn=collate, drop_last=True
     )
     batches = iter(loader)
     next(batches)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     count = sum(1 for _ in batches)
-    return 1e3 * (time.perf_counter() - begun) / count
+    return _since(started) / count
 
 
-def _milliseconds(work: Callable, times: int) -> float:
-    """The median of a few runs."""
-    took = []
-    for _ in range(times):
-        begun = time.perf_counter()
+def _median(work: Callable[[], object], runs: int, warm_up: int = 0) -> float:
+    """Returns the median of the milliseconds of some runs, after others that do not count."""
+    from statistics import median
+
+    for _ in range(warm_up):
         work()
-        took.append(time.perf_counter() - begun)
-    return 1e3 * float(np.median(took))
+    times = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        work()
+        times.append(_since(started))
+    return median(times)
 
+
+def _since(started: float) -> float:
+    return 1e3 * (time.perf_counter() - started)
+
+
+PROGRAM = cli.Program(
+    "loading.py", cli.Command(LoadingOptions, _measure), launcher="python benchmarks/"
+)
+main = PROGRAM.main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

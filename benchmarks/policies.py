@@ -1,62 +1,83 @@
-"""How large policies are, and how long they take to act: `python benchmarks/policies.py`.
+"""Measures the sizes of policies, and times of their actions: `python benchmarks/policies.py`."""
 
-Every policy of `fleet_tools.baselines.policies.config.POLICIES`, as it is by default, with new
-weights, on one thread: processor time of `act`, the median over an episode's steps, once its memory
-is full. Observations have the layout of the hammer's; with pictures, of all its cameras.
-"""
-
-import argparse
-import json
 import statistics
+import sys
 import time
+from typing import Any
 
-import numpy as np
-import torch
-
-from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.policies.config import POLICIES
-from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.dataset.header import describe_action, describe_observation
-from fleet_tools.registration import make_environment
+from fleet_tools.baselines.policies.config import ARCHITECTURES, policy_config
+from fleet_tools.config.values import Count
+from fleet_tools.utils import cli
 from fleet_tools.utils.machine import machine_name
+from fleet_tools.utils.progress import progress_bar
 
-STEPS = 60
+_STEPS = 60
 
 
-def main() -> None:
-    """Runs the program."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="*", default=list(POLICIES), choices=list(POLICIES))
-    parser.add_argument("--camera-size", nargs=2, type=int, default=(320, 240))
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+class PolicyBenchmarkOptions(cli.Options):
+    """Measures the sizes of policies and the times of their actions, on one thread.
+
+    Weights are new. Times are processor times of `act`, the median over an episode's steps once
+    its memory is full. Observations have the layout of the hammer's, with images of all its
+    cameras.
+
+    Exit codes:
+    0: all policies are measured.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    architectures: tuple[str, ...] = tuple(ARCHITECTURES)
+    """Architectures of the policies."""
+    camera_size: tuple[Count, Count] = (320, 240)
+    """Width and height of images, in pixels."""
+
+    aliases = {"architectures": ["--only"]}  # its name in version 0.1
+
+
+def _measure_all(options: PolicyBenchmarkOptions) -> int:
+    import torch
+
     torch.set_num_threads(1)
+    for name in options.architectures:
+        policy_config(name)  # raises if there is none
+    measured = []
+    with progress_bar(len(options.architectures), "policy", quiet=options.quiet) as bar:
+        for name in options.architectures:
+            measured.append({"architecture": name, **measure(name, options.camera_size)})
+            bar.update()
     machine = f"{machine_name()}, PyTorch {torch.__version__}"
-    report = print if not arguments.json else lambda *_, **__: None
-    report(f"On one thread of {machine}:")
-    figures = {"machine": machine, "policies": []}
-    for name in arguments.only:
-        took = measure(name, tuple(arguments.camera_size))
-        figures["policies"].append({"policy": name, **took})
-        report(
-            f"{name:>20}: {took['parameters'] / 1e6:6.2f} M parameters, "
-            f"act {took['act_ms']:6.2f} ms",
-            flush=True,
-        )
-    if arguments.json:
-        print(json.dumps(figures))
+    options.report(
+        {"machine": machine, "policies": measured},
+        lambda: "\n".join([f"On one thread of {machine}:", *map(_as_text, measured)]),
+    )
+    return cli.OK
+
+
+def _as_text(measured: dict[str, Any]) -> str:
+    return (
+        f"{measured['architecture']:>20}: {measured['parameters'] / 1e6:6.2f} M parameters, "
+        f"act {measured['act_ms']:6.2f} ms"
+    )
 
 
 def measure(name: str, camera_size: tuple[int, int]) -> dict[str, float]:
-    """Returns a policy's number of parameters, and milliseconds of its median `act`."""
-    config = POLICIES[name]
-    vision = {}
+    """Returns the number of parameters of a policy, and the median time of `act`, ms."""
+    import numpy as np
+
+    from fleet_tools.baselines.policies.blueprint import Blueprint
+    from fleet_tools.baselines.policies.checkpoint import Checkpoint
+    from fleet_tools.baselines.policies.policy import NetworkPolicy
+    from fleet_tools.dataset.header import describe_action, describe_observation
+    from fleet_tools.envs.making import make_env
+
+    config = policy_config(name)
+    env_kwargs: dict[str, Any] = {}
     if config.clouds is not None:
-        vision = {"obs_mode": "point_cloud"}
-    if config.pictures is not None:
-        vision = {"obs_mode": "rgbd", "channels": ("rgb",), "camera_size": camera_size}
-    env = make_environment(task="hammer", **vision)
+        env_kwargs = {"obs_mode": "point_cloud"}
+    if config.images is not None:
+        env_kwargs = {"obs_mode": "rgbd", "channels": ("rgb",), "camera_size": camera_size}
+    env = make_env(task="hammer", **env_kwargs)
     blueprint = Blueprint.of(config, describe_observation(env), describe_action(env))
     env.close()
     network = blueprint.create()
@@ -68,16 +89,21 @@ def measure(name: str, camera_size: tuple[int, int]) -> dict[str, float]:
         else generator.normal(size=array.shape).astype(np.float32)
         for name, array in blueprint.observation.items()
     }
-    took = []
-    for _ in range(STEPS):
-        begun = time.process_time()
+    seconds = []
+    for _ in range(_STEPS):
+        started = time.process_time()
         policy.act(observation)
-        took.append(time.process_time() - begun)
+        seconds.append(time.process_time() - started)
     return {
         "parameters": sum(tensor.numel() for tensor in network.parameters()),
-        "act_ms": 1e3 * statistics.median(took[STEPS // 2 :]),
+        "act_ms": 1e3 * statistics.median(seconds[_STEPS // 2 :]),
     }
 
 
+PROGRAM = cli.Program(
+    "policies.py", cli.Command(PolicyBenchmarkOptions, _measure_all), launcher="python benchmarks/"
+)
+main = PROGRAM.main
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,19 +1,19 @@
-"""Data sets of random numbers, for benchmarks of what reads them."""
+"""Datasets of random numbers, for benchmarks of what reads them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.dataset import Dataset, DatasetWriter, Record, episode_file
-from fleet_tools.dataset.header import Array, Header, describe
-from fleet_tools.dataset.reader import last_digest
-from fleet_tools.registration import make_environment
+from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
+from fleet_tools.dataset.header import ArraySpec, Header, describe
+from fleet_tools.envs.outcomes import SUCCESS
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import sample_scene
 
 Observe = Callable[[Header, int, int, np.random.Generator], Mapping[str, np.ndarray]]
-"""Makes the observations of an episode, by the header, its number and its steps."""
+"""Makes the observations of an episode, from the header, its number and its number of steps."""
 
 
 def make(
@@ -21,21 +21,22 @@ def make(
     steps: int,
     episode_steps: int,
     observe: Observe,
-    observation: Mapping[str, Array] | None = None,
+    observation: Mapping[str, ArraySpec] | None = None,
 ) -> Dataset:
     """Writes successful episodes of the hammer with random actions.
 
     Args:
-        folder: Of the data set.
-        steps: Of all episodes; the last may be shorter than the others.
-        episode_steps: Of each of the others.
-        observe: Makes what is observed.
-        observation: How it is laid out, by name; as the environment's state if None.
+        folder: Folder of the dataset.
+        steps: Number of steps of all episodes together; the last may be shorter than the others.
+        episode_steps: Number of steps of each of the others.
+        observe: Makes the observations.
+        observation: Layout of the observations, by name; that of the environment's state if None.
     """
-    environment = make_environment(task="hammer")
-    header = describe(environment, "hammer", policy="expert", seed=0, keep_failures=False)
-    scene, generator = sample_scene(environment.task, 0), np.random.default_rng(0)
-    environment.close()
+    spec = EnvSpec.of("hammer")
+    env = spec.make()
+    header = describe(env, spec, policy="expert", seed=0, keep_failures=False)
+    scene, generator = sample_scene(env.task, 0), np.random.default_rng(0)
+    env.close()
     if observation is not None:
         header = header.model_copy(update={"observation": dict(observation)})
     with DatasetWriter(folder, header) as writer:
@@ -50,11 +51,16 @@ def make(
                 truncated=np.zeros(T, bool),
                 success=np.zeros(T, bool),
                 digests=generator.integers(0, 2**64, T + 1, np.uint64),
-                outcome="success",
+                outcome=SUCCESS,
             )
-            record = Record(
-                attempt=number, seed=number, outcome="success", success=True, steps=T,
-                state_digest=last_digest(episode), seconds=0.0,
-            )  # fmt: skip
+            record = AttemptRecord(
+                attempt=number,
+                seed=number,
+                outcome=SUCCESS,
+                success=True,
+                steps=T,
+                state_digest=episode.final_digest,
+                seconds=0.0,
+            )
             writer.add(record, episode_file.to_bytes(episode, number))
     return Dataset(folder)

@@ -1,164 +1,192 @@
-"""How fast the pieces are, and where the time goes, on one core: `python benchmarks/speed.py`.
+"""Measures the speed of simulation, planning and resets: `python benchmarks/speed.py`.
 
-For each task: real-time factors of whole episodes of the expert, of steps in free motion and of
-steps in which something touches; how a step's time divides among contact geometry, controller,
-measuring and the rest (solver and kinematics); what planning and resets cost. Processor seconds
-are reported, so that a busy machine distorts less; run it on an idle one all the same.
+Times are processor times on one core, which a busy machine distorts less than wall times; run it on
+an idle machine all the same.
 """
 
-import argparse
-import json
+import sys
 import time
 from collections.abc import Callable
-from unittest.mock import patch
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from console import print_now
+from task_selection import TaskSelection
 
+from fleet_tools.config.values import Count
+from fleet_tools.utils import cli
 from fleet_tools.utils.machine import machine_name
 
+# Drake is imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    from fleet_tools.robot.controller import OperationalSpaceController
 
-def main() -> None:
-    """Runs the program."""
-    from fleet_tools.config.tasks import task_names
+_PROFILED_EPISODES = 4
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--tool", default="all", help="a task of the package, or all (the default)")
-    which.add_argument("--task", help="the path of a task file of your own")
-    parser.add_argument("--episodes", type=int, default=20)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    machine = machine_name()
-    if not arguments.json:
-        print(f"On {machine}.")
-    given = arguments.task or arguments.tool
-    for task in task_names() if given == "all" else [given]:
-        figures = {**_episodes(task, arguments.episodes), **_profile(task), **_resets(task)}
-        if arguments.json:
-            print(json.dumps({"task": task, "machine": machine, **figures}), flush=True)
-        else:
-            print(f"\n{task}")
-            print("\n".join(f"{name:>48}: {value:.1f}" for name, value in figures.items()))
+Figures = dict[str, float]
+"""Measured figures by name."""
 
 
-def _make(task: str):
-    from fleet_tools.registration import make_environment
+class SpeedOptions(cli.Options):
+    """Measures the speed of simulation, planning and resets, and the parts of a simulation step.
 
-    return make_environment(task=task)
+    For each task: real-time factors of whole episodes of the expert, of control steps in free
+    motion and of those with contact; how the time of a simulation step divides among contact
+    geometry, controller, measurement and the rest (solver and kinematics); times of planning and
+    of resets.
+
+    Exit codes:
+    0: everything is measured.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    tasks: TaskSelection = TaskSelection()
+    episodes: Count = 20
+    """Number of episodes of each task."""
 
 
-def expert_steps(env, seeds):
-    """Runs the expert's episodes, and yields its next action before every step."""
-    from fleet_tools.experts.policy import ExpertPolicy
+def _measure(options: SpeedOptions) -> int:
+    tasks = options.tasks.names_or_paths()
+    measured: list[dict[str, Any]] = []
+    for task in tasks:
+        figures = {
+            **measure_episodes(task, options.episodes),
+            **measure_parts(task, _PROFILED_EPISODES),
+            **measure_resets(task),
+        }
+        measured.append({"task": task, **figures})
+        lines = [f"{name:>48}: {value:.1f}" for name, value in figures.items()]
+        print_now(options, "\n".join([f"{task}:", *lines]))
+    options.report(
+        {"machine": machine_name(), "tasks": measured}, lambda: f"\nMeasured on {machine_name()}."
+    )
+    return cli.OK
 
-    for seed in seeds:
-        env.reset(seed=seed)
-        expert = ExpertPolicy(env)
-        expert.reset()
-        while env.get_state().outcome == "running":
-            yield expert, expert.act(None)
 
+def measure_episodes(task: str, episodes: int) -> Figures:
+    """Measures real-time factors of the expert's episodes, and the times of planning."""
+    import numpy as np
+    from expert_steps import expert_steps
 
-def _episodes(task: str, episodes: int) -> dict[str, float]:
-    """The real-time factor that a user sees."""
+    from fleet_tools.envs.making import make_env
     from fleet_tools.sim.simulation import CONTROL_RATE
 
-    env = _make(task)
-    free, touching, planning = [], [], {}
+    env = make_env(task=task)
+    free: list[float] = []
+    contact: list[float] = []
+    planning: dict[int | None, float] = {}  # by the scene's seed
     for expert, action in expert_steps(env, range(episodes)):
-        planning.setdefault(env.scene.seed, sum(expert.plan.seconds.values()))
+        planning.setdefault(env.scene.seed, expert.info["planning_seconds"])
         seconds = _seconds(lambda action=action: env.step(action))
-        (touching if env.world_state().contacts else free).append(seconds)
+        (contact if env.world_state().contacts else free).append(seconds)
     env.close()
-    both = [*free, *touching]
+    both = [*free, *contact]
+    planning_ms = 1e3 * np.array(list(planning.values()))
     return {
         "real-time factor, whole episodes": len(both) / CONTROL_RATE / sum(both),
         # An object that stands on the table touches it, so there may be no free motion.
         **{
-            f"real-time factor, {when}": 1 / CONTROL_RATE / np.mean(seconds)
-            for when, seconds in (("free motion", free), ("something touches", touching))
+            f"real-time factor, {case}": float(1 / CONTROL_RATE / np.mean(seconds))
+            for case, seconds in (("free motion", free), ("contact", contact))
             if seconds
         },
         "episode, mean steps": len(both) / episodes,
-        "planning, median ms": 1e3 * np.median(list(planning.values())),
-        "planning, 95% ms": 1e3 * np.percentile(list(planning.values()), 95),
+        "planning, median ms": float(np.median(planning_ms)),
+        "planning, 95% ms": float(np.percentile(planning_ms, 95)),
     }
 
 
-def _profile(task: str, episodes: int = 4) -> dict[str, float]:
-    """How one step of the dynamics divides, where something touches, in microseconds."""
-    from pydrake.geometry import HydroelasticContactRepresentation
+def measure_parts(task: str, episodes: int) -> Figures:
+    """Measures the parts of a simulation step in contact, in microseconds."""
+    from unittest.mock import patch
 
+    import numpy as np
+    from expert_steps import expert_steps
+    from pydrake.geometry import HydroelasticContactRepresentation
+    from pydrake.systems.framework import BasicVector, Context
+
+    from fleet_tools.envs.making import make_env
     from fleet_tools.robot import controller
     from fleet_tools.sim.simulation import CONTROL_RATE
     from fleet_tools.sim.world import TIME_STEP
 
-    original, spent = controller.OperationalSpaceController._calc_actuation, []
+    original = controller.OperationalSpaceController._calc_actuation
+    actuation: list[float] = []
 
-    def timed(self, context, output):
-        spent.append(_seconds(lambda: original(self, context, output)))
+    def timed(self: "OperationalSpaceController", context: Context, output: BasicVector) -> None:
+        actuation.append(_seconds(lambda: original(self, context, output)))
 
     polygons = HydroelasticContactRepresentation.kPolygon
-    whole, measuring, geometry, faces = [], [], [], []
-    # Drake binds the method when the controller is made.
+    steps: list[float] = []
+    measurements: list[float] = []
+    geometry: list[float] = []
+    faces: list[int] = []
     with patch.object(controller.OperationalSpaceController, "_calc_actuation", timed):
-        env = _make(task)
+        env = make_env(task=task)
         for _, action in expert_steps(env, range(episodes)):
-            begun = _seconds(lambda action=action: env.step(action))
+            step = _seconds(lambda action=action: env.step(action))
             if not env.world_state().contacts:
                 continue
             simulation = env._simulation  # a profile looks inside
-            scene_graph = simulation.world.scene_graph
-            query = scene_graph.get_query_output_port().Eval(
-                scene_graph.GetMyContextFromRoot(simulation._root)
-            )
-            whole.append(begun)
-            measuring.append(_seconds(simulation.measure))
-            find = query.ComputeContactSurfacesWithFallback
+            assert simulation is not None  # during an episode
+            find = simulation.query().ComputeContactSurfacesWithFallback
+            steps.append(step)
+            measurements.append(_seconds(simulation.world_state))
             geometry.append(_seconds(lambda find=find: find(polygons)))
             surfaces, _ = find(polygons)
             faces.append(sum(surface.num_faces() for surface in surfaces))
         env.close()
-    steps = 1 / CONTROL_RATE / TIME_STEP
+    steps_per_control_step = 1 / CONTROL_RATE / TIME_STEP
+    total = float(np.mean(steps)) / steps_per_control_step
     parts = {
-        "contact geometry": np.mean(geometry),
-        "controller": np.mean(spent),
-        "measuring and observing": np.mean(measuring) / steps,
+        "contact geometry": float(np.mean(geometry)),
+        "controller": float(np.mean(actuation)),
+        "measurement": float(np.mean(measurements)) / steps_per_control_step,
     }
-    total = np.mean(whole) / steps
     parts["the rest: solver, kinematics"] = total - sum(parts.values())
     return {
-        "a step of the dynamics in contact, us": 1e6 * total,
+        "simulation step in contact, us": 1e6 * total,
         **{f"... {name}, us": 1e6 * seconds for name, seconds in parts.items()},
-        "faces of contact surfaces, mean": np.mean(faces),
+        "faces of contact surfaces, mean": float(np.mean(faces)),
     }
 
 
-def _resets(task: str) -> dict[str, float]:
-    """What it costs to begin an episode: with the models that are there, and with others."""
-    env = _make(task)
+def measure_resets(task: str) -> Figures:
+    """Measures resets to scenes of the same models, and of others, in milliseconds."""
+    import numpy as np
+
+    from fleet_tools.envs.making import make_env
+
+    env = make_env(task=task)
     env.reset(seed=0)
     scenes = [env.scene]
     for seed in range(1, 12):
         env.reset(seed=seed)
         models = {"tool": env.scene.tool, "object": env.scene.object}
         scenes.append(scenes[0].model_copy(update=models))
-    kinds = {"reuse": [], "rebuild": []}
+    times: dict[str, list[float]] = {"same": [], "other": []}
     for scene in scenes * 2:
         current = (env.scene.tool, env.scene.object)
-        kind = "reuse" if (scene.tool, scene.object) == current else "rebuild"
+        kind = "same" if (scene.tool, scene.object) == current else "other"
         reset = lambda scene=scene: env.reset(options={"scene": scene})  # noqa: E731
-        kinds[kind].append(_seconds(reset))
-        kinds["reuse"].append(_seconds(reset))
+        times[kind].append(_seconds(reset))
+        times["same"].append(_seconds(reset))
     env.close()
-    return {f"reset with {kind}, median ms": 1e3 * np.median(kinds[kind]) for kind in kinds}
+    return {
+        f"reset, {kind} models, median ms": float(1e3 * np.median(times[kind])) for kind in times
+    }
 
 
-def _seconds(work: Callable) -> float:
-    start = time.process_time()
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
     work()
-    return time.process_time() - start
+    return time.process_time() - started
 
+
+PROGRAM = cli.Program(
+    "speed.py", cli.Command(SpeedOptions, _measure), launcher="python benchmarks/"
+)
+main = PROGRAM.main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

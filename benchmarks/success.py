@@ -1,159 +1,249 @@
-"""How often policies succeed: every attempt counted, all randomization on, fixed seeds.
+"""Measures success rates: `python benchmarks/success.py --split each --policies expert`.
 
-    python benchmarks/success.py --tool all --split each --episodes 125 --policies expert
     python benchmarks/success.py --tool wrench --episodes 200 --policies zero random
-    python benchmarks/success.py --tool all --episodes 100 --push --policies expert expert_open_loop
+    python benchmarks/success.py --episodes 100 --push --policies expert expert_open_loop
 
-Prints one row per task, split and policy: the success rate with a 95% Wilson interval, the seconds
-of planning, the lengths of episodes, and why the others failed (which of the task file's success
-predicates did not hold at the end). `--push` moves the object by 1 to 2 cm, as the tool is on its
-way.
+Every attempt counts, all randomization is on, and seeds are fixed.
 """
 
-import argparse
-import json
-import multiprocessing
-import os
-import time
+import sys
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+from console import print_now
+from task_selection import TaskSelection
 
-OWN = {
+from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import LostJob
+from fleet_tools.utils import cli
+
+# Drake is imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
+    from fleet_tools.policies.policy import Policy
+    from fleet_tools.sim.scene import Scene
+
+PolicyName = Literal["expert", "expert_open_loop", "expert_pose_space", "zero", "random"]
+EXPERT_VARIANTS: dict[str, dict[str, Any]] = {
     "expert_open_loop": {"feedback": False},
     "expert_pose_space": {"actuation": "pose_space"},
 }
-"""Experts that are only compared here, with what is special to them."""
-POLICIES = ("expert", *OWN, "zero", "random")
-SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
-HEADER = "| task | split | policy | success | 95% interval | planning, ms | steps | failures |"
-_environments = {}
+"""Keyword arguments of the experts that exist only here, for comparison."""
+
+Episode = dict[str, Any]
+"""Facts of an episode: seed, models, outcome, cause, steps, info."""
+
+_HEADER = (
+    "| task | split | policy | success | 95% interval | planning, ms | steps | failures |\n"
+    f"|{'---|' * 8}"
+)
+_FAILURES_LISTED = 5
+_CAUSES_LISTED = 4
 
 
-def main() -> None:
-    """Runs the program."""
-    from fleet_tools.config.tasks import task_names
+class SuccessOptions(cli.Options):
+    """Measures success rates of policies, with all randomization on and fixed seeds.
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--tool", default="all", help="a task of the package, or all (the default)")
-    which.add_argument("--task", help="the path of a task file of your own")
-    parser.add_argument("--split", default="all", help="a split, or each")
-    parser.add_argument("--episodes", type=int, default=200, help="per row (default: 200)")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
-    parser.add_argument("--push", action="store_true", help="disturb each episode")
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--json", action="store_true", help="a line per row, with every failure")
-    arguments = parser.parse_args()
+    Prints a row for each task, split and policy: the success rate with a 95% Wilson interval, the
+    planning time, the length of episodes, and the causes of failures: which success predicates of
+    the task did not hold at the end.
 
-    given = arguments.task or arguments.tool
-    tasks = task_names() if given == "all" else [given]
-    splits = SPLITS if arguments.split == "each" else [arguments.split]
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.episodes)
-    if not arguments.json:
-        print(HEADER, "|" + "---|" * 8, sep="\n", flush=True)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(arguments.workers, context) as pool:
-        for task in tasks:
-            for split in splits:
-                for policy in arguments.policies:
-                    start = time.perf_counter()
-                    jobs = [(task, split, policy, seed, arguments.push) for seed in seeds]
-                    episodes = list(pool.map(_episode, jobs, chunksize=2))
-                    summary = {
-                        "task": task,
-                        "split": split,
-                        "policy": policy,
-                        "push": arguments.push,
-                        **_summary(episodes),
-                        "wall_seconds": time.perf_counter() - start,
-                    }
-                    print(json.dumps(summary) if arguments.json else _row(summary), flush=True)
+    Exit codes:
+    0: everything is measured.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    tasks: TaskSelection = TaskSelection()
+    split: Literal["train", "unseen_pairs", "unseen_tools", "unseen_objects", "all", "each"] = "all"
+    """Split of the models, or each but all."""
+    episodes: Count = 200
+    """Number of episodes of each row."""
+    first_seed: Seed = 0
+    """Seed of the first scene; the others follow."""
+    policies: tuple[PolicyName, ...] = (
+        "expert",
+        "expert_open_loop",
+        "expert_pose_space",
+        "zero",
+        "random",
+    )
+    """Policies; without feedback, expert_open_loop never replans, and expert_pose_space plans by
+    poses instead of joint positions."""
+    push: bool = False
+    """Move the object by 1 to 2 cm while the tool approaches it."""
+    workers: WorkerOptions = WorkerOptions()
 
 
-def _episode(job: tuple) -> dict:
-    from fleet_tools.experts.policy import ExpertPolicy
-    from fleet_tools.policies.sources import find
-    from fleet_tools.rollouts.episode import rollout
+@dataclass(frozen=True)
+class Row:
+    """The case of a row of the table."""
 
-    task, split, name, seed, push = job
-    env = _environment(task, split)
-    scene = _scene(env, seed, push)
-    policy = ExpertPolicy(env, **OWN[name]) if name in OWN else find(name).make(env, seed)
-    episode = rollout(env, policy, scene=scene)
-    unmet = [name for name, verdict in env.unwrapped.verdicts().items() if not verdict.holds]
+    task: str
+    split: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """An episode that is to be run.
+
+    Attributes:
+        row: Row to which it belongs.
+        seed: Seed of the scene.
+        push: Whether the object is moved.
+    """
+
+    row: Row
+    seed: int
+    push: bool
+
+
+def _measure_all(options: SuccessOptions) -> int:
+    tasks = options.tasks.names_or_paths()
+    each = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
+    splits = each if options.split == "each" else (options.split,)
+    rows = [
+        Row(task, split, policy)
+        for task in tasks
+        for split in splits
+        for policy in options.policies
+    ]
+    seeds = range(options.first_seed, options.first_seed + options.episodes)
+    jobs = (Job(row, seed, options.push) for row in rows for seed in seeds)
+    print_now(options, _HEADER)
+    summaries: list[dict[str, Any]] = []
+    for row, episodes in _complete_rows(options, jobs):
+        summary = {
+            "task": row.task,
+            "split": row.split,
+            "policy": row.policy,
+            "push": options.push,
+            **summarize(episodes),
+        }
+        summaries.append(summary)
+        print_now(options, _as_text(summary))
+    if options.json_output:
+        options.report({"rows": summaries}, str)
+    return cli.OK
+
+
+def _complete_rows(
+    options: SuccessOptions, jobs: Iterator[Job]
+) -> Iterator[tuple[Row, list[Episode]]]:
+    """Runs the jobs, and yields each row with its episodes once it is complete."""
+    episodes: dict[Row, list[Episode]] = {}
+    for job, result in options.workers.run(jobs, _make_run):
+        if isinstance(result, LostJob):
+            result = _lost(job, result)
+        of_row = episodes.setdefault(job.row, [])
+        of_row.append(result)
+        if len(of_row) == options.episodes:
+            yield job.row, sorted(of_row, key=lambda episode: episode["seed"])
+
+
+def _make_run() -> Callable[[Job], Episode]:
+    """Returns the function that runs a job; it keeps the environment of the last job."""
+    environments: dict[tuple[str, str], ToolUseEnv] = {}
+
+    def run(job: Job) -> Episode:
+        from fleet_tools.envs.making import make_env
+
+        key = (job.row.task, job.row.split)
+        if key not in environments:
+            for env in environments.values():
+                env.close()
+            environments.clear()
+            environments[key] = make_env(task=job.row.task, split=job.row.split)
+        return run_episode(environments[key], job)
+
+    return run
+
+
+def run_episode(env: "ToolUseEnv", job: Job) -> Episode:
+    """Runs an episode, and returns its facts."""
+    from fleet_tools.rollouts.rollout import rollout
+
+    scene = _scene(env, job)
+    episode = rollout(env, _policy(env, job), scene=scene)
+    unmet = [name for name, verdict in env.verdicts().items() if not verdict.holds]
     return {
-        "seed": seed,
+        "seed": job.seed,
         "models": f"{scene.tool} on {scene.object}",
         "outcome": episode.outcome,
-        "why": episode.error or ", ".join(unmet),
+        "cause": episode.error or ", ".join(unmet),
         "steps": len(episode),
         "info": dict(episode.info),
     }
 
 
-def _environment(task: str, split: str):
-    """The last environment of this process, or a new one: a process keeps one at a time."""
-    from fleet_tools.registration import make_environment
+def _lost(job: Job, lost: LostJob) -> Episode:
+    return {
+        "seed": job.seed,
+        "models": "unknown models",
+        "outcome": WORKER_ERROR,
+        "cause": lost.reason,
+        "steps": 0,
+        "info": {},
+    }
 
-    if (task, split) not in _environments:
-        for env in _environments.values():
-            env.close()
-        _environments.clear()
-        _environments[task, split] = make_environment(task=task, split=split)
-    return _environments[task, split]
+
+def _policy(env: "ToolUseEnv", job: Job) -> "Policy":
+    from fleet_tools.experts.policy import ExpertPolicy
+    from fleet_tools.policies.sources import find_policy
+
+    name = job.row.policy
+    if name in EXPERT_VARIANTS:
+        return ExpertPolicy(env, **EXPERT_VARIANTS[name])
+    return find_policy(name).make(env, job.seed)
 
 
-def _scene(env, seed: int, push: bool):
+def _scene(env: "ToolUseEnv", job: Job) -> "Scene":
+    import numpy as np
+
     from fleet_tools.sim.scene import Push, sample_scene
 
-    scene = sample_scene(env.unwrapped.task, seed, split=env.unwrapped.split)
-    if not push:
+    scene = sample_scene(env.task, job.seed, split=env.split)
+    if not job.push:
         return scene
-    rng = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng([job.seed, 1])
     angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
     p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
     step = int(rng.integers(2, 7))
     return scene.model_copy(update={"push": Push(step=step, translation_m=p_W)})
 
 
-def _summary(episodes: list[dict]) -> dict:
+def summarize(episodes: list[Episode]) -> dict[str, Any]:
+    """Returns the figures of a row's episodes."""
+    import numpy as np
+
     from fleet_tools.utils.statistics import wilson_interval
 
-    successes = sum(episode["outcome"] == "success" for episode in episodes)
+    successes = sum(episode["outcome"] == SUCCESS for episode in episodes)
     infos = [episode["info"] for episode in episodes if episode["info"]]
-    planning = [1e3 * info["planning_seconds"] / max(info["plans"], 1) for info in infos]
+    planning_ms = [1e3 * info["planning_seconds"] / max(info["plans"], 1) for info in infos]
     return {
         "episodes": len(episodes),
         "successes": successes,
         "interval_95": wilson_interval(successes, len(episodes)),
         "outcomes": dict(Counter(episode["outcome"] for episode in episodes)),
-        "planning_ms_median_p95": [float(np.percentile(planning, p)) for p in (50, 95)]
-        if planning
+        "planning_ms_median_p95": [float(np.percentile(planning_ms, p)) for p in (50, 95)]
+        if planning_ms
         else None,
         "replanned": sum(info["plans"] > 1 for info in infos),
         "retreated": sum(info["retreats"] > 0 for info in infos),
         "steps_median": float(np.median([episode["steps"] for episode in episodes])),
-        "failures": [episode for episode in episodes if episode["outcome"] != "success"],
+        "failures": [episode for episode in episodes if episode["outcome"] != SUCCESS],
     }
 
 
-def _row(summary: dict) -> str:
+def _as_text(summary: Mapping[str, Any]) -> str:
     low, high = summary["interval_95"]
     planning = summary["planning_ms_median_p95"]
-    failures = summary["failures"]
-    if planning and len(failures) <= 5:
-        causes = [f"{e['outcome']}, seed {e['seed']} ({e['models']}): {e['why']}" for e in failures]
-    elif planning:
-        counted = Counter(cause for e in failures for cause in e["why"].split(", "))
-        causes = [f"{count} times {cause}" for cause, count in counted.most_common(4)]
-    else:
-        counted = Counter(episode["outcome"] for episode in failures)
-        causes = [f"{count} {outcome}" for outcome, count in counted.items()]
-    if summary["replanned"]:
-        causes.append(f"{summary['replanned']} planned again, {summary['retreated']} retreated")
     cells = [
         summary["task"],
         summary["split"],
@@ -162,10 +252,33 @@ def _row(summary: dict) -> str:
         f"{low:.1%} to {high:.1%}",
         "median {:.0f}, 95% {:.0f}".format(*planning) if planning else "",
         f"{summary['steps_median']:g}",
-        "; ".join(causes),
+        "; ".join(_causes(summary)),
     ]
     return f"| {' | '.join(cells)} |"
 
 
+def _causes(summary: Mapping[str, Any]) -> list[str]:
+    """Returns the causes of failures: each, or the most frequent ones."""
+    failures: list[Episode] = summary["failures"]
+    if not summary["planning_ms_median_p95"]:
+        counted = Counter(episode["outcome"] for episode in failures)
+        causes = [f"{count} {outcome}" for outcome, count in counted.items()]
+    elif len(failures) <= _FAILURES_LISTED:
+        causes = [
+            f"{e['outcome']}, seed {e['seed']} ({e['models']}): {e['cause']}" for e in failures
+        ]
+    else:
+        counted = Counter(cause for e in failures for cause in e["cause"].split(", "))
+        causes = [f"{count} times {cause}" for cause, count in counted.most_common(_CAUSES_LISTED)]
+    if summary["replanned"]:
+        causes.append(f"{summary['replanned']} replanned, {summary['retreated']} retreated")
+    return causes
+
+
+PROGRAM = cli.Program(
+    "success.py", cli.Command(SuccessOptions, _measure_all), launcher="python benchmarks/"
+)
+main = PROGRAM.main
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""A merging method of one's own: robots are matched, and the median of them counts, not the mean.
+"""A user's own merging method: models are matched, and their median is taken, not their mean.
 
 python -m fleet_tools.baselines.merge a.safetensors b.safetensors c.safetensors \
     --method examples.own_method.matched_median:matched_median --output merged.safetensors
@@ -7,20 +7,20 @@ python -m fleet_tools.baselines.merge a.safetensors b.safetensors c.safetensors 
 import torch
 
 from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import Fleet, Merged
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 
 
-def matched_median(fleet: Fleet, *, rounds: int = 20) -> Merged:
-    """Takes the median of every weight over matched models: one that went astray moves nothing.
+def matched_median(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:
+    """Returns the median of every weight over matched models, which a single outlier cannot move.
 
     Args:
-        fleet: The models; their weights in averages are used for matching alone.
-        rounds: Of matching, at most; an option, as every keyword is.
+        problem: The models; their averaging weights are used for matching alone.
+        rounds: Maximum number of rounds of matching; an option, as every keyword argument.
     """
-    matched = merge("git_rebasin", fleet, rounds=rounds)
-    models = fleet.permuted(matched.permutations)
+    matched = merge("git_rebasin", problem, rounds=rounds)
+    models = problem.permuted(matched.permutations)
     state = {
         name: torch.quantile(torch.stack([model[name] for model in models]), 0.5, dim=0)
         for name in models[0]
     }
-    return Merged(state, matched.permutations, matched.traffic)
+    return MergeResult(state, matched.permutations, matched.traffic)

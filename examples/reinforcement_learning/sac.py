@@ -4,52 +4,75 @@
     python -m fleet_tools.evaluate --policy examples.reinforcement_learning.sac:make_policy \
         --name sac --tool hammer --output results/sac
 
-The first command trains and stores the agent, and compares it with policies that know nothing; the
-second scores it as any other policy.
+The first command trains and stores the agent, and compares it with policies without knowledge; the
+second evaluates it as any other policy.
 """
 
-import argparse
+import contextlib
+import sys
 from pathlib import Path
+from typing import Annotated, Any, cast
 
-import gymnasium as gym
+import gymnasium
 import numpy as np
+import pydantic
 import torch
 from scipy.stats import ttest_rel
 from stable_baselines3 import SAC
 
-import fleet_tools  # noqa: F401  registers the environments
+from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.outcomes import SUCCESS
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
-from fleet_tools.rollouts.episode import Policy, rollout
+from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.seeds import VALIDATION
+from fleet_tools.utils import cli
 from fleet_tools.utils.statistics import wilson_interval
 
 ENVIRONMENT = "FleetTools/Hammer-v0"
 AGENT = Path(__file__).with_name("agent.zip")
-SEES = ("tool_keypoints", "object_keypoints")
-DISCOUNT = 0.95  # per step of 1/6 s: the agent looks about twenty ahead
+OBSERVED = ("tool_keypoints", "object_keypoints")
+DISCOUNT = 0.95
+"""Discount per step of 1/6 s, with which the agent's horizon is about twenty steps."""
 
 
-def main() -> None:
-    """Runs the program."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=10_000, help="of the environment (10000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the agent and its scenes (0)")
-    parser.add_argument("--scenes", type=int, default=50, help="to compare policies in (50)")
-    given = parser.parse_args()
-    torch.set_num_threads(1)  # networks this small gain nothing by more
-    learn(given.steps, given.seed).save(AGENT)
-    compare(given.scenes)
+class SacOptions(cli.Options):
+    """Trains an agent, stores it, and compares it with policies without knowledge.
+
+    Exit codes:
+    0: the agent is stored and compared.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    steps: Count = 10_000
+    """Number of steps of the environment."""
+    seed: Seed = 0
+    """Seed of the agent and its scenes."""
+    scenes: Annotated[int, pydantic.Field(ge=2)] = 50
+    """Number of scenes in which policies are compared."""
+
+
+def _learn_and_compare(options: SacOptions) -> int:
+    torch.set_num_threads(1)  # networks of this size gain nothing from more
+    with contextlib.redirect_stdout(sys.stderr):  # stdout has the comparison alone
+        agent = learn(options.steps, options.seed, quiet=options.quiet)
+    agent.save(AGENT)
+    summary = compare(options.scenes)
+    options.report(summary, lambda: as_text(summary))
+    return cli.OK
 
 
 # --- Learning -------------------------------------------------------------------------------
 
 
-def learn(steps: int, seed: int) -> SAC:
+def learn(steps: int, seed: int, quiet: bool = False) -> SAC:
     """Trains an agent by soft actor-critic (Haarnoja et al. 2018)."""
-    env = gym.make(ENVIRONMENT, reward="dense")
-    size = len(seen(env.observation_space.sample()))
-    space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    env = gym.wrappers.TransformObservation(SuccessLasts(env), seen, space)
+    env = gymnasium.make(ENVIRONMENT, reward="dense")
+    size = len(observed(env.observation_space.sample()))
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+    env = gymnasium.wrappers.TransformObservation(SuccessLasts(env), observed, space)
     agent = SAC(
         "MlpPolicy",
         env,
@@ -59,31 +82,32 @@ def learn(steps: int, seed: int) -> SAC:
         policy_kwargs={"net_arch": [128, 128]},
         seed=seed,
         device="cpu",
-        verbose=1,
+        verbose=0 if quiet else 1,
     )
     agent.learn(steps, log_interval=10)
     env.close()
     return agent
 
 
-def seen(observation: dict[str, np.ndarray]) -> np.ndarray:
-    """Returns the keypoints alone, (15,), in decimetres, so that they are about as large as 1.
+def observed(observation: dict[str, np.ndarray]) -> np.ndarray:
+    """Returns the keypoints alone, (15,), in decimetres, so that they are of the order of 1.
 
     They and the actions are in the end effector's frame, where hammering is the same everywhere.
     """
-    return 10 * np.concatenate([observation[name].ravel() for name in SEES])
+    return 10 * np.concatenate([observation[name].ravel() for name in OBSERVED])
 
 
-class SuccessLasts(gym.Wrapper):
-    """Pays for success what staying successful forever would: 1 in every step, discounted.
+class SuccessLasts(gymnasium.Wrapper):
+    """Rewards success like infinitely many further steps of success: 1 in each, discounted.
 
-    The dense reward is at most 1 in each step, and success ends the episode. To an agent that
-    adds rewards up, hovering close to success would else be worth more.
+    The dense reward is at most 1 in each step, and success ends the episode. Without this, the
+    return of an agent that stays close to success would be higher.
     """
 
-    def step(self, action: np.ndarray) -> tuple:
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Runs one step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
+        reward = float(reward)
         if terminated:
             reward /= 1 - DISCOUNT
         return observation, reward, terminated, truncated, info
@@ -92,57 +116,92 @@ class SuccessLasts(gym.Wrapper):
 # --- Acting ---------------------------------------------------------------------------------
 
 
-def make_policy(env: gym.Env) -> "Agent":
+def make_policy(env: gymnasium.Env) -> "Agent":
     """Loads the agent, for `fleet_tools.evaluate --policy module:make_policy`.
 
-    Stable-Baselines3 stores pickles, which may do anything when they are loaded: load your own.
+    Stable-Baselines3 stores pickles, which may run any code when they are loaded: load only your
+    own.
     """
     return Agent(SAC.load(AGENT, device="cpu"))
 
 
 class Agent:
-    """A trained agent behind Fleet-Tools' interface of policies."""
+    """A trained agent as a policy of Fleet-Tools."""
 
     def __init__(self, agent: SAC) -> None:
         self._agent = agent
 
     def reset(self) -> None:
-        """Has nothing to forget."""
+        """Does nothing."""
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the most likely action, (6,)."""
-        return self._agent.predict(seen(observation), deterministic=True)[0]
+        return self._agent.predict(observed(observation), deterministic=True)[0]
 
 
-# --- Comparing ------------------------------------------------------------------------------
+# --- Comparison -----------------------------------------------------------------------------
 
 
-def compare(scenes: int) -> None:
-    """Prints how the stored agent does, and policies that know nothing, in the same new scenes."""
-    env = gym.make(ENVIRONMENT, reward="dense")
+def compare(scenes: int) -> dict[str, Any]:
+    """Compares the stored agent with policies without knowledge, in new scenes.
+
+    Args:
+        scenes: Number of scenes, the same ones for all.
+
+    Returns:
+        Results by policy, and 95% intervals of the agent's mean return less that of each other.
+    """
+    env = gymnasium.make(ENVIRONMENT, reward="dense")
     policies = {"agent": make_policy(env), "random": RandomPolicy(env), "zero": ZeroPolicy(env)}
     results = {name: results_in(env, policy, scenes) for name, policy in policies.items()}
-    for name, (returns, solved) in results.items():
-        low, high = wilson_interval(int(solved.sum()), scenes)
-        print(
-            f"{name}: return {returns.mean():.1f}, solves {solved.sum()} of {scenes} scenes "
-            f"(95% interval {low:.1%} to {high:.1%})"
-        )
+    env.close()
+    summary: dict[str, Any] = {"scenes": scenes, "policies": {}, "agent_less": {}}
+    for name, (returns, success) in results.items():
+        successes = int(success.sum())
+        summary["policies"][name] = {
+            "mean_return": float(returns.mean()),
+            "successes": successes,
+            "interval_95": wilson_interval(successes, scenes),
+        }
     for name in ("random", "zero"):
-        better = ttest_rel(results["agent"][0], results[name][0]).confidence_interval(0.95)
-        print(f"agent's return less {name}'s: 95% interval {better.low:.1f} to {better.high:.1f}")
+        test = cast(Any, ttest_rel(results["agent"][0], results[name][0]))
+        summary["agent_less"][name] = [float(end) for end in test.confidence_interval(0.95)]
+    return summary
 
 
-def results_in(env: gym.Env, policy: Policy, scenes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns of a policy, and whether it succeeded, (N,) each, in scenes unseen in training.
+def as_text(summary: dict[str, Any]) -> str:
+    """Returns a comparison as lines of text."""
+    lines = []
+    for name, result in summary["policies"].items():
+        low, high = result["interval_95"]
+        lines.append(
+            f"{name}: return {result['mean_return']:.1f}, success in {result['successes']} of "
+            f"{summary['scenes']} scenes (95% interval {low:.1%} to {high:.1%})"
+        )
+    for name, (low, high) in summary["agent_less"].items():
+        lines.append(f"agent's return less {name}'s: 95% interval {low:.1f} to {high:.1f}")
+    return "\n".join(lines)
 
-    A return is the sum of the dense rewards; after success, each step that is left counts as 1.
+
+def results_in(env: gymnasium.Env, policy: Policy, scenes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns a policy's returns, and its success, (N,) each, in scenes unseen in training.
+
+    A return is the sum of the dense rewards; after success, each remaining step counts as 1.
     """
     episodes = [rollout(env, policy, seed=seed) for seed in VALIDATION[:scenes]]
-    solved = np.array([episode.succeeded for episode in episodes])
-    left = np.array([env.unwrapped.task.max_episode_steps - len(episode) for episode in episodes])
-    return np.array([episode.rewards.sum() for episode in episodes]) + solved * left, solved
+    limit = unwrap(env).task.max_episode_steps
+    success = np.array([episode.outcome == SUCCESS for episode in episodes])
+    remaining = np.array([limit - len(episode) for episode in episodes])
+    returns = np.array([episode.rewards.sum() for episode in episodes]) + success * remaining
+    return returns, success
 
+
+PROGRAM = cli.Program(
+    "reinforcement_learning.sac",
+    cli.Command(SacOptions, _learn_and_compare),
+    launcher="python -m examples.",
+)
+main = PROGRAM.main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
