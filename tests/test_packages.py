@@ -1,13 +1,13 @@
 """What a checkout imports, an installed wheel has, under one name only."""
 
-import importlib
+import importlib.util
 import os
 import pkgutil
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from support.processes import ROOT
 
 import fleet_tools
 
@@ -46,6 +46,7 @@ def test_no_module_is_importable_under_two_names():
 def test_every_module_has_one_file():
     files = {}
     for module in pkgutil.walk_packages(fleet_tools.__path__, "fleet_tools."):
-        origin = os.path.realpath(importlib.util.find_spec(module.name).origin)
-        files.setdefault(origin, []).append(module.name)
+        spec = importlib.util.find_spec(module.name)
+        assert spec is not None and spec.origin is not None
+        files.setdefault(os.path.realpath(spec.origin), []).append(module.name)
     assert {file: names for file, names in files.items() if len(names) > 1} == {}

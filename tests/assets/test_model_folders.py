@@ -1,4 +1,4 @@
-"""What every model folder keeps, whoever generated it: those that ship, and random ones."""
+"""Properties of every generated model folder: those that ship, and random ones."""
 
 import functools
 import itertools
@@ -6,6 +6,7 @@ import tempfile
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,39 +19,46 @@ from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import DiagramBuilder
+from support.family_laws import random_model
 
-from fleet_tools import assets
-from fleet_tools.assets.families import FAMILIES, family_module
-from fleet_tools.assets.model import SIGNATURE, Keypoint, Model, differences, files, write
+from fleet_tools.assets.families import FAMILIES, FamilyName, find_family
+from fleet_tools.assets.model_description import (
+    SIGNATURE,
+    KeypointDescription,
+    ModelDescription,
+    Position,
+)
+from fleet_tools.assets.model_folder import changed_files, model_files, write_model
+from fleet_tools.config.resources import assets_root
 
-ROOT = Path(assets.__file__).parent
+ROOT = assets_root()
 SHIPPED = {
-    f"{family}/{name}": family_module(family).build(params, name)
+    f"{family}/{name}": find_family(family).build(params, name)
     for family in FAMILIES
-    for name, params in family_module(family).CATALOGUE.items()
+    for name, params in find_family(family).CATALOGUE.items()
 }
 seeds = st.integers(0, 2**32 - 1)
 
 
-def sampled(family: str, seed: int) -> Model:
-    module = family_module(family)
-    return module.build(module.sample(np.random.default_rng(seed)), f"{family}_{seed}")
+def sampled(family: FamilyName, seed: int) -> ModelDescription:
+    return random_model(find_family(family), seed)
 
 
 @functools.lru_cache(maxsize=32)
 def load_mesh(path: Path) -> trimesh.Trimesh:
-    mesh = trimesh.load(path, force="mesh", process=False)
+    mesh = trimesh.load_mesh(path, process=False)
+    assert isinstance(mesh, trimesh.Trimesh)
     mesh.merge_vertices(merge_norm=True, merge_tex=True)
     return mesh
 
 
 def load_plant(directory: Path) -> tuple[MultibodyPlant, ModelInstanceIndex]:
-    """The model in Drake, with hydroelastic surfaces as wide as the simulator makes them."""
+    """Loads a model in Drake, and checks its hydroelastic geometry with the simulator's margin."""
     builder = DiagramBuilder()
     plant, scene_graph = AddMultibodyPlantSceneGraph(builder, 0.004)
     parser = Parser(plant)
     parser.SetStrictParsing()
-    (instance,) = parser.AddModels(str(directory / "model.sdf"))
+    (instance,) = parser.AddModels(directory / "model.sdf")
     plant.Finalize()
     config = SceneGraphConfig()
     config.default_proximity_properties.margin = 1e-4
@@ -63,8 +71,8 @@ def load_plant(directory: Path) -> tuple[MultibodyPlant, ModelInstanceIndex]:
     return plant, instance
 
 
-def inertia_from_meshes(model: Model, directory: Path, body: RigidBody) -> np.ndarray:
-    """Mass, first moment and inertia about the link's origin, from what is written, by trimesh."""
+def inertia_from_meshes(model: ModelDescription, directory: Path, body: RigidBody) -> np.ndarray:
+    """Returns mass, first moment and inertia about the link's origin, by trimesh, (13,)."""
     (link,) = [link for link in model.links if link.name == body.name()]
     mass, moment, inertia = 0.0, np.zeros(3), np.zeros((3, 3))
     for part in link.parts:
@@ -77,21 +85,23 @@ def inertia_from_meshes(model: Model, directory: Path, body: RigidBody) -> np.nd
     return np.concatenate([[mass], moment, inertia.ravel()])
 
 
-def check(model: Model, directory: Path) -> None:
+def check(model: ModelDescription, directory: Path) -> None:
     text = (directory / "model.sdf").read_text()
     named = {uri.text for uri in ET.fromstring(text).iter("uri")}
     assert named == {f"meshes/{path.name}" for path in (directory / "meshes").iterdir()}
 
     triangles = vertices = 0
     for part in (part for link in model.links for part in link.parts):
-        seen = load_mesh(directory / f"meshes/{part.name}.obj")
-        assert seen.is_watertight and seen.is_winding_consistent and seen.volume > 0, part.name
-        triangles += len(seen.faces)
+        visual = load_mesh(directory / f"meshes/{part.name}.obj")
+        assert visual.is_watertight and visual.is_winding_consistent, part.name
+        assert visual.volume > 0, part.name
+        triangles += len(visual.faces)
         for k in range(len(part.collision)):
-            felt = load_mesh(directory / f"meshes/{part.name}_collision_{k}.obj")
-            assert felt.is_watertight and felt.volume > 0, part.name
-            assert felt.volume == pytest.approx(felt.convex_hull.volume, rel=1e-5), part.name
-            vertices += len(felt.vertices)
+            collision = load_mesh(directory / f"meshes/{part.name}_collision_{k}.obj")
+            assert collision.is_watertight and collision.volume > 0, part.name
+            hull = collision.convex_hull
+            assert collision.volume == pytest.approx(hull.volume, rel=1e-5), part.name
+            vertices += len(collision.vertices)
     assert triangles < 2000 and vertices <= 60, (triangles, vertices)
 
     plant, instance = load_plant(directory)
@@ -106,15 +116,17 @@ def check(model: Model, directory: Path) -> None:
             written, inertia_from_meshes(model, directory, body), rtol=1e-5, atol=1e-9
         )
 
-    said = yaml.safe_load((directory / "keypoints.yaml").read_text())
-    assert (said["family"], said["kind"]) == (model.family, model.kind)
-    for name, point in said["keypoints"].items():
+    labels = yaml.safe_load((directory / "keypoints.yaml").read_text())
+    assert (labels["family"], labels["kind"]) == (model.family, model.kind)
+    for name, point in labels["keypoints"].items():
         assert plant.HasBodyNamed(point["link"], instance), name
-        assert is_marked(model, directory, name, said["keypoints"]), name
+        assert is_visible(model, directory, name, labels["keypoints"]), name
 
 
-def is_marked(model: Model, directory: Path, name: str, points: dict) -> bool:
-    """Whether a keypoint can be seen: on the surface, or halfway between two others that are."""
+def is_visible(
+    model: ModelDescription, directory: Path, name: str, points: dict[str, dict[str, Any]]
+) -> bool:
+    """Whether a keypoint is on the surface, or halfway between two others that are."""
 
     def on_surface(name: str) -> bool:
         return distance_to_surface(model, directory, **points[name]) < 2e-9
@@ -129,27 +141,23 @@ def is_marked(model: Model, directory: Path, name: str, points: dict) -> bool:
     )
 
 
-def distance_to_surface(model: Model, directory: Path, link: str, position: list) -> float:
-    (owner,) = [one for one in model.links if one.name == link]
-    meshes = [load_mesh(directory / f"meshes/{part.name}.obj") for part in owner.parts]
+def distance_to_surface(
+    model: ModelDescription, directory: Path, link: str, position: list[float]
+) -> float:
+    (found,) = [each for each in model.links if each.name == link]
+    meshes = [load_mesh(directory / f"meshes/{part.name}.obj") for part in found.parts]
     corners = np.concatenate([mesh.triangles for mesh in meshes])
     nearest = trimesh.triangles.closest_point(corners, np.tile(position, (len(corners), 1)))
     return np.linalg.norm(nearest - position, axis=1).min()
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_folder_is_sound(name):
+def test_shipped_folder_is_sound(name: str) -> None:
     model = SHIPPED[name]
     check(model, model.folder(ROOT))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_folder_is_what_the_generator_writes(name):
-    model = SHIPPED[name]
-    assert differences(model, model.folder(ROOT)) == []
-
-
-def test_every_folder_that_names_the_generator_is_still_written_by_it():
+def test_every_folder_that_names_the_generator_is_written_by_it() -> None:
     for keypoints in ROOT.glob("*s/*/*/keypoints.yaml"):
         if keypoints.read_text().startswith(SIGNATURE):
             assert f"{keypoints.parent.parent.name}/{keypoints.parent.name}" in SHIPPED
@@ -158,38 +166,39 @@ def test_every_folder_that_names_the_generator_is_still_written_by_it():
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=4, deadline=None)
 @given(seed=seeds)
-def test_random_member_is_sound(family, seed):
+def test_random_member_is_sound(family: FamilyName, seed: int) -> None:
     model = sampled(family, seed)
     load_mesh.cache_clear()
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / model.name
-        write(model, directory)
+        write_model(model, directory)
         check(model, directory)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_same_generator_state_same_bytes(family):
-    assert files(sampled(family, 5)) == files(sampled(family, 5))
-    assert files(sampled(family, 5)) != files(sampled(family, 6))
+def test_same_seed_same_bytes(family: FamilyName) -> None:
+    assert model_files(sampled(family, 5)) == model_files(sampled(family, 5))
+    assert model_files(sampled(family, 5)) != model_files(sampled(family, 6))
 
 
 @given(st.tuples(*[st.floats(-1, 1) | st.floats(-1e-3, 1e-3)] * 3))
-def test_yaml_reads_every_position_as_numbers(position):
-    model = replace(SHIPPED["knife/chef"], keypoints={"tip": Keypoint("knife", position)})
-    said = yaml.safe_load(files(model)["keypoints.yaml"])["keypoints"]["tip"]["position"]
-    assert [type(x) for x in said] == [float] * 3
-    np.testing.assert_allclose(said, position, atol=0.5e-9, rtol=0)
+def test_yaml_reads_every_position_as_floats(position: Position) -> None:
+    keypoints = {"tip": KeypointDescription("knife", position)}
+    files = model_files(replace(SHIPPED["knife/chef"], links=(), keypoints=keypoints))
+    written = yaml.safe_load(files["keypoints.yaml"])["keypoints"]["tip"]["position"]
+    assert [type(x) for x in written] == [float] * 3
+    np.testing.assert_allclose(written, position, atol=0.5e-9, rtol=0)
 
 
-def test_write_replaces_its_own_folder_and_leaves_a_foreign_one(tmp_path):
+def test_only_generated_folders_are_replaced(tmp_path: Path) -> None:
     one, other = (SHIPPED[f"hammer/{name}"] for name in ("claw", "club"))
-    directory = tmp_path / "tools" / "mine"
-    write(one, directory)
-    write(other, directory)
-    assert differences(other, directory) == []
+    directory = tmp_path / "tools" / "any"
+    write_model(one, directory)
+    write_model(other, directory)
+    assert changed_files(other, directory) == []
     assert list(directory.parent.iterdir()) == [directory]
 
     (directory / "keypoints.yaml").write_text("family: hammer\n")
-    with pytest.raises(FileExistsError, match="mine"):
-        write(one, directory)
+    with pytest.raises(FileExistsError, match="any was not written by a generator"):
+        write_model(one, directory)
     assert (directory / "keypoints.yaml").read_text() == "family: hammer\n"

@@ -1,4 +1,4 @@
-"""Laws of the mesh mathematics: closed forms, rigid motions, closed outward surfaces."""
+"""Solids and their mass properties: closed forms, rigid motions, closed outward surfaces."""
 
 import math
 
@@ -7,8 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.assets import solids
-from fleet_tools.assets.solids import Section, Solid, circle, mass_properties, stack
+from fleet_tools.assets.decimals import decimal
+from fleet_tools.assets.mass_properties import MassProperties, combined, mass_properties
+from fleet_tools.assets.model_description import Position
+from fleet_tools.assets.solids import (
+    Section,
+    Solid,
+    Station,
+    box,
+    circle,
+    joined,
+    loft,
+    section_loft,
+)
+from fleet_tools.assets.wavefront import corner_normals, obj_text
+
+Quaternion = tuple[float, float, float, float]
 
 quick = settings(max_examples=40, deadline=None)
 lengths = st.integers(50, 2000).map(lambda tenths: tenths / 1e4)  # whole tenths of a millimetre
@@ -18,27 +32,29 @@ vectors = st.tuples(*[st.floats(-0.5, 0.5)] * 3)
 
 
 @st.composite
-def sections(draw) -> Section:
+def sections(draw: st.DrawFn) -> Section:
     half_x, half_y = draw(lengths), draw(lengths)
     return Section(half_x, half_y, draw(st.floats(0.2, 1)) * min(half_x, half_y))
 
 
 @st.composite
-def lofts(draw) -> Solid:
+def lofts(draw: st.DrawFn) -> Solid:
     heights = np.cumsum(draw(st.lists(lengths, min_size=2, max_size=5)))
-    stations = [(z, draw(sections())) for z in heights]
+    stations: list[Station] = [(z, draw(sections())) for z in heights]
     if draw(st.booleans()):
         stations.append((heights[-1] + draw(lengths), None))
-    return stack(stations, draw(corner_counts), (draw(lengths), draw(lengths)))
+    return section_loft(stations, draw(corner_counts), (draw(lengths), draw(lengths)))
 
 
-def rotation(q) -> np.ndarray:
+def rotation(q: Quaternion) -> np.ndarray:
     w, x, y, z = np.array(q) / np.linalg.norm(q)
     skew = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return np.eye(3) + 2 * w * skew + 2 * skew @ skew
 
 
-def assert_same_body(actual, expected, tolerance=1e-9):
+def assert_same_body(
+    actual: MassProperties, expected: MassProperties, tolerance: float = 1e-9
+) -> None:
     atol = tolerance * expected.mass * 0.1**2
     assert actual.mass == pytest.approx(expected.mass, rel=tolerance)
     np.testing.assert_allclose(actual.centre, expected.centre, atol=1e-9)
@@ -47,52 +63,54 @@ def assert_same_body(actual, expected, tolerance=1e-9):
 
 @quick
 @given(vectors, st.tuples(lengths, lengths, lengths))
-def test_box(corner, sides):
+def test_box(corner: Position, sides: Position) -> None:
     a, b, c = sides
-    body = mass_properties(solids.box(corner, np.add(corner, sides)), 700.0)
+    body = mass_properties(box(corner, np.add(corner, sides)), 700.0)
     mass = 700.0 * a * b * c
     inertia = mass / 12 * np.diag([b * b + c * c, a * a + c * c, a * a + b * b])
-    expected = solids.MassProperties(mass, np.array(corner) + np.array(sides) / 2, inertia)
+    expected = MassProperties(mass, np.array(corner) + np.array(sides) / 2, inertia)
     assert_same_body(body, expected)
 
 
 @quick
 @given(lengths, lengths, corner_counts)
-def test_regular_prism(apothem, height, corner_points):
+def test_regular_prism(apothem: float, height: float, corner_points: int) -> None:
     n = 4 * corner_points
     ends = [(0, circle(apothem)), (height, circle(apothem))]
-    body = mass_properties(stack(ends, corner_points), 1.0)
+    body = mass_properties(section_loft(ends, corner_points), 1.0)
     area = n * apothem**2 * math.tan(math.pi / n)
     polar = area * apothem**2 / 6 * (3 + math.tan(math.pi / n) ** 2)  # second moment about z
     axial, across = polar * height, polar / 2 * height + area * height**3 / 12
-    expected = solids.MassProperties(
+    expected = MassProperties(
         area * height, np.array([0, 0, height / 2]), np.diag([across, across, axial])
     )
     assert_same_body(body, expected, tolerance=1e-6)  # points of outlines are whole nanometres
 
 
-def test_tetrahedron():
+def test_tetrahedron() -> None:
     corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]])
-    body = mass_properties(solids.loft([corners[:3], corners[3:]]), 6.0)
+    body = mass_properties(loft([corners[:3], corners[3:]]), 6.0)
     inertia = np.full((3, 3), 1 / 80) + np.diag([1 / 16] * 3)  # of a unit mass
-    assert_same_body(body, solids.MassProperties(1.0, np.full(3, 0.25), inertia))
+    assert_same_body(body, MassProperties(1.0, np.full(3, 0.25), inertia))
 
 
 @quick
 @given(lofts(), quaternions, vectors)
-def test_rigid_motion_moves_the_mass_along(solid, q, translation):
+def test_a_rigid_motion_moves_the_mass_along(
+    solid: Solid, q: Quaternion, translation: Position
+) -> None:
     R = rotation(q)
     before, after = (mass_properties(s, 1e3) for s in (solid, solid.transformed(R, translation)))
     moved = R @ before.centre + translation
-    assert_same_body(after, solids.MassProperties(before.mass, moved, R @ before.inertia @ R.T))
+    assert_same_body(after, MassProperties(before.mass, moved, R @ before.inertia @ R.T))
 
 
 @quick
 @given(lofts(), vectors)
-def test_parts_add_up(solid, shift):
+def test_mass_properties_of_parts_add_up(solid: Solid, shift: Position) -> None:
     other = solid.transformed(np.eye(3), np.add(shift, 2.0))
-    whole = mass_properties(solids.join(solid, other), 1e3)
-    parts = solids.combined([mass_properties(s, 1e3) for s in (solid, other)])
+    whole = mass_properties(joined(solid, other), 1e3)
+    parts = combined([mass_properties(s, 1e3) for s in (solid, other)])
     assert whole.mass == pytest.approx(parts.mass, rel=1e-6)
     np.testing.assert_allclose(whole.centre, parts.centre, rtol=1e-6)
     np.testing.assert_allclose(whole.inertia, parts.inertia, rtol=1e-5, atol=1e-6 * whole.mass)
@@ -100,7 +118,7 @@ def test_parts_add_up(solid, shift):
 
 @quick
 @given(lofts())
-def test_lofts_are_closed_and_face_outwards(solid):
+def test_lofts_are_closed_and_face_outwards(solid: Solid) -> None:
     edges = [(int(t[k]), int(t[k - 1])) for t in solid.triangles for k in range(3)]
     assert len(set(edges)) == len(edges)
     assert {(b, a) for a, b in edges} == set(edges)
@@ -109,8 +127,10 @@ def test_lofts_are_closed_and_face_outwards(solid):
 
 @quick
 @given(sections(), sections(), lengths, corner_counts)
-def test_loft_of_two_sections_is_convex(below, above, height, corner_points):
-    solid = stack([(0, below), (height, above)], corner_points)
+def test_a_loft_between_two_sections_is_convex(
+    below: Section, above: Section, height: float, corner_points: int
+) -> None:
+    solid = section_loft([(0, below), (height, above)], corner_points)
     a, b, c = np.moveaxis(solid.vertices[solid.triangles], 1, 0)
     normals = np.cross(b - a, c - a)
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
@@ -120,7 +140,7 @@ def test_loft_of_two_sections_is_convex(below, above, height, corner_points):
 
 @quick
 @given(sections(), corner_counts)
-def test_outline_is_exactly_as_wide_as_its_section(section, corner_points):
+def test_an_outline_is_exactly_as_wide_as_its_section(section: Section, corner_points: int) -> None:
     outline = section.outline(corner_points)
     assert len(np.unique(outline.round(12), axis=0)) == 4 * corner_points
     halves = [section.half_x, section.half_y]
@@ -130,8 +150,8 @@ def test_outline_is_exactly_as_wide_as_its_section(section, corner_points):
 
 @quick
 @given(lofts())
-def test_obj_has_a_unit_normal_at_every_corner(solid):
-    lines = [line.split() for line in solids.obj_text(solid).splitlines()]
+def test_obj_has_a_unit_normal_at_every_corner(solid: Solid) -> None:
+    lines = [line.split() for line in obj_text(solid).splitlines()]
     normals = np.array([line[1:] for line in lines if line[0] == "vn"], float)
     faces = [corner.split("//") for line in lines if line[0] == "f" for corner in line[1:]]
     np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1, atol=2e-4)
@@ -139,12 +159,12 @@ def test_obj_has_a_unit_normal_at_every_corner(solid):
     assert {int(vertex) for vertex, _ in faces} == set(range(1, len(solid.vertices) + 1))
 
 
-def test_normals_are_sharp_at_a_box_and_smooth_around_a_cylinder():
-    sharp = solids.corner_normals(solids.box((-1, -1, -1), (1, 1, 1)))
+def test_normals_are_sharp_at_a_box_and_smooth_around_a_cylinder() -> None:
+    sharp = corner_normals(box((-1, -1, -1), (1, 1, 1)))
     assert set(np.abs(sharp).max(axis=2).ravel()) == {1.0}
-    cylinder = stack([(0, circle(0.1)), (0.1, circle(0.1))], 8)
+    cylinder = section_loft([(0, circle(0.1)), (0.1, circle(0.1))], 8)
     on_side = np.ptp(cylinder.vertices[cylinder.triangles], axis=1)[:, 2] > 0
-    normals = solids.corner_normals(cylinder)[on_side]
+    normals = corner_normals(cylinder)[on_side]
     radial = cylinder.vertices[cylinder.triangles[on_side]] * [1, 1, 0]
     radial /= np.linalg.norm(radial, axis=2, keepdims=True)
     assert np.einsum("tci,tci->tc", normals, radial).min() > 0.99
@@ -152,7 +172,7 @@ def test_normals_are_sharp_at_a_box_and_smooth_around_a_cylinder():
 
 @quick
 @given(st.floats(-10, 10), st.integers(0, 9))
-def test_decimals_are_short_and_close(value, places):
-    text = solids.decimal(value, places)
-    assert abs(float(text) - value) <= 0.5000001 * 10.0**-places
-    assert text != "-0" and not (places and text.endswith("0") and "." in text)
+def test_decimals_are_short_and_close(value: float, digits: int) -> None:
+    text = decimal(value, digits)
+    assert abs(float(text) - value) <= 0.5000001 * 10.0**-digits
+    assert text != "-0" and not (digits and text.endswith("0") and "." in text)

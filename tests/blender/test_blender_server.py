@@ -1,4 +1,4 @@
-"""The Blender server's HTTP side, over a real connection; none of these requests needs Blender."""
+"""The HTTP side of the Blender server, over a real connection; no request here needs Blender."""
 
 import hashlib
 import http.client
@@ -8,7 +8,9 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,8 +37,13 @@ FORM = f"multipart/form-data; boundary={BOUNDARY}"
 MAX_BYTES = 200_000
 
 
-def form(scene=SCENE, **changes) -> bytes:
-    """The form as Drake writes it; a change to None leaves a field out."""
+def form(scene: Any = SCENE, **changes: str | None) -> bytes:
+    """Returns the form as Drake writes it; a change to None leaves a field out.
+
+    Args:
+        scene: The scene, or the text that is sent as a scene.
+        changes: Values of other fields.
+    """
     text = scene if isinstance(scene, bytes) else json.dumps(scene).encode()
     fields = {**FIELDS, "scene_sha256": hashlib.sha256(text).hexdigest(), **changes}
     lines = []
@@ -50,9 +57,11 @@ def form(scene=SCENE, **changes) -> bytes:
 
 
 @pytest.fixture(name="url", scope="module")
-def _url():
-    def draw(scene, camera):
-        raise ValueError("nothing of this module can be drawn")
+def _url() -> Iterator[str]:
+    """URL of a server that fails to draw every scene."""
+
+    def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
+        raise ValueError("no scene of this module can be drawn")
 
     with server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
         thread = threading.Thread(target=running.serve_forever)
@@ -62,7 +71,8 @@ def _url():
         thread.join()
 
 
-def post(url: str, body: bytes, path="/render", content_type=FORM) -> tuple[int, str]:
+def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM) -> tuple[int, str]:
+    """Sends a request that is refused; returns status and reason."""
     request = urllib.request.Request(url + path, body, {"Content-Type": content_type})
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(request, timeout=10)
@@ -70,7 +80,7 @@ def post(url: str, body: bytes, path="/render", content_type=FORM) -> tuple[int,
         return error.code, error.read().decode()
 
 
-def test_health_says_what_runs(url):
+def test_health_is_answered(url: str) -> None:
     with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
         assert json.load(answer) == {"blender": "none"}
 
@@ -97,14 +107,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_drawn_is_refused_with_the_reason(url, case):
+def test_invalid_requests_are_refused_with_the_reason(url: str, case: str) -> None:
     body, reason = REFUSED[case]
     status, message = post(url, body)
     assert 400 <= status < 500
     assert reason in message
 
 
-def test_other_places_and_kinds_are_refused(url):
+def test_other_paths_types_and_sizes_are_refused(url: str) -> None:
     assert post(url, form(), path="/other")[0] == 404
     assert post(url, b"{}", content_type="application/json")[0] == 415
     status, message = post(url, b"x" * (MAX_BYTES + 1))
@@ -117,14 +127,17 @@ def test_other_places_and_kinds_are_refused(url):
     connection.close()
 
 
-def test_a_failure_to_draw_is_the_servers_fault_and_not_its_end(url):
+def test_a_failure_to_draw_is_reported_and_the_server_goes_on(url: str) -> None:
     for _ in range(2):
         status, message = post(url, form())
-        assert (status, message.strip()) == (500, "ValueError: nothing of this module can be drawn")
+        assert (status, message.strip()) == (
+            500,
+            "ValueError: no scene of this module can be drawn",
+        )
 
 
 @given(st.binary(max_size=300))
-def test_whatever_comes_in_is_read_or_refused(noise):
+def test_any_request_is_read_or_refused(noise: bytes) -> None:
     for body in (noise, form(noise), form()[: len(noise)]):
         with pytest.raises(server.RequestError):
             server.parse_request(FORM, body)
@@ -134,9 +147,12 @@ numbers = st.floats(0.5, 4000)
 
 
 @given(numbers, numbers, numbers, st.dictionaries(st.text(max_size=5), st.text(max_size=9)))
-def test_a_form_is_read_as_it_was_meant(focal_x, focal_y, center_x, extras):
+def test_a_form_is_read(
+    focal_x: float, focal_y: float, center_x: float, extras: dict[str, str]
+) -> None:
     sent = {"focal_x": focal_x, "focal_y": focal_y, "center_x": center_x}
-    scene, camera = server.parse_request(FORM, form({**SCENE, "extras": extras}, **sent))
+    fields = {name: repr(number) for name, number in sent.items()}
+    scene, camera = server.parse_request(FORM, form({**SCENE, "extras": extras}, **fields))
     assert scene == {**SCENE, "extras": extras}
     assert {name: camera[name] for name in sent} == sent
     assert (camera["width"], camera["height"]) == (64, 48)
@@ -146,7 +162,7 @@ channels = st.floats(0, 1)
 
 
 @given(st.lists(channels, min_size=4, max_size=4))
-def test_colours_become_linear_and_stay_in_order(color):
+def test_colours_become_linear_and_stay_in_order(color: list[float]) -> None:
     material = {"pbrMetallicRoughness": {"baseColorFactor": color, "roughnessFactor": 1.0}}
     given_scene = {**SCENE, "materials": [material]}
     before = json.dumps(given_scene)
@@ -159,7 +175,7 @@ def test_colours_become_linear_and_stay_in_order(color):
     assert json.dumps(given_scene) == before
 
 
-def test_what_points_up_in_drake_points_up_in_gltf():
+def test_the_up_axis_of_drake_is_that_of_gltf() -> None:
     scene = proper_gltf(SCENE, 0.5)
     root = scene["nodes"][scene["scenes"][0]["nodes"][0]]
     x, _, _, w = root["rotation"]
@@ -168,7 +184,7 @@ def test_what_points_up_in_drake_points_up_in_gltf():
     assert root["children"] == [0]
 
 
-def test_where_bpy_is_missing_the_server_says_how_to_get_it():
+def test_without_bpy_the_server_tells_how_to_install_it() -> None:
     done = subprocess.run(
         [sys.executable, "-S", Path(server.__file__)], capture_output=True, text=True
     )
@@ -178,8 +194,8 @@ def test_where_bpy_is_missing_the_server_says_how_to_get_it():
     assert "Traceback" not in done.stderr
 
 
-def test_what_is_no_python_is_said():
+def test_a_python_that_cannot_be_run_is_reported() -> None:
     command = [sys.executable, "-m", "fleet_tools.blender", "--python", "/no/such/python"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "/no/such/python is no Python" in done.stderr
+    assert "/no/such/python cannot be run as Python" in done.stderr

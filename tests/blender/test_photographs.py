@@ -1,4 +1,4 @@
-"""Photographs by a real Blender: $FLEET_TOOLS_BPY_PYTHON names a Python that has bpy."""
+"""Photographs by a real Blender; $FLEET_TOOLS_BPY_PYTHON is the path of a Python that has bpy."""
 
 import json
 import os
@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, needs_gl
 from pydrake.geometry import (
     Box,
     ClippingRange,
@@ -29,25 +29,32 @@ from pydrake.geometry import (
 )
 from pydrake.math import RigidTransform, RollPitchYaw
 from pydrake.systems.sensors import CameraInfo, ImageIo
+from support.collected import write_quick_task
+from support.processes import ROOT
+from support.rendering import needs_gl
 
 from fleet_tools import collect, photograph
 from fleet_tools.blender.photographer import THIRD, Photographer, require_server
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import RenderServerError, UnknownNameError
 from fleet_tools.perception.segmentation import OBJECT
 from fleet_tools.perception.third_person_view import look_at
 
 PYTHON = os.environ.get("FLEET_TOOLS_BPY_PYTHON")
-needs_bpy = pytest.mark.skipif(PYTHON is None, reason="$FLEET_TOOLS_BPY_PYTHON names no Python")
+needs_bpy = pytest.mark.skipif(PYTHON is None, reason="$FLEET_TOOLS_BPY_PYTHON is not set")
 pytestmark = needs_gl
 
-NOBODY = "http://127.0.0.1:9"
+NO_SERVER = "http://127.0.0.1:9"
+
+Server = tuple[str, subprocess.Popen[str]]
+"""URL and process of a server."""
 
 
 @pytest.fixture(name="server", scope="module")
-def _server(tmp_path_factory):
-    """Its URL and process; ended as a user would, it ends well and leaves nothing behind."""
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server, which Ctrl-C ends with exit code 0 and without temporary files left."""
     temporary = tmp_path_factory.mktemp("blender")
-    options = ["--python", PYTHON, "--port", "0", "--workers", "2", "--samples", "2"]
+    options = ["--python", str(PYTHON), "--port", "0", "--workers", "2", "--samples", "2"]
     process = subprocess.Popen(
         [sys.executable, "-m", "fleet_tools.blender", *options],
         cwd=ROOT,
@@ -57,6 +64,7 @@ def _server(tmp_path_factory):
         text=True,
     )
     with process:
+        assert process.stdout is not None
         ready = process.stdout.readline()
         assert ready.startswith("Ready at ")
         yield ready.split()[2].rstrip(":"), process
@@ -66,12 +74,12 @@ def _server(tmp_path_factory):
 
 
 @pytest.fixture(name="url", scope="module")
-def _url(server):
+def _url(server: Server) -> str:
     return server[0]
 
 
 def shapes(url: str) -> SceneGraph:
-    """Black shapes in the air, for both renderers."""
+    """Returns black shapes in the air, for both renderers."""
     scene_graph = SceneGraph()
     scene_graph.AddRenderer("vtk", MakeRenderEngineVtk(RenderEngineVtkParams()))
     client = MakeRenderEngineGltfClient(RenderEngineGltfClientParams(base_url=url))
@@ -102,26 +110,28 @@ def shapes(url: str) -> SceneGraph:
         ((-0.6, -0.8, 0.4), (260.0, 205.0, 100.0, 105.0)),
     ],
 )
-def test_silhouettes_are_where_vtk_has_them(url, eye, intrinsics):
+def test_silhouettes_are_where_vtk_has_them(
+    url: str, eye: tuple[float, float, float], intrinsics: tuple[float, float, float, float]
+) -> None:
     scene_graph = shapes(url)
     query = scene_graph.get_query_output_port().Eval(scene_graph.CreateDefaultContext())
 
-    def camera(renderer):
-        core = (CameraInfo(240, 180, *intrinsics), ClippingRange(0.05, 5.0), RigidTransform())
-        return ColorRenderCamera(RenderCameraCore(renderer, *core))
+    def camera(renderer: str) -> ColorRenderCamera:
+        info, clipping = CameraInfo(240, 180, *intrinsics), ClippingRange(0.05, 5.0)
+        return ColorRenderCamera(RenderCameraCore(renderer, info, clipping, RigidTransform()))
 
     pose = scene_graph.world_frame_id(), look_at(eye, (0.0, 0.05, 0.05))
     gray = query.RenderColorImage(camera("blender"), *pose).data[:, :, :3].mean(axis=2)
     labels = query.RenderLabelImage(camera("vtk"), *pose).data[:, :, 0]
-    wanted = (labels >= 1) & (labels <= 3)
-    found = gray < (np.median(gray[wanted]) + np.median(gray[~wanted])) / 2
-    assert wanted.sum() > 1000
-    assert overlap(wanted, found) > 0.97
-    assert center(found) == pytest.approx(center(wanted), abs=0.4)
+    expected = (labels >= 1) & (labels <= 3)
+    found = gray < (np.median(gray[expected]) + np.median(gray[~expected])) / 2
+    assert expected.sum() > 1000
+    assert overlap(expected, found) > 0.97
+    assert center(found) == pytest.approx(center(expected), abs=0.4)
     # No shift by a pixel fits better.
     shifts = [(dv, du) for dv in (-1, 0, 1) for du in (-1, 0, 1)]
-    fits = {by: overlap(wanted, np.roll(found, by, axis=(0, 1))) for by in shifts}
-    assert max(fits, key=fits.get) == (0, 0)
+    fits = [overlap(expected, np.roll(found, shift, axis=(0, 1))) for shift in shifts]
+    assert shifts[int(np.argmax(fits))] == (0, 0)
 
 
 def overlap(one: np.ndarray, other: np.ndarray) -> float:
@@ -133,12 +143,14 @@ def center(mask: np.ndarray) -> np.ndarray:
 
 
 @needs_bpy
-def test_a_photograph_shows_its_state_and_looking_changes_nothing(hammer, url):
+def test_a_photograph_shows_its_state_and_does_not_change_the_environment(
+    hammer: ToolUseEnv, url: str
+) -> None:
     hammer.reset(seed=3)
     dark = {"object_tint": (0.001, 0.001, 0.001), "tool_tint": (0.001, 0.001, 0.001)}
     plain = {"table_tint": (1.0, 1.0, 1.0), "table_texture": "plain"}
     hammer.reset(options={"scene": hammer.scene.model_copy(update={**dark, **plain})})
-    hammer.step(np.float32([0, 0, -0.5, 0, 0, 0]))
+    hammer.step(np.array([0, 0, -0.5, 0, 0, 0], np.float32))
     state, digest = hammer.get_state(), hammer.state_digest()
     photographer = Photographer(hammer.task, url, (320, 240))
     taken = photographer.photograph(state, THIRD)
@@ -149,7 +161,7 @@ def test_a_photograph_shows_its_state_and_looking_changes_nothing(hammer, url):
     gray, block = taken.rgb[rows, columns].mean(axis=2), block[rows, columns]
     found = gray < (np.median(gray[block]) + np.median(gray[~block])) / 2
     assert center(found) == pytest.approx(center(block), abs=1.0)
-    # The same state gives the same picture; the wrist sees another.
+    # The same state gives the same image; another camera gives another one.
     again = photographer.photograph(state, THIRD)
     np.testing.assert_array_equal(again.rgb, taken.rgb)
     wrist = photographer.photograph(state, "wrist")
@@ -161,29 +173,33 @@ def test_a_photograph_shows_its_state_and_looking_changes_nothing(hammer, url):
 
 
 @needs_bpy
-def test_an_episode_is_photographed_two_at_a_time(url, tmp_path, capsys):
+def test_an_episode_is_photographed_two_at_a_time(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data, output = tmp_path / "data", tmp_path / "photographs"
-    stored = ["--tool", "hammer", "--episodes", "1", "--output", str(data), "--workers", "0"]
-    assert collect.main(stored) == 0
-    capsys.readouterr()
-    options = ["--server", url, "--camera", "overhead", "--size", "64x48", "--every", "4"]
+    task = ["--task", str(write_quick_task(tmp_path)), "--policy", "zero", "--episodes", "1"]
+    assert collect.main([*task, "--output", str(data), "--workers", "0", "--quiet"]) == 0
+    cameras = ["--camera", "overhead", "--camera", "third"]
+    options = ["--server", url, *cameras, "--size", "64x48", "--every", "2"]
     assert photograph.main([str(data), "--output", str(output), *options, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     lines = [json.loads(line) for line in (output / photograph.INDEX).read_text().splitlines()]
-    assert summary["photographs"] == len(lines) > 2
+    assert summary["photographs"] == len(lines) == 4
     assert summary["in_flight"] == 2
-    assert {line["step"] for line in lines} == set(range(0, 4 * len(lines), 4))
+    assert {(line["step"], line["camera"]) for line in lines} == {
+        (step, camera) for step in (0, 2) for camera in ("overhead", "third")
+    }
     for line in lines:
         with np.load(output / line["depth_and_segmentation"]) as arrays:
             assert arrays["depth"].shape == arrays["segmentation"].shape == (48, 64)
-        assert ImageIo().Load(str(output / line["rgb"])).data.shape[:2] == (48, 64)
-    # A folder with photographs is left alone.
+        assert ImageIo().Load(output / line["rgb"]).data.shape[:2] == (48, 64)
+    # A folder that holds photographs is not written to.
     assert photograph.main([str(data), "--output", str(output), *options]) == 2
     assert "not empty" in capsys.readouterr().err
 
 
 @needs_bpy
-def test_a_blender_that_dies_is_replaced(hammer, server):
+def test_a_blender_that_dies_is_replaced(hammer: ToolUseEnv, server: Server) -> None:
     url, process = server
     hammer.reset(seed=0)
     photographer = Photographer(hammer.task, url, (32, 24))
@@ -195,27 +211,35 @@ def test_a_blender_that_dies_is_replaced(hammer, server):
 
 
 @needs_bpy
-def test_what_blender_cannot_draw_is_told(hammer, url):
+def test_the_servers_reason_for_a_refusal_is_reported(hammer: ToolUseEnv, url: str) -> None:
     hammer.reset(seed=0)
     with pytest.raises(RenderServerError, match="a whole number from 1 to 4096"):
         Photographer(hammer.task, url, (5000, 8)).photograph(hammer.get_state(), THIRD)
 
 
-def test_a_missing_server_is_said_with_the_line_that_starts_one(hammer, tmp_path, capsys):
+def test_a_missing_server_is_reported_with_the_command_that_starts_one(
+    hammer: ToolUseEnv, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     hammer.reset(seed=0)
     with pytest.raises(RenderServerError, match=r"python -m fleet_tools\.blender --python"):
-        require_server(NOBODY)
-    with pytest.raises(RenderServerError, match=NOBODY):
-        Photographer(hammer.task, NOBODY, (32, 24)).photograph(hammer.get_state(), THIRD)
+        require_server(NO_SERVER)
+    with pytest.raises(RenderServerError, match=NO_SERVER):
+        Photographer(hammer.task, NO_SERVER, (32, 24)).photograph(hammer.get_state(), THIRD)
     scene = tmp_path / "scene.json"
     scene.write_text(hammer.scene.model_dump_json())
-    options = [str(scene), "--output", str(tmp_path / "new"), "--server", NOBODY]
+    options = [str(scene), "--output", str(tmp_path / "new"), "--server", NO_SERVER]
     assert photograph.main(options) == 2
     assert "python -m fleet_tools.blender" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
-def test_an_unknown_camera_is_refused_before_anything_is_asked(hammer):
+def test_an_unknown_camera_is_refused_before_the_server_is_asked(hammer: ToolUseEnv) -> None:
     hammer.reset(seed=0)
-    with pytest.raises(UnknownNameError, match="did you mean 'wrist'"):
-        Photographer(hammer.task, NOBODY).photograph(hammer.get_state(), "wrst")
+    with pytest.raises(UnknownNameError, match="Did you mean 'wrist'"):
+        Photographer(hammer.task, NO_SERVER).photograph(hammer.get_state(), "wrst")
+
+
+@pytest.mark.parametrize("size", ["64", "0x48", "64x48x3", "ax48"])
+def test_an_invalid_size_is_refused(size: str, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        photograph.main([str(tmp_path), "--output", str(tmp_path / "new"), "--size", size])

@@ -1,10 +1,13 @@
-"""Protocols: which scenes, and that nobody can have learned from them."""
+"""Protocols: their scenes, none of which is collected for training."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from evaluated import FIRST, SMALL
 from hypothesis import given
 from hypothesis import strategies as st
+from support.evaluated import FIRST, SMALL
 
 from fleet_tools.config.tasks import task_names
 from fleet_tools.config.values import parse
@@ -28,35 +31,37 @@ SCENES = st.builds(
 
 
 @given(st.dictionaries(st.sampled_from(SPLITS), SCENES, min_size=1))
-def test_a_protocol_has_each_seed_once_and_only_those_of_evaluation(splits):
+def test_a_protocol_has_each_seed_once_and_only_those_of_evaluation(
+    splits: dict[str, dict[str, int]],
+) -> None:
     data = SMALL.model_dump() | {"splits": splits}
     seeds = [s["first_seed"] + k for s in splits.values() for k in range(s["scenes"])]
-    lawful = len(set(seeds)) == len(seeds) and all(seed in EVALUATION for seed in seeds)
-    if not lawful:
+    valid = len(set(seeds)) == len(seeds) and all(seed in EVALUATION for seed in seeds)
+    if not valid:
         with pytest.raises(ConfigError):
-            parse(Protocol, data, "it")
+            parse(Protocol, data, "data")
         return
-    protocol = parse(Protocol, data, "it")
+    protocol = parse(Protocol, data, "data")
     for task in protocol.tasks:
         assert sorted(trial.seed for trial in protocol.trials(task)) == sorted(seeds)
 
 
 @given(st.integers(0, 2**64), st.integers(0, 10**9))
-def test_what_is_collected_is_never_evaluated(seed, attempt):
+def test_scenes_of_collection_are_never_evaluated(seed: int, attempt: int) -> None:
     assert scene_seed(seed, attempt) in TRAINING
     assert scene_seed(seed, attempt) not in EVALUATION
 
 
-def test_seeds_survive_readers_of_json_that_know_only_doubles():
+def test_seeds_are_exact_as_double_precision_numbers() -> None:
     for seeds in (TRAINING, EVALUATION):
         assert all(int(float(seed)) == seed for seed in (seeds[0], seeds[-1]))
         assert float(seeds[-1]) != float(seeds[-2])
     assert TRAINING.stop == EVALUATION.start
-    assert 2**32 in TRAINING  # environments draw seeds of their own below it
+    assert 2**32 in TRAINING  # environments draw their own seeds below it
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_the_packages_protocols(name):
+def test_protocols_of_the_package_cover_its_tasks(name: str) -> None:
     protocol = load_protocol(name)
     assert set(protocol.tasks) == set(task_names())
     assert f"v{protocol.version}" == name
@@ -64,19 +69,19 @@ def test_the_packages_protocols(name):
         assert len(protocol.trials(task)) == 120
 
 
-def test_trials_are_in_the_files_order_and_the_first_ones_first():
+def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first() -> None:
     keys = [trial.key for trial in SMALL.trials()]
     assert len(set(keys)) == len(keys) == 14
     assert keys[:5] == [*(("hammer", "train", k) for k in range(4)), ("hammer", "unseen_tools", 0)]
     assert SMALL.trials("knife", "train", 2) == SMALL.trials()[7:9]
-    assert {trial.key for trial in SMALL.trials(episodes=2)} < set(keys)
-    with pytest.raises(UnknownNameError, match="did you mean 'hammer'"):
+    assert {trial.key for trial in SMALL.trials(scenes=2)} < set(keys)
+    with pytest.raises(UnknownNameError, match="Did you mean 'hammer'"):
         SMALL.trials("hamer")
-    with pytest.raises(UnknownNameError, match="split in the protocol 'small v1'"):
+    with pytest.raises(UnknownNameError, match="split of the protocol 'small v1'"):
         SMALL.trials(split="all")
 
 
-def test_the_digest_is_of_all_that_decides_an_episode():
+def test_the_digest_depends_on_all_that_determines_an_episode() -> None:
     digests = task_digests(SMALL)
     first = protocol_digest(SMALL, digests)
     assert first == protocol_digest(Protocol(**SMALL.model_dump()), dict(digests))
@@ -89,25 +94,30 @@ def test_the_digest_is_of_all_that_decides_an_episode():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"tasks": ["hammer", "hammer"]}, "a task is given twice"),
-        ({"tasks": ["hamer"]}, "did you mean 'hammer'"),
-        ({"splits": {"tests": {"scenes": 1, "first_seed": FIRST}}}, "no split of the task"),
-        ({"splits": {"train": {"scenes": 1, "first_seed": 7}}}, "smaller ones are trained with"),
-        ({"randomization": {"objct_pose": False}}, "did you mean 'object_pose'"),
-        ({"scene": 3}, "no key 'scene'"),
+        ({"tasks": ["hamer"]}, "Did you mean 'hammer'"),
+        (
+            {"splits": {"tests": {"scenes": 1, "first_seed": FIRST}}},
+            "split of the task 'hammer': 'tests'",
+        ),
+        ({"splits": {"train": {"scenes": 1, "first_seed": 7}}}, "smaller ones are for training"),
+        ({"randomization": {"objct_pose": False}}, "Did you mean 'object_pose'"),
+        ({"scene": 3}, "key: 'scene'"),
     ],
 )
-def test_a_protocol_that_cannot_be_says_why(tmp_path, changes, said):
+def test_an_invalid_protocol_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     data = {**SMALL.model_dump(mode="json"), **changes}
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(data))
-    with pytest.raises((ConfigError, UnknownNameError), match=said):
+    with pytest.raises((ConfigError, UnknownNameError), match=message):
         load_protocol(str(path))
 
 
-def test_ones_own_protocol_is_given_by_its_path(tmp_path):
+def test_a_users_own_protocol_is_given_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json")))
     assert load_protocol(str(path)) == SMALL

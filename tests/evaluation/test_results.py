@@ -1,76 +1,86 @@
-"""Results on disk: what ended stays, and what is not an evaluation's is refused."""
+"""Results on disk: stored episodes stay, and files that are not an evaluation's are refused."""
 
 import json
 import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from evaluated import SMALL, TRIALS, a_result, an_episode
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from support.evaluated import SMALL, TRIALS, a_result, an_episode
+from support.processes import ROOT
+from support.submitted import as_version_1
 
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.errors import ConfigError, ResultError
 from fleet_tools.evaluation.result import (
-    EPISODES,
-    RESULT,
     EpisodeResult,
     decode_actions,
     encode_actions,
-    load_evaluation,
 )
+from fleet_tools.evaluation.result_file import EPISODES, RESULT, load_evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.writer import EvaluationWriter
 
+Change = Callable[[dict[str, Any]], object]
+
 
 @pytest.fixture(name="folder")
-def _folder(tmp_path):
-    """Of an evaluation of all trials, which ended in some order."""
+def _folder(tmp_path: Path) -> Path:
+    """Folder of an evaluation of all trials, stored in random order."""
     shuffled = random.Random(3).sample(TRIALS, len(TRIALS))
-    with EvaluationWriter(tmp_path / "it", a_result()) as writer:
+    with EvaluationWriter(tmp_path / "result", a_result()) as writer:
         for trial in shuffled:
-            writer.add(an_episode(trial, SUCCESS if trial.index else TIME_LIMIT))
+            writer.append(an_episode(trial, SUCCESS if trial.index else TIME_LIMIT))
         writer.finish()
-    return tmp_path / "it"
+    return tmp_path / "result"
+
+
+# --- Reading and resuming -------------------------------------------------------------------
 
 
 @given(arrays.arrays(np.float32, st.tuples(st.integers(0, 9), st.just(6))))
-def test_actions_come_back_bit_for_bit(actions):
+def test_decoded_actions_have_the_same_bits(actions: np.ndarray) -> None:
     assert decode_actions(encode_actions(actions)).tobytes() == actions.tobytes()
 
 
 @pytest.mark.parametrize("text", ["?", "AAAA", "AAAAAA==="])
-def test_what_holds_no_actions_is_refused(text):
+def test_text_that_holds_no_actions_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="six float32"):
         decode_actions(text)
 
 
-def test_an_evaluation_is_read_as_it_was_written_in_the_protocols_order(folder):
+def test_an_evaluation_is_read_as_written_in_the_order_of_the_protocol(folder: Path) -> None:
     evaluation = load_evaluation(folder)
     assert [episode.key for episode in evaluation.episodes] == [trial.key for trial in TRIALS]
     assert evaluation.result.complete
-    assert evaluation.result.scores == score(SMALL, evaluation.episodes)
-    assert evaluation.result.scores.total.end.rate == pytest.approx((3 / 4 + 2 / 3) / 2)
+    scores = score(SMALL, evaluation.episodes)
+    assert evaluation.result.scores == scores
+    assert scores.total.success.rate == pytest.approx((3 / 4 + 2 / 3) / 2)
 
 
-def test_cut_anywhere_the_whole_lines_count_and_the_next_goes_on(folder):
+def test_complete_lines_of_a_cut_file_count_and_the_rest_is_resumed(folder: Path) -> None:
     content = (folder / EPISODES).read_bytes()
     ends = [k for k, byte in enumerate(content, 1) if byte == ord("\n")]
     for size in [0, 1, ends[0] - 1, ends[0], ends[0] + 5, ends[4] - 1, len(content)]:
         (folder / EPISODES).write_bytes(content[:size])
         with EvaluationWriter(folder, a_result()) as writer:
-            assert len(writer.episodes) == sum(end <= size for end in ends)
-            missing = {t.key for t in TRIALS} - {e.key for e in writer.episodes}
+            assert len(writer.records) == sum(end <= size for end in ends)
+            missing = {trial.key for trial in TRIALS} - {e.key for e in writer.records}
             for trial in TRIALS:
                 if trial.key in missing:
-                    writer.add(an_episode(trial, SUCCESS if trial.index else TIME_LIMIT))
-            assert writer.finish().complete
+                    writer.append(an_episode(trial, SUCCESS if trial.index else TIME_LIMIT))
+            assert writer.finish().result.complete
         assert len(load_evaluation(folder).episodes) == len(TRIALS)
 
 
-def test_until_it_is_finished_a_result_has_no_scores(folder):
+def test_a_result_has_no_scores_before_it_is_finished(folder: Path) -> None:
     with EvaluationWriter(folder, a_result()):
         present = load_evaluation(folder).result
         assert (present.scores, present.complete) == (None, False)
@@ -78,7 +88,7 @@ def test_until_it_is_finished_a_result_has_no_scores(folder):
             EvaluationWriter(folder, a_result())
 
 
-def test_another_policy_or_version_does_not_go_on_with_it(folder):
+def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder: Path) -> None:
     before = (folder / RESULT).read_bytes()
     other = a_result().policy.model_copy(update={"source": "random"})
     with pytest.raises(ResultError, match="the policy is 'zero', not 'random'"):
@@ -90,22 +100,74 @@ def test_another_policy_or_version_does_not_go_on_with_it(folder):
     EvaluationWriter(folder, a_result(policy=renamed)).close()
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ResultError, match="neither empty nor an evaluation"):
         EvaluationWriter(tmp_path, a_result())
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_creation_that_was_cut_short_is_taken_up(tmp_path):
+def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
     (tmp_path / EPISODES).touch()
     (tmp_path / ".result.77.aside.json").write_text("{")
     with EvaluationWriter(tmp_path, a_result()) as writer:
-        assert not writer.finish().complete
+        assert not writer.finish().result.complete
     assert {path.name for path in tmp_path.iterdir()} == {EPISODES, RESULT}
 
 
-def _change_line(folder, change):
+# --- Schema version 1 -----------------------------------------------------------------------
+
+STORED = ROOT / "leaderboard" / "results" / "fleet_merge" / "0"
+"""A complete result of schema version 1, of a policy that chooses its observations."""
+
+
+def test_a_result_of_schema_version_1_keeps_its_meaning() -> None:
+    stored = json.loads((STORED / RESULT).read_text())
+    assert stored["schema_version"] == 1 and stored["policy"]["environment"]
+    evaluation = load_evaluation(STORED)
+    assert evaluation.result.schema_version == 2
+    assert as_version_1(evaluation.result.model_dump(mode="json")) == stored
+    lines = (STORED / EPISODES).read_text().splitlines()
+    by_key = {episode.key: episode for episode in evaluation.episodes}
+    assert len(by_key) == len(lines) == len(evaluation.result.protocol.trials())
+    for line in map(json.loads, lines):
+        present = by_key[line["task"], line["split"], line["index"]].model_dump(mode="json")
+        assert {name: present[name] for name in line} == line
+    assert score(evaluation.result.protocol, evaluation.episodes) == evaluation.result.scores
+
+
+def test_an_evaluation_of_schema_version_1_is_resumed_in_version_2(tmp_path: Path) -> None:
+    former = shutil.copytree(STORED, tmp_path / "former")
+    complete = load_evaluation(former)
+    description = complete.result.model_copy(update={"scores": None, "complete": False})
+    with EvaluationWriter(former, description) as writer:
+        assert {episode.key for episode in writer.records} == {e.key for e in complete.episodes}
+        writer.finish()
+    assert json.loads((former / RESULT).read_text())["schema_version"] == 2
+    assert load_evaluation(former) == complete
+
+
+def test_a_policy_of_schema_version_1_has_its_present_name(folder: Path) -> None:
+    noisy = a_result().policy.model_copy(update={"source": "noisy_expert"})
+    document = as_version_1(a_result(policy=noisy).model_dump(mode="json"))
+    document["policy"]["source"] = "disturbed_expert"
+    (folder / RESULT).write_text(json.dumps(document))
+    assert load_evaluation(folder).result == a_result(policy=noisy)
+
+
+def test_present_names_in_a_result_of_schema_version_1_are_refused(folder: Path) -> None:
+    document = as_version_1(a_result().model_dump(mode="json"))
+    document["policy"]["env_kwargs"] = {"obs_mode": "rgbd"}
+    (folder / RESULT).write_text(json.dumps(document))
+    with pytest.raises(ResultError, match="key: 'environment'"):
+        load_evaluation(folder)
+
+
+# --- Files that are not valid ---------------------------------------------------------------
+
+
+def change_line(folder: Path, change: Change) -> None:
+    """Changes the third line of the episodes."""
     lines = (folder / EPISODES).read_text().splitlines()
     line = json.loads(lines[2])
     change(line)
@@ -114,58 +176,58 @@ def _change_line(folder, change):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (lambda line: line.update(seed=line["seed"] + 1), "has the seed .* the protocol says"),
-        (lambda line: line.update(index=99), "is none of the protocol 'small v1'"),
+        (lambda line: line.update(seed=line["seed"] + 1), "has the seed .* in the protocol it is"),
+        (lambda line: line.update(index=99), "is not in the protocol 'small v1'"),
         (lambda line: line.update(success=not line["success"]), "episodes.jsonl:3 is damaged"),
-        (lambda line: line.update(steps=3), "not 3 actions"),
-        (lambda line: line.update(score=1.0), "no key 'score'"),
+        (lambda line: line.update(steps=3), "the number of actions is not 3"),
+        (lambda line: line.update(score=1.0), "key: 'score'"),
         (lambda line: line.pop("outcome"), "outcome: Field required"),
-        (lambda line: line.update(state_digest=None), "hash of the last state is missing"),
+        (lambda line: line.update(state_digest=None), "hash of the final state is missing"),
     ],
 )
-def test_a_line_that_cannot_be_is_refused(folder, change, said):
-    _change_line(folder, change)
-    with pytest.raises(ResultError, match=said):
+def test_an_invalid_line_is_refused(folder: Path, change: Change, message: str) -> None:
+    change_line(folder, change)
+    with pytest.raises(ResultError, match=message):
         load_evaluation(folder)
 
 
-def test_a_line_given_twice_is_refused(folder):
+def test_a_line_given_twice_is_refused(folder: Path) -> None:
     first = (folder / EPISODES).read_text().splitlines()[0]
     with (folder / EPISODES).open("a") as file:
         file.write(first + "\n")
-    with pytest.raises(ResultError, match="is there twice"):
+    with pytest.raises(ResultError, match="occurs twice"):
         load_evaluation(folder)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (lambda data: data.update(schema_version=2), "reads 1"),
+        (lambda data: data.update(schema_version=3), "reads 1 and 2"),
         (lambda data: data["task_digests"].update(hammer="0"), "is not the hash"),
         (lambda data: data["protocol"].update(version=9), "is not the hash"),
         (lambda data: data.pop("policy"), "policy: Field required"),
     ],
 )
-def test_a_result_that_cannot_be_is_refused(folder, change, said):
+def test_an_invalid_result_is_refused(folder: Path, change: Change, message: str) -> None:
     data = json.loads((folder / RESULT).read_text())
     change(data)
     (folder / RESULT).write_text(json.dumps(data))
-    with pytest.raises(ResultError, match=said):
+    with pytest.raises(ResultError, match=message):
         load_evaluation(folder)
 
 
-def test_what_is_missing_or_no_json_is_said(folder, tmp_path):
-    with pytest.raises(ResultError, match="is no evaluation"):
+def test_a_missing_or_damaged_result_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="is not an evaluation"):
         load_evaluation(tmp_path)
     (folder / RESULT).write_text("{")
     with pytest.raises(ResultError, match="is damaged"):
         load_evaluation(folder)
 
 
-def test_messages_do_not_recite_a_whole_episode():
+def test_messages_do_not_hold_a_whole_episode() -> None:
     data = an_episode(TRIALS[0], steps=60).model_dump() | {"steps": 61}
     with pytest.raises(ConfigError) as raised:
-        parse(EpisodeResult, data, "it")
+        parse(EpisodeResult, data, "data")
     assert len(str(raised.value)) < 600

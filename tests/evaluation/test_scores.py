@@ -1,9 +1,12 @@
-"""Scores and comparisons, from made-up episodes."""
+"""Scores and comparisons, from invented episodes."""
+
+import random
+from collections.abc import Callable
 
 import pytest
-from evaluated import OUTCOMES, SMALL, TRIALS, a_result, an_episode, an_evaluation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.evaluated import OUTCOMES, SMALL, TRIALS, a_result, an_episode, an_evaluation
 
 from fleet_tools.envs.outcomes import (
     POLICY_ERROR,
@@ -14,66 +17,71 @@ from fleet_tools.envs.outcomes import (
 )
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.comparison import compare
-from fleet_tools.evaluation.result import Evaluation
+from fleet_tools.evaluation.result import Evaluation, Score
 from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.summary import as_text
 from fleet_tools.utils.statistics import wilson_interval
 
-few = settings(max_examples=20)  # an interval takes 10000 draws
+FEW = settings(max_examples=10)  # an interval takes 10000 draws
 MANY = st.lists(OUTCOMES, min_size=1, max_size=len(TRIALS))
 
 
-@few
+@FEW
 @given(MANY, st.randoms())
-def test_the_order_of_episodes_changes_nothing_and_everything_is_counted_once(outcomes, shuffle):
+def test_each_episode_counts_once_whatever_the_order(
+    outcomes: list[str], generator: random.Random
+) -> None:
     episodes = an_evaluation(outcomes).episodes
     scores = score(SMALL, episodes)
-    again = episodes.copy()
-    shuffle.shuffle(again)
-    assert score(SMALL, again) == scores
-    assert scores.total.end.successes == outcomes.count(SUCCESS)
-    assert scores.total.end.trials == len(outcomes) - outcomes.count(SIMULATION_ERROR)
+    shuffled = episodes.copy()
+    generator.shuffle(shuffled)
+    assert score(SMALL, shuffled) == scores
+    assert scores.total.success.successes == outcomes.count(SUCCESS)
+    assert scores.total.success.trials == len(outcomes) - outcomes.count(SIMULATION_ERROR)
     assert scores.total.policy_errors == outcomes.count(POLICY_ERROR)
-    for parts in (scores.tasks, scores.splits):
-        for count in (
-            lambda s: s.end.trials,
-            lambda s: s.any_time.successes,
-            lambda s: s.simulation_errors,
-            lambda s: s.worker_errors,
-        ):
-            assert sum(map(count, parts.values())) == count(scores.total)
+    counts: list[Callable[[Score], int]] = [
+        lambda s: s.success.trials,
+        lambda s: s.success_once.successes,
+        lambda s: s.simulation_errors,
+        lambda s: s.worker_errors,
+    ]
+    for groups in (scores.tasks, scores.splits):
+        for count in counts:
+            assert sum(map(count, groups.values())) == count(scores.total)
 
 
-def test_errors_of_the_policy_count_and_those_of_the_simulator_do_not():
+def test_errors_of_the_policy_are_failed_trials_and_those_of_the_simulator_are_none() -> None:
     outcomes = [SUCCESS, POLICY_ERROR, WORKER_ERROR, SIMULATION_ERROR]
     of_train = score(SMALL, an_evaluation(outcomes).episodes).strata["hammer"]["train"]
-    assert (of_train.end.successes, of_train.end.trials) == (1, 3)
-    assert (of_train.end.low, of_train.end.high) == wilson_interval(1, 3)
+    assert (of_train.success.successes, of_train.success.trials) == (1, 3)
+    assert (of_train.success.low, of_train.success.high) == wilson_interval(1, 3)
     assert (of_train.policy_errors, of_train.worker_errors, of_train.simulation_errors) == (1, 1, 1)
 
 
-def test_success_at_any_time_is_another_number_than_success_at_the_end():
-    episodes = [an_episode(t, TIME_LIMIT, once=t.index == 0) for t in TRIALS[:4]]
+def test_success_once_is_counted_apart_from_the_outcome() -> None:
+    episodes = [an_episode(t, TIME_LIMIT, success_once=t.index == 0) for t in TRIALS[:4]]
     scores = score(SMALL, episodes)
-    assert scores.total.end.successes == 0
-    assert scores.total.any_time.successes == 1
+    assert scores.total.success.successes == 0
+    assert scores.total.success_once.successes == 1
 
 
-def test_the_total_weighs_each_task_and_split_the_same():
+def test_the_total_gives_each_task_and_split_the_same_weight() -> None:
     outcomes = [SUCCESS] * 4 + [TIME_LIMIT] * 3  # of 4 in train and 3 in unseen_tools
-    assert score(SMALL, an_evaluation(outcomes).episodes).total.end.rate == 0.5
+    assert score(SMALL, an_evaluation(outcomes).episodes).total.success.rate == 0.5
 
 
-def test_without_episodes_nothing_is_claimed():
+def test_without_episodes_there_is_no_rate() -> None:
     scores = score(SMALL, [])
-    assert scores.total.end.rate is None
-    assert (scores.total.end.low, scores.total.end.high) == (0.0, 1.0)
+    assert scores.total.success.rate is None
+    assert (scores.total.success.low, scores.total.success.high) == (0.0, 1.0)
     assert (scores.tasks, scores.strata) == ({}, {})
 
 
-@few
+@FEW
 @given(MANY, MANY)
-def test_exchanging_two_results_changes_the_signs_and_nothing_else(outcomes, others):
+def test_exchanging_two_results_changes_the_signs_only(
+    outcomes: list[str], others: list[str]
+) -> None:
     one, other = an_evaluation(outcomes, "one"), an_evaluation(others, "other")
     forward, backward = compare(one, other), compare(other, one)
     assert forward.left_out == backward.left_out
@@ -89,23 +97,23 @@ def test_exchanging_two_results_changes_the_signs_and_nothing_else(outcomes, oth
     assert scenes + forward.left_out == max(len(outcomes), len(others))
 
 
-def test_a_result_does_not_differ_from_itself():
+def test_a_result_does_not_differ_from_itself() -> None:
     one = an_evaluation([SUCCESS, TIME_LIMIT] * 5)
     same = compare(one, one).total
     assert (same.difference, same.p_value, same.only_first) == (0.0, 1.0, 0)
     assert same.low < 0 < same.high
 
 
-def test_only_the_same_scenes_of_the_same_protocol_are_compared():
+def test_only_the_same_scenes_of_the_same_protocol_are_compared() -> None:
     one = an_evaluation([SUCCESS] * 3)
-    with pytest.raises(ResultError, match="in another scene"):
-        compare(one, an_evaluation([SUCCESS] * 3, scene="11"))
+    with pytest.raises(ResultError, match="began in different scenes"):
+        compare(one, an_evaluation([SUCCESS] * 3, scene_digest="11"))
     other = Evaluation(a_result(SMALL.model_copy(update={"version": 2})), one.episodes)
     with pytest.raises(ResultError, match="Only results of the same protocol"):
         compare(one, other)
 
 
-def test_the_table_says_how_many_and_how_sure():
+def test_the_table_has_counts_rates_and_differences() -> None:
     one = an_evaluation([SUCCESS, POLICY_ERROR, SUCCESS, SUCCESS], "learner")
     result = one.result.model_copy(update={"scores": score(SMALL, one.episodes)})
     other = an_evaluation([TIME_LIMIT] * 4, "zero")

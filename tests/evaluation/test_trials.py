@@ -1,75 +1,92 @@
-"""Trials in the simulator: the same wherever they are made, and again without their policy."""
+"""Trials in the simulator: the same in every order, and again without the policy."""
+
+import pickle
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from evaluated import SMALL, TRIALS, Misbehaving, a_result, unmade
+from support.evaluated import SMALL, TRIALS, FaultyPolicy, a_result, failing_factory, without_times
 
-from fleet_tools.dataset.header import installed_packages
-from fleet_tools.dataset.reader import last_digest
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import PolicyError, ResultError, SimulationError
 from fleet_tools.evaluation import trial as trials
-from fleet_tools.evaluation.identity import identify
-from fleet_tools.evaluation.result import decode_actions, encode_actions
-from fleet_tools.evaluation.trial import make_trials, require_same_here, rerun, run_trial
+from fleet_tools.evaluation.protocol import Trial
+from fleet_tools.evaluation.result import (
+    EpisodeResult,
+    PolicyProvenance,
+    decode_actions,
+    encode_actions,
+)
+from fleet_tools.evaluation.trial import make_trials, require_same_versions, run_trial, verify
 from fleet_tools.policies.guarded import GuardedPolicy
-from fleet_tools.policies.sources import find
+from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
-from fleet_tools.rollouts.episode import rollout
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.storage.provenance import installed_packages
 
 HAMMER = TRIALS[0]
 UNSEEN = SMALL.trials("hammer", "unseen_tools")[0]
 
-
-def timeless(episode):
-    return episode.model_copy(update={"seconds": 0.0, "info": {}})
+RunTrial = Callable[[Trial], EpisodeResult]
 
 
 @pytest.fixture(name="run", scope="module")
-def _run():
-    """Runs the random policy."""
-    result = a_result(policy=identify(find("random")), packages=installed_packages())
-    return make_trials(result, find("random"))
+def _run() -> RunTrial:
+    """A function that runs trials with the random policy, made as in another process."""
+    random = find_policy("random")
+    result = a_result(policy=PolicyProvenance.of(random), packages=installed_packages())
+    return pickle.loads(pickle.dumps(partial(make_trials, result, random)))()
 
 
 @pytest.fixture(name="episode", scope="module")
-def _episode(run):
+def _episode(run: RunTrial) -> EpisodeResult:
     return run(UNSEEN)
 
 
-def test_a_trial_is_the_episode_of_its_seed_and_split(episode):
+def error_of(episode: EpisodeResult) -> str:
+    """Returns the message of an episode that ended by an error."""
+    assert episode.error is not None
+    return episode.error
+
+
+def test_a_trial_is_the_episode_of_its_seed_and_split(episode: EpisodeResult) -> None:
     env = gymnasium.make("FleetTools/Hammer-v0", split="unseen_tools")
     direct = rollout(env, RandomPolicy(env, UNSEEN.seed), seed=UNSEEN.seed)
     assert direct.scene.digest() == episode.scene_digest
-    assert last_digest(direct) == episode.state_digest
+    assert direct.final_digest == episode.state_digest
     assert decode_actions(episode.actions).tobytes() == direct.actions.tobytes()
-    assert episode.tool in env.unwrapped.task.held_out.tools
+    assert episode.tool in unwrap(env).task.held_out.tools
 
 
-def test_it_does_not_depend_on_what_was_run_before(run, episode):
+def test_a_trial_does_not_depend_on_the_trial_before(run: RunTrial, episode: EpisodeResult) -> None:
     run(HAMMER)
-    assert timeless(run(UNSEEN)) == timeless(episode)
+    assert without_times(run(UNSEEN)) == without_times(episode)
 
 
-def test_an_episode_runs_again_without_its_policy(make, episode):
-    env = make(split="train")  # whatever the environment draws itself
-    assert rerun(env, SMALL, episode) == []
+def test_an_episode_is_verified_without_its_policy(
+    make: Callable[..., ToolUseEnv], episode: EpisodeResult
+) -> None:
+    env = make(split="train")  # the trial's scene replaces the one that the environment draws
+    assert verify(env, SMALL, episode) == []
     actions = decode_actions(episode.actions)
     actions[10, 2] = np.nextafter(actions[10, 2], np.float32(0))
-    forged = episode.model_copy(update={"actions": encode_actions(actions)})
-    (said,) = rerun(env, SMALL, forged)
-    assert said.startswith("state_digest: ")
-    boasted = episode.model_copy(update={"success_once": True})
-    assert rerun(env, SMALL, boasted) == ["success_once: True in the file, False here"]
+    forged = episode.model_copy(
+        update={"actions": encode_actions(actions), "success_once": not episode.success_once}
+    )
+    digest, success_once = verify(env, SMALL, forged)
+    assert digest.startswith("state_digest: ")
+    assert success_once == "success_once: True in the file, False here"
 
 
-def test_what_a_policy_raises_costs_its_own_episode(make):
-    env = make()
-    policy = GuardedPolicy(lambda: Misbehaving(env))
-    came = [run_trial(env, policy, SMALL, trial) for trial in TRIALS[:4]]
-    assert [episode.outcome for episode in came] == ["policy_error"] * 4
-    for episode, said in zip(
-        came,
+def test_an_error_of_a_policy_ends_its_own_episode(hammer: ToolUseEnv) -> None:
+    policy = GuardedPolicy(lambda: FaultyPolicy(hammer))
+    episodes = [run_trial(hammer, policy, SMALL, trial) for trial in TRIALS[:4]]
+    assert [episode.outcome for episode in episodes] == ["policy_error"] * 4
+    for episode, message in zip(
+        episodes,
         (
             "PolicyError: act raised at evaluated.py:",
             "InvalidActionError: An action must be finite",
@@ -78,74 +95,79 @@ def test_what_a_policy_raises_costs_its_own_episode(make):
         ),
         strict=True,
     ):
-        assert episode.error.startswith(said)
+        assert error_of(episode).startswith(message)
         assert "info_error" in episode.info
-        assert 0 < episode.info["policy_seconds"] < episode.seconds + 1
-    leaving = HAMMER.model_copy(update={"seed": HAMMER.seed + 4})
-    assert "SystemExit" in run_trial(env, policy, SMALL, leaving).error
+        seconds = episode.info["policy_seconds"]
+        assert isinstance(seconds, float)
+        assert 0 < seconds < episode.seconds + 1
+    exiting = HAMMER.model_copy(update={"seed": HAMMER.seed + FaultyPolicy.FAULTS.index("exit")})
+    assert "SystemExit" in error_of(run_trial(hammer, policy, SMALL, exiting))
 
 
-def test_the_steps_before_an_error_are_kept_and_run_again(make):
-    env = make()
+def test_the_steps_before_an_error_are_kept_and_verified(hammer: ToolUseEnv) -> None:
+    class ShortPolicy(ZeroPolicy):
+        """A policy that raises an error after three steps."""
 
-    class Tired(ZeroPolicy):
-        left = 3
+        remaining = 3
 
-        def act(self, observation):
-            self.left -= 1
-            return super().act(observation) if self.left >= 0 else {}["nothing"]
+        def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+            self.remaining -= 1
+            return super().act(observation) if self.remaining >= 0 else {}["absent"]
 
-    episode = run_trial(env, GuardedPolicy(lambda: Tired(env)), SMALL, HAMMER)
+    policy = GuardedPolicy(lambda: ShortPolicy(hammer))
+    episode = run_trial(hammer, policy, SMALL, HAMMER)
     assert (episode.outcome, episode.steps) == ("policy_error", 3)
-    assert "KeyError: 'nothing'" in episode.error
-    assert rerun(env, SMALL, episode) == []
+    assert "KeyError: 'absent'" in error_of(episode)
+    assert verify(hammer, SMALL, episode) == []
 
 
-def test_a_policy_that_cannot_be_made_is_asked_again(make):
-    env = make()
-    made = []
+def test_a_policy_that_could_not_be_made_is_made_at_the_next_reset(hammer: ToolUseEnv) -> None:
+    calls: list[None] = []
 
-    def reluctant():
-        made.append(None)
-        return unmade(env) if len(made) == 1 else ZeroPolicy(env)
+    def factory() -> ZeroPolicy:
+        calls.append(None)
+        return failing_factory(hammer) if len(calls) == 1 else ZeroPolicy(hammer)
 
-    policy = GuardedPolicy(reluctant)
+    policy = GuardedPolicy(factory)
     with pytest.raises(PolicyError, match=r"making it raised at evaluated.py:\d+: MemoryError"):
         policy.reset()
     policy.reset()
     policy.reset()
-    assert len(made) == 2
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [(SimulationError("diverged"), "simulation_error"), (KeyError("ours"), "worker_error")],
+    [(SimulationError("diverged"), "simulation_error"), (KeyError("defect"), "worker_error")],
 )
-def test_what_fails_beside_the_policy_is_not_its_fault(make, monkeypatch, error, outcome):
-    def fails(*_, **__):
+def test_other_errors_are_not_counted_as_the_policys(
+    hammer: ToolUseEnv, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str
+) -> None:
+    def failing_rollout(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(trials, "rollout", fails)
-    episode = run_trial(make(), None, SMALL, HAMMER)
+    monkeypatch.setattr(trials, "rollout", failing_rollout)
+    episode = run_trial(hammer, ZeroPolicy(hammer), SMALL, HAMMER)
     assert (episode.outcome, episode.success, episode.steps) == (outcome, False, 0)
     assert episode.scene_digest is not None
 
 
-def test_other_versions_or_task_files_are_refused():
+def test_other_versions_or_task_files_are_refused() -> None:
     result = a_result(packages=installed_packages())
-    require_same_here(result)
+    require_same_versions(result)
     with pytest.raises(ResultError, match="fleet_tools 0, here"):
-        require_same_here(a_result(packages={"fleet_tools": "0"}))
+        require_same_versions(a_result(packages={"fleet_tools": "0"}))
     with pytest.raises(ResultError, match="the task hammer 0, here"):
-        require_same_here(
+        require_same_versions(
             result.model_copy(update={"task_digests": result.task_digests | {"hammer": "0"}})
         )
 
 
-def test_policies_are_named_by_what_they_are():
-    zero = identify(find("zero"), name="nothing at all")
+def test_the_provenance_of_a_policy_follows_from_its_source() -> None:
+    zero = PolicyProvenance.of(find_policy("zero"), name="nothing at all")
     assert (zero.name, zero.kind, zero.content_digest) == ("nothing at all", "built_in", None)
-    outside = identify(find("evaluated:Misbehaving"), obs_mode="state")
-    assert (outside.name, outside.kind) == ("evaluated:Misbehaving", "factory")
-    assert outside.environment == {"obs_mode": "state"}
-    assert outside.content_digest == identify(find("evaluated:unmade")).content_digest
+    faulty = PolicyProvenance.of(find_policy("support.evaluated:FaultyPolicy"), obs_mode="state")
+    assert (faulty.name, faulty.kind) == ("support.evaluated:FaultyPolicy", "factory")
+    assert faulty.env_kwargs == {"obs_mode": "state"}
+    failing = PolicyProvenance.of(find_policy("support.evaluated:failing_factory"))
+    assert faulty.content_digest == failing.content_digest

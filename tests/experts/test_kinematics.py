@@ -1,13 +1,15 @@
+"""Kinematics of the arm: initial guesses, and independent copies."""
+
 import numpy as np
 import pytest
-from problems import planning_problem
+from support.planning_problems import planning_problem
 
 from fleet_tools.experts import kinematics
 from fleet_tools.experts.terms import AtPose
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_guess_reaches_poses_nearby(seed):
+def test_the_guess_reaches_near_poses(seed):
     arm, q0 = kinematics.arm(), planning_problem(seed).q0
     q = q0 + np.random.default_rng(seed).uniform(-0.2, 0.2, 7)
     at = AtPose("", arm.forward(q))
@@ -22,7 +24,7 @@ def test_a_guess_out_of_reach_stays_within_the_limits():
     assert np.all(q >= arm.lower) and np.all(q <= arm.upper)
 
 
-def test_two_arms_share_nothing_that_changes():
+def test_two_arms_share_no_state():
     one, other = kinematics.arm(), kinematics.arm()
     before = other.plant.GetPositions(other.context)
     one.forward(planning_problem().q0)

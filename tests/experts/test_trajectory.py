@@ -1,18 +1,18 @@
-"""The trajectory: springs between keyframes."""
+"""Trajectories: the optimum through keyframes, and its constraints."""
 
 import numpy as np
 import pytest
-from problems import planning_problem
 from pydrake.math import RigidTransform
+from support.planning_problems import planning_problem
 
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts import keyframes, kpam, trajectory
-from fleet_tools.experts.kinematics import arm
+from fleet_tools.experts.kinematics import Kinematics, arm
 from fleet_tools.experts.terms import AtPose
 from fleet_tools.experts.trajectory import Knot
 
 
-def keyframe_solution(seed: int):
+def keyframe_solution(seed: int) -> tuple[Kinematics, list[Knot], np.ndarray]:
     problem, robot = planning_problem(seed), arm()
     q_star = next(kpam.solve_joint_space(problem, robot)).q
     legs = keyframes.legs(problem, robot.forward(problem.q0), robot.forward(q_star))
@@ -24,7 +24,7 @@ def cost(q: np.ndarray) -> float:
     return float(np.sum(np.square(np.diff(q, axis=0))))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_between_keyframes_the_papers_optimum_is_a_straight_line(seed):
     robot, knots, q = keyframe_solution(seed)
     all_knots, line = trajectory.interpolate(knots, q)
@@ -34,7 +34,7 @@ def test_between_keyframes_the_papers_optimum_is_a_straight_line(seed):
     assert cost(trajectory.solve(robot, all_knots, rough)) >= cost(line) * (1 - 1e-4)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_condition_holds_at_its_knot(seed):
     robot, knots, q = keyframe_solution(seed)
     for k, knot in enumerate(knots):
@@ -47,7 +47,7 @@ def test_every_condition_holds_at_its_knot(seed):
     assert np.all(q >= robot.lower) and np.all(q <= robot.upper)
 
 
-def test_springs_are_softer_the_more_steps_they_span():
+def test_the_cost_of_a_difference_is_divided_by_its_steps():
     q = np.array([planning_problem(0).q0] * 3)
     q[2, 0] += 0.4
     knots = [Knot(0, q=q[0]), Knot(1), Knot(4, q=q[2])]

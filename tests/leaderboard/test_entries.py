@@ -1,36 +1,58 @@
-"""The leaderboard that is in the repository is whole, and its page says what follows from it."""
+"""The results in the repository are accepted, and its page shows their numbers."""
+
+import json
+import re
 
 import pytest
-from conftest import ROOT
+from support.processes import ROOT
+from support.submitted import overall
 
-from fleet_tools.evaluation.protocol import load_protocol
-from fleet_tools.leaderboard.standings import standings
+from fleet_tools.evaluation.protocol import load_protocol, protocol_digest, task_digests
+from fleet_tools.evaluation.result_file import RESULT
+from fleet_tools.leaderboard.board import Board
+from fleet_tools.leaderboard.markdown import as_markdown
+from fleet_tools.leaderboard.standings import rank_methods
 from fleet_tools.leaderboard.submissions import read_submissions
 
-
-@pytest.fixture(scope="module", name="rows")
-def _rows():
-    protocol = load_protocol("v1")
-    submissions, findings = read_submissions(ROOT / "leaderboard" / "results", protocol)
-    assert not findings
-    return standings(submissions, protocol)
+RESULTS = ROOT / "leaderboard" / "results"
+PROTOCOL = load_protocol("v1")
 
 
-def test_who_does_nothing_never_succeeds_and_the_expert_is_first(rows):
-    by_name = {row.name: row for row in rows}
+@pytest.fixture(scope="module", name="board")
+def _board() -> Board:
+    submissions, rejections = read_submissions(RESULTS, PROTOCOL)
+    assert not rejections
+    digest = protocol_digest(PROTOCOL, task_digests(PROTOCOL))
+    return Board(PROTOCOL, digest, rank_methods(submissions, PROTOCOL))
+
+
+def test_zero_never_succeeds_and_the_expert_is_first(board: Board) -> None:
+    by_name = {standing.name: overall(standing) for standing in board.standings if standing.overall}
     assert by_name["zero"].total.rate == 0
     assert by_name["expert"].rank == 1
 
 
-def test_the_page_has_every_method_with_its_total(rows):
-    page = (ROOT / "leaderboard" / "index.md").read_text()
-    for row in rows:
-        assert f"## {row.name.replace('_', chr(92) + '_')}" in page
-        if row.total and row.total.rate is not None:
-            (line,) = (
-                each
-                for each in page.splitlines()
-                if each.startswith(f"| {row.rank} ")
-                and row.name.replace("_", chr(92) + "_") in each
-            )
-            assert f"{row.total.rate:.1%}" in line
+def test_results_of_schema_version_1_are_read(board: Board) -> None:
+    former = 0
+    for standing in board.standings:
+        for submission in standing.submissions:
+            stored = json.loads((RESULTS / submission.folder / RESULT).read_text())
+            if stored["schema_version"] == 1:
+                former += 1
+                assert submission.policy.env_kwargs == stored["policy"]["environment"]
+                assert (scores := submission.evaluation.result.scores) is not None
+                assert scores.total.success.model_dump() == stored["scores"]["total"]["end"]
+                assert (
+                    scores.total.success_once.model_dump() == stored["scores"]["total"]["any_time"]
+                )
+    assert former == 30
+
+
+def test_the_stored_page_follows_from_the_results(board: Board) -> None:
+    stored = (ROOT / "leaderboard" / "index.md").read_text().splitlines()
+    stored = [line for line in stored if not line.startswith("- verified: ")]
+    (separator, *_) = (k for k, line in enumerate(stored) if line.startswith("|---|"))
+    stored[separator] = stored[separator].removesuffix("---|")
+    for k in (separator - 1, *range(separator + 1, separator + 1 + len(board.standings))):
+        stored[k] = re.sub(r" (verified|(\d+) of \2) \|$", "", stored[k])
+    assert stored == as_markdown(board).splitlines()

@@ -1,74 +1,107 @@
-"""What others submit: genuine results are taken, and nothing else is, with the reason."""
+"""Submitted results: genuine ones are accepted, all others are rejected with the reason."""
 
 import json
 import random
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from submitted import SMALL, drawn, made_up, write
+from support.submitted import (
+    SMALL,
+    as_version_1,
+    evaluation_with,
+    random_evaluation,
+    renamed,
+    write,
+)
 
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.result import EPISODES, RESULT, Evaluation
+from fleet_tools.evaluation.result import Evaluation
+from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.submissions import check, read_submissions
+from fleet_tools.leaderboard.checks import Problem
+from fleet_tools.leaderboard.submissions import read_checked, read_submissions
 
-GENUINE = drawn(0.5, seed=1)
+GENUINE = random_evaluation(0.5, seed=1)
+
+Change = Callable[[Path], object]
+"""Changes the files of a result's folder."""
 
 
 @pytest.fixture(name="folder")
-def _folder(tmp_path):
+def _folder(tmp_path: Path) -> Path:
     return write(GENUINE, tmp_path / "results" / "theirs")
 
 
-@pytest.fixture(name="scratch", scope="module")
-def _scratch(tmp_path_factory):
-    return write(GENUINE, tmp_path_factory.mktemp("scratch") / "theirs")
+@pytest.fixture(name="scratch", scope="module", params=[1, 2])
+def _scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A result of each schema version."""
+    folder = write(GENUINE, tmp_path_factory.mktemp("scratch") / "theirs")
+    if request.param == 1:
+        in_version_1(folder)
+    return folder
 
 
-def kinds(folder):
-    """The kinds of what is wrong with a result; none where it is taken."""
-    came = check(folder, SMALL)
-    return set() if isinstance(came, Evaluation) else {kind for kind, _ in came}
+def problems(folder: Path) -> list[Problem]:
+    """Returns the problems of a result; none if it is accepted."""
+    checked = read_checked(folder, SMALL)
+    return [] if isinstance(checked, Evaluation) else checked
 
 
-def test_a_genuine_result_is_taken_as_it_is(folder):
-    assert check(folder, SMALL) == GENUINE
-    (submission,), findings = read_submissions(folder.parent, SMALL)
-    assert (submission.folder, submission.tasks, findings) == ("theirs", SMALL.tasks, [])
+def kinds(folder: Path) -> set[str]:
+    return {problem.kind for problem in problems(folder)}
 
 
-def test_the_order_of_the_lines_changes_nothing(folder):
+def test_a_genuine_result_is_accepted_as_it_is(folder: Path) -> None:
+    assert read_checked(folder, SMALL) == GENUINE
+    (submission,), rejections = read_submissions(folder.parent, SMALL)
+    assert (submission.folder, submission.tasks, rejections) == ("theirs", SMALL.tasks, [])
+
+
+def test_the_order_of_the_lines_does_not_matter(folder: Path) -> None:
     lines = (folder / EPISODES).read_text().splitlines(keepends=True)
     (folder / EPISODES).write_text("".join(random.Random(0).sample(lines, len(lines))))
-    assert check(folder, SMALL) == GENUINE
+    assert read_checked(folder, SMALL) == GENUINE
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_result_of_schema_version_1_is_accepted_with_the_present_names(folder: Path) -> None:
+    in_version_1(folder)
+    assert '"end"' in (folder / RESULT).read_text()
+    assert read_checked(folder, SMALL) == GENUINE
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(file=st.sampled_from([RESULT, EPISODES]), data=st.data())
-def test_any_changed_byte_is_found_or_changes_no_score(scratch, file, data):
+def test_any_changed_byte_is_found_or_changes_no_score(
+    scratch: Path, file: str, data: st.DataObject
+) -> None:
     text = (scratch / file).read_bytes()
     digits = [k for k, byte in enumerate(text) if chr(byte).isdigit()]
-    at = data.draw(st.sampled_from(digits) | st.integers(0, len(text) - 1))
+    position = data.draw(st.sampled_from(digits) | st.integers(0, len(text) - 1))
     byte = data.draw(st.sampled_from(b"0123456789") | st.integers(0, 255))
     try:
-        (scratch / file).write_bytes(text[:at] + bytes([byte]) + text[at + 1 :])
-        came = check(scratch, SMALL)
+        (scratch / file).write_bytes(text[:position] + bytes([byte]) + text[position + 1 :])
+        checked = read_checked(scratch, SMALL)
     finally:
         (scratch / file).write_bytes(text)
-    if isinstance(came, Evaluation):
-        assert score(SMALL, came.episodes) == GENUINE.result.scores
-        assert came.result.protocol_digest == GENUINE.result.protocol_digest
+    if isinstance(checked, Evaluation):
+        assert score(SMALL, checked.episodes) == GENUINE.result.scores
+        assert checked.result.protocol_digest == GENUINE.result.protocol_digest
     else:
-        assert came
-        assert all(what for _, what in came)
+        assert checked
+        assert all(problem.reason for problem in checked)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(file=st.sampled_from([RESULT, EPISODES]), data=st.data())
-def test_cut_anywhere_it_is_refused(scratch, file, data):
+def test_a_file_truncated_anywhere_is_rejected(
+    scratch: Path, file: str, data: st.DataObject
+) -> None:
     text = (scratch / file).read_bytes()
     size = data.draw(st.integers(0, len(text) - 1))
     try:
@@ -78,8 +111,8 @@ def test_cut_anywhere_it_is_refused(scratch, file, data):
         (scratch / file).write_bytes(text)
 
 
-def _lines(change):
-    def tamper(folder):
+def _episodes(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None]) -> Change:
+    def tamper(folder: Path) -> None:
         lines = [json.loads(line) for line in (folder / EPISODES).read_text().splitlines()]
         lines = change(lines) or lines
         (folder / EPISODES).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -87,150 +120,204 @@ def _lines(change):
     return tamper
 
 
-def _header(change):
-    def tamper(folder):
-        header = json.loads((folder / RESULT).read_text())
-        change(header)
-        (folder / RESULT).write_text(json.dumps(header) + "\n")
+def _first(**values: Any) -> Change:
+    """Changes values of the first episode."""
+    return _episodes(lambda lines: lines[0].update(values))
+
+
+def _result(change: Callable[[dict[str, Any]], object]) -> Change:
+    def tamper(folder: Path) -> None:
+        result = json.loads((folder / RESULT).read_text())
+        change(result)
+        (folder / RESULT).write_text(json.dumps(result) + "\n")
 
     return tamper
 
 
-def _text(file, old, new):
-    def tamper(folder):
+def _text(file: str, old: str, new: str) -> Change:
+    def tamper(folder: Path) -> None:
         text = (folder / file).read_text()
         assert old in text
-        (folder / file).write_text(text.replace(old, new, 1))
+        (folder / file).write_bytes(text.replace(old, new, 1).encode())
 
     return tamper
 
 
-def _won(lines):
-    lost = next(line for line in lines if not line["success"])
-    lost.update(outcome=SUCCESS, success=True, success_once=True)
+def in_version_1(folder: Path) -> None:
+    result = as_version_1(json.loads((folder / RESULT).read_text()))
+    (folder / RESULT).write_text(json.dumps(result, indent=2) + "\n")
 
 
-def _lucky(lines):
-    """Blames the simulator for failures."""
+def _claim_success(lines: list[dict[str, Any]]) -> None:
+    failed = next(line for line in lines if not line["success"])
+    failed.update(outcome=SUCCESS, success=True, success_once=True)
+
+
+def _blame_simulator(lines: list[dict[str, Any]]) -> None:
     for line in lines:
         if not line["success"]:
             line["outcome"] = SIMULATION_ERROR
 
 
+def _then(*changes: Change) -> Change:
+    def tamper(folder: Path) -> None:
+        for change in changes:
+            change(folder)
+
+    return tamper
+
+
 @pytest.mark.parametrize(
     ("tamper", "kind"),
     [
-        (_lines(lambda lines: lines[:-1]), "episodes"),
-        (_lines(lambda lines: lines + lines[:1]), "episodes"),
-        (_lines(lambda lines: [*lines, {**lines[0], "index": 77}]), "episodes"),
-        (_lines(lambda lines: [*lines, {**lines[0], "task": "wrench"}]), "episodes"),
-        (_lines(lambda lines: lines[0].update(seed=lines[1]["seed"])), "episodes"),
-        (_lines(lambda lines: lines[0].update(outcome="triumph", success=False)), "episodes"),
-        (_lines(lambda lines: lines.clear()), "damaged"),
-        (_lines(lambda lines: lines[0].update(tool="club")), "scenes"),
-        (_lines(lambda lines: lines[0].update(scene_digest="0" * 16)), "scenes"),
-        (_lines(lambda lines: lines[0].update(success=not lines[0]["success"])), "damaged"),
-        (_lines(lambda lines: lines[0].update(steps=3)), "damaged"),
-        (_lines(lambda lines: lines[0].update(rank=1)), "damaged"),
-        (_lines(lambda lines: lines[0].update(seconds=float("nan"))), "damaged"),
-        (_lines(lambda lines: lines[0].update(info={"x": float("inf")})), "damaged"),
-        (_lines(_won), "numbers"),
-        (_lines(_lucky), "numbers"),
-        (_header(lambda h: h["scores"]["total"]["end"].update(rate=0.99)), "numbers"),
-        (_header(lambda h: h["scores"]["total"]["end"].update(low=0.9)), "numbers"),
-        (_header(lambda h: h["scores"]["tasks"].pop("knife")), "numbers"),
-        (_header(lambda h: h["scores"]["total"].update(policy_errors=1)), "numbers"),
-        (_header(lambda h: h.update(complete=False)), "numbers"),
-        (_header(lambda h: h.update(scores=None)), "numbers"),
-        (_header(lambda h: h.update(schema_version=2)), "schema"),
-        (_header(lambda h: h.pop("schema_version")), "schema"),
-        (_header(lambda h: h.update(protocol_digest="0" * 16)), "damaged"),
-        (_header(lambda h: h["protocol"].update(version=2)), "damaged"),
-        (_header(lambda h: h["task_digests"].update(hammer="0" * 16)), "damaged"),
+        (_episodes(lambda lines: lines[:-1]), "episodes"),
+        (_episodes(lambda lines: lines + lines[:1]), "episodes"),
+        (_episodes(lambda lines: [*lines, {**lines[0], "index": 77}]), "episodes"),
+        (_episodes(lambda lines: [*lines, {**lines[0], "task": "wrench"}]), "episodes"),
+        (_episodes(lambda lines: lines[0].update(seed=lines[1]["seed"])), "episodes"),
+        (_first(outcome="triumph", success=False), "episodes"),
+        (_episodes(lambda lines: lines.clear()), "damaged"),
+        (_first(tool="club"), "scenes"),
+        (_first(scene_digest="0" * 16), "scenes"),
+        (_episodes(lambda lines: lines[0].update(success=not lines[0]["success"])), "damaged"),
+        (_first(steps=3), "damaged"),
+        (_first(rank=1), "damaged"),
+        (_first(seconds=float("nan")), "damaged"),
+        (_first(info={"x": float("inf")}), "damaged"),
+        (_episodes(_claim_success), "scores"),
+        (_episodes(_blame_simulator), "scores"),
+        (_result(lambda r: r["scores"]["total"]["success"].update(rate=0.99)), "scores"),
+        (_result(lambda r: r["scores"]["total"]["success"].update(low=0.9)), "scores"),
+        (_result(lambda r: r["scores"]["tasks"].pop("knife")), "scores"),
+        (_result(lambda r: r["scores"]["total"].update(policy_errors=1)), "scores"),
+        (_result(lambda r: r.update(complete=False)), "scores"),
+        (_result(lambda r: r.update(scores=None)), "scores"),
+        (_result(lambda r: r.update(schema_version=3)), "schema"),
+        (_result(lambda r: r.update(schema_version=True)), "schema"),
+        (_result(lambda r: r.update(schema_version=2.0)), "schema"),
+        (_result(lambda r: r.pop("schema_version")), "schema"),
+        (lambda folder: (folder / RESULT).write_text("[]\n"), "schema"),
+        (_result(lambda r: r.update(protocol_digest="0" * 16)), "damaged"),
+        (_result(lambda r: r["protocol"].update(version=2)), "damaged"),
+        (_result(lambda r: r["task_digests"].update(hammer="0" * 16)), "damaged"),
+        (_result(lambda r: r["scores"]["total"].update(end={})), "damaged"),
+        (_then(in_version_1, _episodes(_claim_success)), "scores"),
+        (
+            _then(in_version_1, _result(lambda r: r["scores"]["total"]["end"].update(rate=0.99))),
+            "scores",
+        ),
+        (
+            _then(in_version_1, _result(lambda r: r["scores"]["total"].update(success={}))),
+            "damaged",
+        ),
+        (_then(in_version_1, _result(lambda r: r["policy"].update(env_kwargs={}))), "damaged"),
+        (_then(in_version_1, _result(lambda r: r.update(scores=[]))), "damaged"),
+        (_then(in_version_1, _result(lambda r: r.update(policy="zero"))), "damaged"),
         (_text(RESULT, '"complete"', '"complete": true, "complete"'), "damaged"),
         (_text(EPISODES, '"success":true', '"success":false,"success":true'), "damaged"),
         (_text(EPISODES, "\n", "\n\n"), "damaged"),
+        (_text(EPISODES, "\n", "\r"), "damaged"),
         (lambda folder: (folder / EPISODES).write_bytes(b"\xff\n"), "damaged"),
         (lambda folder: (folder / EPISODES).write_text("[]\n"), "damaged"),
         (lambda folder: (folder / EPISODES).write_text("[" * 100_000 + "\n"), "damaged"),
+        (lambda folder: (folder / RESULT).write_text("[" * 100_000 + "\n"), "damaged"),
         (lambda folder: (folder / EPISODES).unlink(), "damaged"),
         (lambda folder: (folder / RESULT).unlink(), "damaged"),
     ],
 )
-def test_what_was_tampered_with_is_refused(folder, tamper, kind):
+def test_a_tampered_result_is_rejected(folder: Path, tamper: Change, kind: str) -> None:
     tamper(folder)
     assert kinds(folder) == {kind}
-    kept, findings = read_submissions(folder.parent, SMALL)
-    assert kept == []
-    assert {(finding.folder, finding.kind) for finding in findings} == {("theirs", kind)}
-    assert not any(str(folder.parent) in finding.what for finding in findings)
+    accepted, rejections = read_submissions(folder.parent, SMALL)
+    assert accepted == []
+    assert {(rejection.folder, rejection.kind) for rejection in rejections} == {("theirs", kind)}
+    assert not any(str(folder.parent) in rejection.reason for rejection in rejections)
 
 
-def test_a_result_of_another_protocol_is_refused(tmp_path):
+@pytest.mark.parametrize("version", [1, 2])
+def test_wrong_scores_are_named_by_their_location(folder: Path, version: int) -> None:
+    name = "success"
+    if version == 1:
+        in_version_1(folder)
+        name = "end"
+    _result(lambda r: r["scores"]["strata"]["knife"]["train"][name].update(successes=9))(folder)
+    (problem,) = problems(folder)
+    assert problem.reason.startswith("scores.strata.knife.train.success.successes is 9, but")
+
+
+@pytest.mark.parametrize("depth", [100, 300, 900, 10_000])
+def test_deeply_nested_scores_are_rejected(folder: Path, depth: int) -> None:
+    nested = '{"x": ' * depth + "{}" + "}" * depth
+    _then(in_version_1, _result(lambda r: r.update(scores="NESTED")))(folder)
+    _text(RESULT, '"NESTED"', nested)(folder)
+    assert kinds(folder) == {"damaged"}
+
+
+def test_a_result_of_another_protocol_is_rejected(tmp_path: Path) -> None:
     other = SMALL.model_copy(update={"version": 2})
-    assert kinds(write(drawn(0.5, protocol=other), tmp_path / "theirs")) == {"protocol"}
+    assert kinds(write(random_evaluation(0.5, protocol=other), tmp_path / "theirs")) == {"protocol"}
 
 
-def test_everything_that_is_wrong_is_said_at_once(folder):
-    def change(lines):
+def test_all_problems_are_named_at_once(folder: Path) -> None:
+    def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         lines[0]["seed"] += 1
         return lines[:-1]
 
-    _lines(change)(folder)
-    what = [what for _, what in check(folder, SMALL)]
-    assert len(what) == 2
-    assert "1 are missing" in what[0] and "1 have other seeds" in what[1]
+    _episodes(change)(folder)
+    missing, other_seed = problems(folder)
+    assert "missing episodes of the covered tasks: 1," in missing.reason
+    assert "episodes with other seeds than in the protocol: 1," in other_seed.reason
 
 
-def test_whole_tasks_are_enough_and_parts_of_tasks_are_not(tmp_path):
-    whole = write(drawn(0.5, tasks=["knife"]), tmp_path / "whole")
-    assert check(whole, SMALL).episodes
-    (whole / EPISODES).write_text((whole / EPISODES).read_text().split("\n", 1)[1])
-    assert kinds(whole) == {"episodes"}
-
-
-def test_a_lost_worker_knows_no_scene_and_nobody_else_may_not_know_it(folder):
-    def lose(outcome):
-        def change(lines):
-            lines[0].update(
-                outcome=outcome, success=False, success_once=False, steps=0, actions="",
-                tool=None, object=None, scene_digest=None, state_digest=None,
-            )  # fmt: skip
-
-        return _lines(change)
-
-    lose(WORKER_ERROR)(folder)
-    assert kinds(folder) == {"numbers"}
-    lose(TIME_LIMIT)(folder)
-    assert kinds(folder) == {"scenes"}
-
-
-def test_a_success_without_an_action_is_none(folder):
-    _lines(lambda lines: lines[0].update(outcome=SUCCESS, success=True, success_once=True,
-                                         steps=0, actions=""))(folder)  # fmt: skip
+def test_complete_tasks_are_enough_and_parts_of_tasks_are_not(tmp_path: Path) -> None:
+    folder = write(random_evaluation(0.5, tasks=["knife"]), tmp_path / "knife")
+    assert not problems(folder)
+    (folder / EPISODES).write_text((folder / EPISODES).read_text().split("\n", 1)[1])
     assert kinds(folder) == {"episodes"}
 
 
-def test_foreign_files_and_links_are_refused_with_their_results(folder, tmp_path):
-    (folder.parent / "README.md").write_text("What these are.")
+def test_only_a_lost_worker_may_leave_the_scene_unknown(folder: Path) -> None:
+    unknown: dict[str, Any] = {
+        "success": False, "success_once": False, "steps": 0, "actions": "",
+        "tool": None, "object": None, "scene_digest": None, "state_digest": None,
+    }  # fmt: skip
+    _first(outcome=WORKER_ERROR, **unknown)(folder)
+    assert kinds(folder) == {"scores"}
+    _first(outcome=TIME_LIMIT, **unknown)(folder)
+    assert kinds(folder) == {"scenes"}
+
+
+def test_a_success_needs_actions(folder: Path) -> None:
+    _first(outcome=SUCCESS, success=True, success_once=True, steps=0, actions="")(folder)
+    assert kinds(folder) == {"episodes"}
+
+
+def test_foreign_files_and_links_are_rejected_with_their_results(
+    folder: Path, tmp_path: Path
+) -> None:
+    (folder.parent / "README.md").write_text("Comments.")
     assert read_submissions(folder.parent, SMALL)[1] == []
     (folder / "run.sh").write_text("rm")
-    write(made_up(lambda trial: SUCCESS, name="other"), folder.parent / "deeper" / "other")
+    write(renamed(GENUINE, "other"), folder.parent / "deeper" / "other")
     (folder.parent / "linked").symlink_to(tmp_path)
-    kept, findings = read_submissions(folder.parent, SMALL)
-    assert [submission.folder for submission in kept] == ["deeper/other"]
-    assert {(f.folder, f.kind) for f in findings} == {("theirs", "foreign"), (".", "foreign")}
+    accepted, rejections = read_submissions(folder.parent, SMALL)
+    assert [submission.folder for submission in accepted] == ["deeper/other"]
+    assert {(rejection.folder, rejection.kind) for rejection in rejections} == {
+        ("theirs", "foreign"),
+        (".", "foreign"),
+    }
 
 
-def test_the_same_twice_counts_once_and_another_training_is_another(folder):
+def test_a_copy_is_rejected_and_another_training_run_is_not(folder: Path) -> None:
     shutil.copytree(folder, folder.parent / "zcopy")
-    write(drawn(0.5, seed=2, training_seed=3), folder.parent / "another")
-    kept, findings = read_submissions(folder.parent, SMALL)
-    assert [submission.folder for submission in kept] == ["another", "theirs"]
-    assert [(finding.folder, finding.kind) for finding in findings] == [("zcopy", "twice")]
+    another = evaluation_with(lambda trial: SUCCESS, training_seed=3)
+    write(another, folder.parent / "another")
+    accepted, rejections = read_submissions(folder.parent, SMALL)
+    assert [submission.folder for submission in accepted] == ["another", "theirs"]
+    assert [(each.folder, each.kind) for each in rejections] == [("zcopy", "duplicate")]
 
 
-def test_without_a_folder_nothing_is_read(tmp_path):
+def test_a_missing_folder_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="no folder"):
         read_submissions(tmp_path / "nowhere", SMALL)
     assert read_submissions(tmp_path, SMALL) == ([], [])

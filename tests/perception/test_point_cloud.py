@@ -1,6 +1,8 @@
+"""Point clouds of fixed size: samplings, masks and rows without a point."""
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -19,25 +21,30 @@ from fleet_tools.perception.point_cloud import (
 grid = st.integers(-300, 300).map(lambda mm: mm * 1e-3)
 
 
-def clouds(low=0, high=60):
+def clouds(low: int = 0, high: int = 60) -> st.SearchStrategy[np.ndarray]:
     shapes = st.integers(low, high).map(lambda n: (n, 3))
     return shapes.flatmap(lambda shape: arrays(np.float32, shape, elements=grid))
 
 
-def distances(one, other):
+def distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.linalg.norm(one[:, None].astype(float) - other[None], axis=2)
 
 
+few = settings(max_examples=50)
+
+
+@few
 @given(clouds(2), st.data())
-def test_each_pick_is_farthest_from_those_before(points, data):
+def test_each_sample_is_farthest_from_those_before(points, data):
     count = data.draw(st.integers(1, len(points)))
     picked = farthest_indices(points, count)
-    away = distances(points, points)
+    distance = distances(points, points)
     for k in range(1, count):
-        nearest = away[:, picked[:k]].min(axis=1)
+        nearest = distance[:, picked[:k]].min(axis=1)
         np.testing.assert_allclose(nearest[picked[k]], nearest.max(), atol=1e-4)
 
 
+@few
 @given(clouds(2), st.data())
 def test_fewer_points_are_the_first_ones(points, data):
     many, few = sorted(data.draw(st.lists(st.integers(1, len(points)), min_size=2, max_size=2)))[
@@ -47,28 +54,32 @@ def test_fewer_points_are_the_first_ones(points, data):
     np.testing.assert_array_equal(farthest_indices(points, many)[:few], some)
 
 
+@few
 @given(clouds(8, 40), st.randoms(use_true_random=False))
 def test_farthest_points_cover_better_than_random_ones_up_to_the_factor_two(points, random):
     count = len(points) // 4
     others = random.sample(range(len(points)), count)
-    away = distances(points, points)
-    ours, theirs = (away[:, chosen].min(axis=1).max() for chosen in
-                    (farthest_indices(points, count), others))  # fmt: skip
-    assert ours <= 2 * theirs + 1e-3
+    distance = distances(points, points)
+    farthest, random_one = (
+        distance[:, chosen].min(axis=1).max()
+        for chosen in (farthest_indices(points, count), others)
+    )
+    assert farthest <= 2 * random_one + 1e-3
 
 
+@few
 @given(clouds(), clouds(), st.sampled_from(sorted(SAMPLINGS)))
-def test_a_cloud_holds_points_that_were_seen_and_nothing_else(tool, object, sampling):
+def test_a_cloud_holds_visible_points_and_nothing_else(tool, object, sampling):
     cloud = stack(tool, object, (12, 7), sampling)
     assert cloud.shape == (19, 4)
     assert cloud.dtype == np.float32
-    for rows, seen, mask in ((cloud[:12], tool, TOOL_MASK), (cloud[12:], object, OBJECT_MASK)):
-        if len(seen) == 0:
+    for rows, visible, mask in ((cloud[:12], tool, TOOL_MASK), (cloud[12:], object, OBJECT_MASK)):
+        if len(visible) == 0:
             np.testing.assert_array_equal(rows, np.zeros((len(rows), 4)))
             assert ABSENT == 0.0
             continue
         assert (rows[:, 3] == mask).all()
-        assert {tuple(row) for row in rows[:, :3]} <= {tuple(point) for point in seen}
+        assert {tuple(row) for row in rows[:, :3]} <= {tuple(point) for point in visible}
 
 
 @given(clouds(1, 12), st.sampled_from(sorted(SAMPLINGS)))
@@ -82,11 +93,11 @@ def test_too_few_points_are_repeated_equally_often(tool, sampling):
 
 
 @given(clouds(13), st.sampled_from(sorted(SAMPLINGS)))
-def test_no_point_is_picked_twice_while_there_are_others(tool, sampling):
+def test_no_point_is_sampled_twice_while_others_remain(tool, sampling):
     indices = SAMPLINGS[sampling](np.unique(tool, axis=0), min(12, len(np.unique(tool, axis=0))))
     assert len(set(indices.tolist())) == len(indices)
 
 
 def test_an_unknown_sampling_is_refused_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="'farthst'; did you mean 'farthest'"):
+    with pytest.raises(UnknownNameError, match=r"'farthst'. Did you mean 'farthest'"):
         require_sampling("farthst")

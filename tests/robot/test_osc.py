@@ -1,3 +1,8 @@
+"""The law of operational-space control, on the arm and on random dynamics."""
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,8 +29,8 @@ seeds = st.integers(0, 2**32 - 1)
 sources = st.sampled_from(["panda", "panda with a tool", "synthetic"])
 
 
-def random_configuration(rng):
-    """A state of the arm that is not near a singularity."""
+def random_configuration(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Returns positions and velocities of the arm that are not near a singularity."""
     while True:
         q, v = rng.uniform(LOWER, UPPER), rng.uniform(-1.5, 1.5, 7)
         ARM.set_state(np.r_[q, v])
@@ -33,8 +38,8 @@ def random_configuration(rng):
             return q, v
 
 
-def random_payload(rng):
-    """About its centre of mass, a body with the inertia of a solid box; then about E."""
+def random_payload(rng: np.random.Generator) -> SpatialInertia:
+    """Returns the spatial inertia, about E, of a body with the central inertia of a solid box."""
     box = UnitInertia.SolidBox(*rng.uniform(0.02, 0.4, 3))
     R = RotationMatrix.MakeXRotation(rng.uniform(-3, 3))
     inertia = SpatialInertia.MakeFromCentralInertia(
@@ -43,7 +48,7 @@ def random_payload(rng):
     return inertia.ReExpress(R)
 
 
-def random_dynamics(source, rng):
+def random_dynamics(source: str, rng: np.random.Generator) -> Dynamics:
     if source == "synthetic":
         square = rng.normal(size=(7, 7))
         J = np.linalg.qr(rng.normal(size=(7, 6)))[0].T * rng.uniform(0.3, 2.0, 6)[:, None]
@@ -53,18 +58,18 @@ def random_dynamics(source, rng):
             J=J,
             Jdot_v=rng.normal(size=6),
         )
-    ARM.hold(random_payload(rng) if "tool" in source else SpatialInertia.Zero())
+    ARM.set_payload(random_payload(rng) if "tool" in source else SpatialInertia.Zero())
     random_configuration(rng)
     return ARM.dynamics()
 
 
-def forward(dynamics, tau):
-    """The joint acceleration that the equation of motion gives."""
+def forward(dynamics: Dynamics, tau: np.ndarray) -> np.ndarray:
+    """Returns the joint acceleration that the equation of motion gives."""
     return np.linalg.solve(dynamics.M, tau - dynamics.bias)
 
 
 @given(sources, seeds)
-def test_the_end_effector_accelerates_as_wanted(source, seed):
+def test_the_end_effector_has_the_desired_acceleration(source, seed):
     rng = np.random.default_rng(seed)
     dynamics = random_dynamics(source, rng)
     A, vdot_posture = rng.normal(size=6), rng.normal(size=7)
@@ -86,14 +91,14 @@ def test_the_posture_accelerates_nothing_at_the_end_effector(source, seed):
 
 
 @given(sources, seeds)
-def test_in_the_null_space_the_arm_accelerates_as_its_posture_wants(source, seed):
-    # Gauss: of all accelerations that move the end effector as wanted, the nearest in M.
+def test_in_the_null_space_the_arm_has_the_acceleration_of_its_posture(source, seed):
+    # Gauss: of all accelerations that move the end effector as desired, the nearest in M.
     rng = np.random.default_rng(seed)
     dynamics = random_dynamics(source, rng)
-    wanted = rng.normal(size=7)
-    vdot = forward(dynamics, operational_space_torque(dynamics, np.zeros(6), wanted, NO_LIMIT))
+    desired = rng.normal(size=7)
+    vdot = forward(dynamics, operational_space_torque(dynamics, np.zeros(6), desired, NO_LIMIT))
     null = np.linalg.svd(dynamics.J)[2][6]  # J null = 0
-    assert abs(null @ dynamics.M @ (vdot - wanted)) < 1e-7
+    assert abs(null @ dynamics.M @ (vdot - desired)) < 1e-7
 
 
 @given(sources, seeds, st.floats(0.0, 90.0))
@@ -136,7 +141,7 @@ def test_a_wrench_at_the_end_effector_is_recovered(source, seed):
 @given(seeds, st.booleans())
 def test_at_rest_the_torque_is_the_slope_of_the_potential_energy(seed, loaded):
     rng = np.random.default_rng(seed)
-    ARM.hold(random_payload(rng) if loaded else SpatialInertia.Zero())
+    ARM.set_payload(random_payload(rng) if loaded else SpatialInertia.Zero())
     q, _ = random_configuration(rng)
     ARM.set_state(np.r_[q, np.zeros(7)])
     tau = operational_space_torque(ARM.dynamics(), np.zeros(6), np.zeros(7), NO_LIMIT)
@@ -148,8 +153,10 @@ def test_at_rest_the_torque_is_the_slope_of_the_potential_energy(seed, loaded):
     np.testing.assert_allclose(tau, slope(energy, q), atol=1e-6)
 
 
-def slope(f, q, h=1e-5):
-    """Central differences of f along every joint, (..., 7)."""
+def slope(
+    f: Callable[[np.ndarray], np.ndarray | float], q: np.ndarray, h: float = 1e-5
+) -> np.ndarray:
+    """Returns central differences of f along every joint, (..., 7)."""
     steps = h * np.eye(7)
     return np.stack([(f(q + dq) - f(q - dq)) / (2 * h) for dq in steps], axis=-1)
 
@@ -182,19 +189,18 @@ def test_the_bias_acceleration_is_the_slope_of_the_jacobian_along_the_motion(see
         return ARM.jacobian() @ v
 
     h = 1e-5
-    np.testing.assert_allclose(
-        (velocity_at(h) - velocity_at(-h)) / (2 * h), Jdot_v, atol=1e-7 * (1 + v @ v)
-    )
+    tolerance = 1e-7 * float(1 + v @ v)
+    np.testing.assert_allclose((velocity_at(h) - velocity_at(-h)) / (2 * h), Jdot_v, atol=tolerance)
 
 
 @given(seeds)
-def test_what_is_in_the_hand_adds_its_own_inertia(seed):
+def test_a_payload_adds_its_own_inertia(seed):
     rng = np.random.default_rng(seed)
     M_E = random_payload(rng)
     random_configuration(rng)
-    ARM.hold(SpatialInertia.Zero())
+    ARM.set_payload(SpatialInertia.Zero())
     empty = ARM.dynamics()
-    ARM.hold(M_E)
+    ARM.set_payload(M_E)
     loaded = ARM.dynamics()
     M_W = M_E.ReExpress(ARM.pose().rotation()).CopyToFullMatrix6()
     expected = empty.M + empty.J.T @ M_W @ empty.J
@@ -204,8 +210,8 @@ def test_what_is_in_the_hand_adds_its_own_inertia(seed):
 errors, rates, frequencies = st.floats(-1, 1), st.floats(-5, 5), st.floats(1.0, 60.0)
 
 
-def critical(error, rate, frequency, time):
-    """The textbook's solution of e'' + 2 w e' + w^2 e = 0: e, e' and e''."""
+def critical(error: Any, rate: Any, frequency: float, time: Any) -> tuple[Any, Any, Any]:
+    """Returns the closed-form solution of e'' + 2 w e' + w^2 e = 0: e, e' and e''."""
     w, slope = frequency, rate + frequency * error
     decay = np.exp(-w * time)
     e = (error + slope * time) * decay
@@ -233,10 +239,10 @@ def test_errors_from_rest_decrease_and_never_overshoot(error, frequency):
 @settings(max_examples=20)
 def test_the_law_itself_never_overshoots(error, frequency):
     dt = 1e-3 / frequency
-    e, e_dot = error, 0.0
+    e, e_dot = np.array(error), np.array(0.0)
     for _ in range(8000):
-        e_dot -= dt * critically_damped(e, e_dot, frequency)
-        e += dt * e_dot
+        e_dot = e_dot - dt * critically_damped(e, e_dot, frequency)
+        e = e + dt * e_dot
         assert e > 0.0
     assert e < 0.02 * error
 

@@ -1,4 +1,4 @@
-"""What the controller follows."""
+"""The reference that the controller follows."""
 
 import numpy as np
 from hypothesis import given
@@ -13,24 +13,24 @@ motions = st.tuples(*[st.floats(-0.5, 0.5)] * 6).map(np.array)
 poses = st.integers(0, 2**32).map(lambda seed: random_pose(np.random.default_rng(seed)))
 
 
-def random_pose(rng):
+def random_pose(rng: np.random.Generator) -> RigidTransform:
     return displace(RigidTransform(rng.uniform(-1, 1, 3)), rng.uniform(-1, 1, 6))
 
 
-def reference_along(X_WE, motion):
+def reference_along(X_WE: RigidTransform, motion: np.ndarray) -> Reference:
     return Reference(X_WE, motion, start=1.0, duration=0.5, posture=np.zeros(7))
 
 
-def pose_at(reference, time):
+def pose_at(reference: Reference, time: float) -> RigidTransform:
     p_WD, R_WD, _ = reference.at(time)
     return RigidTransform(RotationMatrix(R_WD), p_WD)
 
 
 @given(poses, motions, st.floats(-1.0, 2.0))
 def test_a_reference_is_the_motion_done_so_far(X_WE, motion, fraction):
-    wanted = displace(X_WE, motion, min(max(fraction, 0.0), 1.0))
-    there = pose_at(reference_along(X_WE, motion), 1.0 + 0.5 * fraction)
-    assert there.IsNearlyEqualTo(wanted, 1e-12)
+    expected = displace(X_WE, motion, min(max(fraction, 0.0), 1.0))
+    X_WD = pose_at(reference_along(X_WE, motion), 1.0 + 0.5 * fraction)
+    assert X_WD.IsNearlyEqualTo(expected, 1e-12)
 
 
 @given(poses, motions)

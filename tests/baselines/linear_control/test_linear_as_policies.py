@@ -1,9 +1,9 @@
-"""Linear controllers are policies like others: GL(n)'s permutations are those of their table."""
+"""Linear controllers as models of `merging`: their table gives the permutations of GL(n)."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from linear_cases import (
+from support.linear_cases import (
     assert_same_controller,
     assert_same_law,
     noisy,
@@ -18,17 +18,19 @@ from fleet_tools.baselines.linear_control.permutations import AXES
 from fleet_tools.baselines.linear_control.systems import Controller
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import Fleet
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+
+torch.set_num_threads(1)  # small tensors are slower in several threads
 
 SYMMETRY = Symmetry.of(AXES)
 
 
-def state(controller):
+def state(controller: Controller) -> State:
     return {name: torch.tensor(getattr(controller, name)) for name in AXES}
 
 
-def controller(state):
+def controller(state: State) -> Controller:
     return Controller(**{name: tensor.numpy() for name, tensor in state.items()})
 
 
@@ -47,7 +49,7 @@ def test_a_permutation_acts_as_its_matrix_does_in_the_general_linear_group(seed)
 def test_the_naive_average_is_the_average(seed):
     rng = np.random.default_rng(seed)
     fleet = [random_controller(rng, 3, 2, 2) for _ in range(3)]
-    merged = merge("naive_average", Fleet(SYMMETRY, list(map(state, fleet)), [1, 2, 3]))
+    merged = merge("naive_average", MergeProblem(SYMMETRY, list(map(state, fleet)), [1, 2, 3]))
     assert_same_controller(average(fleet, [1, 2, 3]).controller, controller(merged.state), 1e-12)
 
 
@@ -66,7 +68,7 @@ def test_policies_methods_bring_permuted_controllers_together(method, options, s
     group = SYMMETRY.group(state(first))
     copies = [noisy(first, rng, 0.01) for _ in range(2)]
     copies = [SYMMETRY.apply(group.random(rng), state(copy)) for copy in copies]
-    merged = merge(method, Fleet(SYMMETRY, copies), **options)
-    ours = merge_by_permutation(list(map(controller, copies))).controller
+    merged = merge(method, MergeProblem(SYMMETRY, copies), **options)
+    expected = merge_by_permutation(list(map(controller, copies))).controller
     assert_same_law(first, controller(merged.state), 0.2)
-    assert_same_law(ours, controller(merged.state), 1e-9)
+    assert_same_law(expected, controller(merged.state), 1e-9)

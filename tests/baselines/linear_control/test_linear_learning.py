@@ -1,9 +1,15 @@
-"""Learning recovers the expert, and its gradients are those of finite differences."""
+"""Learning recovers the expert, and gradients agree with finite differences."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from linear_cases import assert_same_law, finite_differences, noisy, random_controller, seeds
+from support.linear_cases import (
+    assert_same_law,
+    finite_differences,
+    noisy,
+    random_controller,
+    seeds,
+)
 
 from fleet_tools.baselines.linear_control.learning import (
     imitation_loss,
@@ -25,7 +31,7 @@ from fleet_tools.baselines.linear_control.systems import (
 
 
 def answers(controller: Controller, y: np.ndarray) -> np.ndarray:
-    """What the controller answers, by its impulse response: no recursion."""
+    """Returns the outputs of a controller, from its impulse response, without recursion."""
     steps = y.shape[1]
     h = controller.responses(steps)
     past = [sum(y[:, t - k] @ h[k].T for k in range(t + 1)) for t in range(steps)]
@@ -71,9 +77,9 @@ def test_realization_inverts_the_response(seed):
 def test_least_squares_refuses_what_the_demonstrations_do_not_determine():
     system = paper_system(outputs=3)
     few = simulate(system, optimal_controller(system), np.random.default_rng(0), episodes=2)
-    with pytest.raises(LinearControlError, match="record more episodes"):
+    with pytest.raises(LinearControlError, match="Record more episodes"):
         learn_dynamic(few.y, few.u, 4)
-    with pytest.raises(LinearControlError, match="needs 9 steps"):
+    with pytest.raises(LinearControlError, match="requires 9 steps"):
         learn_dynamic(few.y[:, :8], few.u[:, :8], 4)
     with pytest.raises(LinearControlError, match="lower order"):
         realize(np.zeros((5, 1, 1)), 2)

@@ -1,4 +1,4 @@
-"""Merging: what each group can bring together, and what order and coordinates may not change."""
+"""Merging: what each group can align, and that order and coordinates do not matter."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linear_cases import (
+from support.linear_cases import (
     assert_same_controller,
     assert_same_law,
     finite_differences,
@@ -16,13 +16,17 @@ from linear_cases import (
     seeds,
 )
 
-from fleet_tools.baselines.linear_control.alignment import align, balancing, transform_loss
+from fleet_tools.baselines.linear_control.alignment import (
+    align,
+    alignment_loss,
+    balancing_transform,
+)
 from fleet_tools.baselines.linear_control.learning import learn_by_gradient
 from fleet_tools.baselines.linear_control.lqg import cost, optimal_controller, optimal_cost
 from fleet_tools.baselines.linear_control.merging import (
     METHODS,
     average,
-    central,
+    central_index,
     merge_by_gradient,
     merge_by_least_squares,
     merge_by_permutation,
@@ -69,7 +73,7 @@ def test_alignment_minimizes_its_loss(seed):
     rng = np.random.default_rng(seed)
     source, target = random_controller(rng, 3, 2, 2), random_controller(rng, 3, 2, 2)
     T = align(source, target)
-    loss, _, gradient = transform_loss(target, T[None], [source])
+    loss, _, gradient = alignment_loss(target, T[None], [source])
     assert np.abs(gradient).max() < 1e-9 * (1.0 + loss)
 
 
@@ -81,8 +85,11 @@ def test_alignment_of_what_determines_nothing_is_the_identity():
 @over_gl
 @pytest.mark.parametrize("outputs", [3, 50])
 def test_opposite_coordinates_average_to_infinite_cost_and_align_to_the_optimum(merge, outputs):
-    """-I has a negative determinant in three dimensions: the two lie in different components of
-    the stabilizing controllers (paper, "Gradient-based approach v.s. LQG Landscape")."""
+    """The two lie in different components of the stabilizing controllers.
+
+    In three dimensions -I has a negative determinant (paper, "Gradient-based approach v.s. LQG
+    Landscape").
+    """
     system = paper_system(unstable=True, outputs=outputs)
     best = optimal_controller(system)
     fleet = [best] * 5 + [best.transformed(-np.eye(3))] * 5
@@ -90,8 +97,9 @@ def test_opposite_coordinates_average_to_infinite_cost_and_align_to_the_optimum(
     assert cost(system, merge_by_permutation(fleet).controller) == np.inf
     merged = merge(fleet)
     assert cost(system, merged.controller) == pytest.approx(optimal_cost(system), rel=1e-9)
-    signs = np.sign(np.linalg.det(merged.transforms))
-    assert (signs[:5] == signs[0]).all() and (signs[5:] == -signs[0]).all()
+    determinants = np.sign(np.linalg.det(merged.transforms))
+    first = determinants[0]
+    assert (determinants[:5] == first).all() and (determinants[5:] == -first).all()
 
 
 @over_gl
@@ -158,13 +166,14 @@ def test_the_robots_coordinates_do_not_matter(merge, seed):
 @given(seeds)
 def test_balanced_coordinates_are_as_strongly_reached_as_seen(seed):
     controller = random_controller(np.random.default_rng(seed), n=3, p=3, m=3)
-    k = controller.transformed(balancing(controller))
+    k = controller.transformed(balancing_transform(controller))
     powers = [np.linalg.matrix_power(k.A, i) for i in range(6)]
-    reached = sum(A @ k.B @ k.B.T @ A.T for A in powers)
-    seen = sum(A.T @ k.C.T @ k.C @ A for A in powers)
-    scale = np.abs(reached).max()
-    np.testing.assert_allclose(reached, seen, rtol=0, atol=1e-6 * scale)
-    np.testing.assert_allclose(reached, np.diag(np.diag(reached)), rtol=0, atol=1e-6 * scale)
+    reachability = np.sum([A @ k.B @ k.B.T @ A.T for A in powers], axis=0)
+    observability = np.sum([A.T @ k.C.T @ k.C @ A for A in powers], axis=0)
+    scale = np.abs(reachability).max()
+    np.testing.assert_allclose(reachability, observability, rtol=0, atol=1e-6 * scale)
+    diagonal = np.diag(np.diag(reachability))
+    np.testing.assert_allclose(reachability, diagonal, rtol=0, atol=1e-6 * scale)
 
 
 @over_gl
@@ -185,8 +194,8 @@ def test_a_weight_of_zero_leaves_a_controller_out(merge):
     rng = np.random.default_rng(0)
     best = optimal_controller(paper_system(unstable=True, outputs=3))
     fleet = [noisy(best, rng, 0.02) for _ in range(3)]
-    with_stranger = merge([*fleet, random_controller(rng, *best.shape)], [1, 2, 3, 0])
-    assert_same_law(merge(fleet, [1, 2, 3]).controller, with_stranger.controller, 1e-3)
+    with_another = merge([*fleet, random_controller(rng, *best.shape)], [1, 2, 3, 0])
+    assert_same_law(merge(fleet, [1, 2, 3]).controller, with_another.controller, 1e-3)
 
 
 @given(seeds)
@@ -197,11 +206,11 @@ def test_the_gradient_of_the_merging_loss_is_that_of_finite_differences(seed):
     fleet = [random_controller(rng, *merged.shape) for _ in range(3)]
     weights, size = rng.uniform(0.1, 1.0, 3), merged.to_vector().size
     T = rng.standard_normal((3, *merged.A.shape))
-    _, d_merged, d_T = transform_loss(merged, T, fleet, weights)
+    _, d_merged, d_T = alignment_loss(merged, T, fleet, weights)
 
     def of_vector(vector):
         controller = controller_from_vector(vector[:size], merged.shape)
-        return transform_loss(controller, vector[size:].reshape(T.shape), fleet, weights)[0]
+        return alignment_loss(controller, vector[size:].reshape(T.shape), fleet, weights)[0]
 
     numeric = finite_differences(of_vector, np.concatenate([merged.to_vector(), T.ravel()]))
     analytic = np.concatenate([d_merged.to_vector(), d_T.ravel()])
@@ -212,18 +221,18 @@ def test_the_gradient_of_the_merging_loss_is_that_of_finite_differences(seed):
 @given(seeds)
 @settings(max_examples=40)
 def test_the_loss_at_true_transforms_is_zero_and_the_degenerate_limit_cheats(seed):
-    """The slip in the remark: shrinking all transforms takes the loss below any honest one."""
+    """The slip in the remark: small transforms reduce the loss below that of any true alignment."""
     rng = np.random.default_rng(seed)
     controller = random_controller(rng, 3, 2, 2)
     Ts = np.stack([random_transform(rng, 3) for _ in range(3)])
     copies = [controller.transformed(np.linalg.inv(T)) for T in Ts]
-    assert transform_loss(controller, Ts, copies)[0] < 1e-18 * np.sum(controller.to_vector() ** 2)
-    strangers = [random_controller(rng, 3, 2, 2) for _ in range(3)]
-    honest = merge_by_least_squares(strangers, iterations=5)
+    assert alignment_loss(controller, Ts, copies)[0] < 1e-18 * np.sum(controller.to_vector() ** 2)
+    unrelated = [random_controller(rng, 3, 2, 2) for _ in range(3)]
+    aligned = merge_by_least_squares(unrelated, iterations=5)
     small = 1e-3
-    shrunk = honest.controller.transformed(small * np.eye(3))
-    before = transform_loss(honest.controller, honest.transforms, strangers)[0]
-    assert transform_loss(shrunk, small * honest.transforms, strangers)[0] < before
+    shrunk = aligned.controller.transformed(small * np.eye(3))
+    before = alignment_loss(aligned.controller, aligned.transforms, unrelated)[0]
+    assert alignment_loss(shrunk, small * aligned.transforms, unrelated)[0] < before
 
 
 @given(seeds)
@@ -237,31 +246,31 @@ def test_alternations_never_raise_their_objective(seed):
 
 
 def test_the_papers_assignment_may_raise_its_objective():
-    raised = 0
+    increases = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
         fleet = [random_controller(rng, 4, 1, 1) for _ in range(3)]
         losses = np.array(merge_by_permutation(fleet, monotone=False, iterations=20).losses)
-        raised += bool(np.any(np.diff(losses) > 1e-9))
-    assert raised > 0
+        increases += bool(np.any(np.diff(losses) > 1e-9))
+    assert increases > 0
 
 
 def test_the_central_controller_is_found_in_any_coordinates():
     rng = np.random.default_rng(0)
     best = optimal_controller(paper_system(outputs=3))
     fleet = [noisy(best, rng, 0.1) for _ in range(5)]
-    index = central(fleet)
-    assert central([k.transformed(random_transform(rng, 4)) for k in fleet]) == index
-    assert central([*fleet, fleet[0]], [0, 0, 0, 0, 1, 0]) == 4
+    index = central_index(fleet)
+    assert central_index([k.transformed(random_transform(rng, 4)) for k in fleet]) == index
+    assert central_index([*fleet, fleet[0]], [0, 0, 0, 0, 1, 0]) == 4
 
 
 @every_method
 def test_controllers_that_do_not_fit_are_refused(merge):
     rng = np.random.default_rng(0)
     small, large = random_controller(rng, 2, 1, 1), random_controller(rng, 3, 1, 1)
-    for fleet in ([], [small, large]):
+    for controllers in ([], [small, large]):
         with pytest.raises(LinearControlError, match="one shape"):
-            merge(fleet)
+            merge(controllers)
     for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.nan]):
-        with pytest.raises(LinearControlError, match="2 weights are needed"):
+        with pytest.raises(LinearControlError, match="2 averaging weights are required"):
             merge([small, small], weights)

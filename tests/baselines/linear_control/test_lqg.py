@@ -1,10 +1,10 @@
-"""The cost by several routes, and the optimality of the Riccati solution."""
+"""The cost computed in several ways, and the optimality of the Riccati solution."""
 
 import numpy as np
 import pytest
 import scipy.linalg
 from hypothesis import assume, given, settings
-from linear_cases import (
+from support.linear_cases import (
     finite_differences,
     noisy,
     random_controller,
@@ -35,7 +35,8 @@ from fleet_tools.baselines.linear_control.systems import (
 )
 
 
-def radius(system, controller):
+def radius(system: LinearSystem, controller: Controller) -> float:
+    """Returns the spectral radius of the closed loop."""
     return spectral_radius(closed_loop(system, controller).F)
 
 
@@ -46,8 +47,8 @@ def test_cost_does_not_depend_on_coordinates(seed):
     controller = noisy(optimal_controller(system), rng, 0.05)
     assume(radius(system, controller) < 0.999)
     T = random_transform(rng, system.n)
-    wanted = cost(system, controller)
-    assert cost(system, controller.transformed(T)) == pytest.approx(wanted, rel=1e-9)
+    expected = cost(system, controller)
+    assert cost(system, controller.transformed(T)) == pytest.approx(expected, rel=1e-9)
 
 
 @given(seeds)
@@ -104,7 +105,7 @@ def test_an_unstable_state_that_nobody_sees_costs_infinitely():
     system = paper_system()
     K = lqr(system)[0]
     hidden = Controller(
-        scipy.linalg.block_diag(np.zeros((4, 4)), 1.1),
+        np.asarray(scipy.linalg.block_diag(np.zeros((4, 4)), 1.1)),
         np.vstack([np.eye(4), np.zeros(4)]),
         np.hstack([K, np.zeros((2, 1))]),
     )
@@ -118,6 +119,7 @@ def test_lyapunov_solutions_solve_and_are_semidefinite(seed):
     F = random_controller(rng).A
     G = rng.standard_normal((len(F), 2))
     X = lyapunov(F, G @ G.T)
+    assert X is not None
     scale = np.abs(X).max()
     np.testing.assert_allclose(F @ X @ F.T + G @ G.T, X, rtol=0, atol=1e-12 * scale)
     assert np.linalg.eigvalsh(X).min() > -1e-12 * scale

@@ -1,4 +1,4 @@
-"""Barriers and averages: the paper's definitions, on curves that are known."""
+"""Barriers and averages by the paper's definitions, on known curves."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from fleet_tools.baselines.merging.average import average, interpolate
 from fleet_tools.baselines.merging.barrier import curve, loss_barrier, performance_barrier, plot
 from fleet_tools.baselines.merging.batch_norm import recompute
-from fleet_tools.baselines.merging.errors import FleetError, ModelMismatchError
+from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 
 NUMBERS = st.floats(-10, 10)
 
@@ -36,7 +36,7 @@ def test_a_convex_loss_has_a_barrier_at_its_ends(a, b):
         assert barrier.at == float(b * b > a * a)
 
 
-def test_a_hill_between_two_valleys_is_as_high_as_it_is():
+def test_the_barrier_between_two_minima_is_the_height_of_the_hill():
     barrier = loss_barrier(hill, point(-1.0), point(1.0), points=5)
     assert (barrier.height, barrier.at, barrier.midpoint) == (1.0, 0.5, 1.0)
     assert barrier.lambdas == (0, 0.25, 0.5, 0.75, 1) and barrier.values == (0, 0.75, 1, 0.75, 0)
@@ -46,17 +46,17 @@ def test_a_hill_between_two_valleys_is_as_high_as_it_is():
 @given(NUMBERS, NUMBERS)
 def test_performance_is_a_loss_with_its_sign_flipped(a, b):
     one, other = point(a, 1.0), point(b, -1.0)
-    theirs = loss_barrier(lambda state: -hill(state), one, other)
-    ours = performance_barrier(hill, one, other)
-    assert ours.height == pytest.approx(theirs.height)
-    assert ours.values == tuple(-value for value in theirs.values)
+    loss = loss_barrier(lambda state: -hill(state), one, other)
+    performance = performance_barrier(hill, one, other)
+    assert performance.height == pytest.approx(loss.height)
+    assert performance.values == tuple(-value for value in loss.values)
 
 
-def test_models_that_are_one_model_have_no_barrier():
+def test_equal_models_have_no_barrier():
     assert loss_barrier(parabola, point(2.0), point(2.0)).height == pytest.approx(0.0)
 
 
-def test_a_loss_that_is_not_a_number_is_not_hidden():
+def test_a_loss_of_nan_gives_a_barrier_of_nan():
     def broken(state):
         return np.nan if 0.3 < float(state["x"]) < 0.5 else 0.0
 
@@ -64,13 +64,12 @@ def test_a_loss_that_is_not_a_number_is_not_hidden():
 
 
 @pytest.mark.parametrize("points", [1, 2, 10])
-def test_the_middle_is_always_on_the_curve(points):
-    with pytest.raises(FleetError, match="odd number"):
+def test_a_curve_without_its_midpoint_is_refused(points):
+    with pytest.raises(MergeError, match="odd number"):
         curve(parabola, point(0.0), point(1.0), points)
 
 
-def test_a_plot_is_a_picture(tmp_path):
-    pytest.importorskip("matplotlib")
+def test_a_plot_is_an_image(tmp_path):
     barrier = loss_barrier(hill, point(-1.0), point(1.0))
     plot({"naive": barrier}, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 1000
@@ -99,22 +98,22 @@ def test_averages_keep_dtypes_and_share_no_memory():
 
 
 @pytest.mark.parametrize(
-    ("weights", "why"),
+    ("weights", "message"),
     [([1.0], "Give 2 numbers"), ([1, -1], "none below 0"), ([0, 0], "sum to 0")],
 )
-def test_bad_weights_are_explained(weights, why):
-    with pytest.raises(FleetError, match=why):
+def test_invalid_averaging_weights_are_refused(weights, message):
+    with pytest.raises(MergeError, match=message):
         average([point(0.0), point(1.0)], weights)
 
 
-def test_there_is_nothing_beyond_the_ends():
-    with pytest.raises(FleetError, match="not between"):
+def test_a_model_beyond_the_ends_is_refused():
+    with pytest.raises(MergeError, match="not between"):
         interpolate(point(0.0), point(1.0), 1.5)
-    with pytest.raises(FleetError, match="no models"):
+    with pytest.raises(MergeError, match="no models"):
         average([])
 
 
-def test_batch_norm_statistics_are_measured_anew():
+def test_batch_norm_statistics_are_measured_again():
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     inputs = torch.randn(500, 3)

@@ -1,4 +1,4 @@
-"""The program that merges files: what it stores, what it reports, what it refuses."""
+"""The program that merges files: what it stores, reports and refuses."""
 
 import contextlib
 import json
@@ -8,21 +8,23 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-import merge_specs
-from conftest import run_python
+from support import merge_specs
+from support.processes import run_python
 
 from fleet_tools.baselines import merge
-from fleet_tools.baselines.merge import read_model, read_notes, read_options, write_model
+from fleet_tools.baselines.merging.methods.options import read_options
 from fleet_tools.baselines.merging.methods.registry import METHODS
-from fleet_tools.baselines.merging.methods.registry import merge as merge_fleet
+from fleet_tools.baselines.merging.methods.registry import merge as merge_models
+from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
+from fleet_tools.baselines.merging.spec import ModelSpec
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 
 QUICK = ("steps=2", "epochs=1", "rounds=1")
 
 
-@pytest.fixture
-def paths(tmp_path):
-    """Two models of one function, but for noise and the order of their units."""
+@pytest.fixture(name="paths")
+def _paths(tmp_path):
+    """Files of two models of one function, except for noise and the order of their units."""
     paths = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
     for path, state in zip(paths, merge_specs.models(), strict=True):
         write_model(path, state)
@@ -31,21 +33,21 @@ def paths(tmp_path):
 
 def run(paths, *more, method="git_rebasin", spec="with_data", output=None):
     output = output or paths[0].with_name("merged.safetensors")
-    given = [*map(str, paths), "--spec", f"merge_specs:{spec}", "--method", method]
-    return merge.main([*given, "--output", str(output), *more]), output
+    arguments = [*map(str, paths), "--spec", f"support.merge_specs:{spec}", "--method", method]
+    return merge.main([*arguments, "--output", str(output), *more]), output
 
 
 def options_of(method):
-    texts = []
+    arguments = []
     for text in QUICK:
         with contextlib.suppress(UnknownNameError):  # not every method has every option
             read_options(METHODS[method], [text])
-            texts += ["--option", text]
-    return texts
+            arguments += ["--option", text]
+    return arguments
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_stores_a_model_and_leaves_its_inputs(method, paths):
+def test_every_method_stores_a_model_and_does_not_change_its_inputs(method, paths):
     before = [path.read_bytes() for path in paths]
     code, output = run(paths, *options_of(method), "--quiet", method=method)
     assert code == 0
@@ -56,12 +58,12 @@ def test_every_method_stores_a_model_and_leaves_its_inputs(method, paths):
     assert all(merged[name].dtype == one[name].dtype for name in one)
 
 
-def test_what_it_stores_is_what_the_library_merges(paths):
-    _, output = run(paths, "--quiet", "--weights", "3", "1", "--seed", "4", spec="symmetry")
-    fleet = merge_specs.Spec(merge_specs.symmetry()).fleet(
-        [read_model(path) for path in paths], [3, 1], 4
-    )
-    expected = merge_fleet("git_rebasin", fleet).state
+@pytest.mark.parametrize("option", ["--averaging-weights", "--weights"])
+def test_the_stored_model_is_that_of_the_library(option, paths):
+    _, output = run(paths, "--quiet", option, "3", "1", "--seed", "4", spec="symmetry")
+    models = [read_model(path) for path in paths]
+    problem = ModelSpec(merge_specs.symmetry()).problem(models, [3, 1], 4)
+    expected = merge_models("git_rebasin", problem).state
     stored = read_model(output)
     assert all(torch.equal(stored[name], expected[name]) for name in expected)
     notes = read_notes(output)
@@ -75,7 +77,7 @@ def test_the_same_command_stores_the_same_bytes(paths):
     assert run(paths, *more, method="fleet_merge")[1].read_bytes() == first
 
 
-def test_report_shows_that_a_permuted_copy_is_brought_back(paths, capsys):
+def test_the_report_shows_that_a_permuted_copy_is_aligned(paths, capsys):
     assert run(paths, "--json")[0] == 0
     report = json.loads(capsys.readouterr().out)
     assert report["after"]["distance"] < 0.1 * report["before"]["distance"]
@@ -87,30 +89,35 @@ def test_report_shows_that_a_permuted_copy_is_brought_back(paths, capsys):
 def test_without_data_it_reports_distances(paths, capsys):
     assert run(paths, spec="table")[0] == 0
     out = capsys.readouterr().out
-    assert "largest distance" in out and "neither `shared` nor `robots`" in out
+    assert "largest distance" in out and "the spec has no data holders" in out
+
+
+def test_the_traffic_is_reported(paths, capsys):
+    assert run(paths, *options_of("fleet_merge"), method="fleet_merge")[0] == 0
+    assert "Data holders answered 4 queries: 0.0 MB to them" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("more", "why"),
+    ("more", "message"),
     [
-        ({"method": "git_rebasim"}, "did you mean 'git_rebasin'"),
-        ({"method": "sinkhorn_rebasin", "spec": "table"}, "needs data that all models share"),
-        ({"method": "fleet_merge", "spec": "table"}, "no robots to ask"),
+        ({"method": "git_rebasim"}, "Did you mean 'git_rebasin'"),
+        ({"method": "sinkhorn_rebasin", "spec": "table"}, "needs data common to all models"),
+        ({"method": "fleet_merge", "spec": "table"}, "no data holders to answer"),
         ({"method": "git_rebasin_activations", "spec": "table"}, "no activations"),
-        ({"spec": "tabel"}, "did you mean 'table'"),
+        ({"spec": "tabel"}, "Did you mean 'table'"),
         ({"spec": "broken"}, "ZeroDivisionError"),
         ({"spec": "number"}, "returned a int"),
         ({"spec": "wrong_table", "method": "git_rebasin"}, "Either the table is wrong"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_written(more, why, paths, capsys):
+def test_errors_are_reported_before_anything_is_written(more, message, paths, capsys):
     code, output = run(paths, **more)
-    assert code == 2 and why in capsys.readouterr().err
+    assert code == 2 and message in capsys.readouterr().err
     assert not output.exists()
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "message"),
     [
         (lambda state: state.pop("0.bias"), "different parameters"),
         (lambda state: state.update({"0.bias": torch.zeros(3).double()}), "has the shape (32,)"),
@@ -118,27 +125,27 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(more, why, paths
         (lambda state: state["0.bias"].fill_(torch.nan), "NaN or infinity in 0.bias"),
     ],
 )
-def test_models_that_do_not_fit_together_are_refused(change, why, paths, capsys):
+def test_models_that_do_not_fit_together_are_refused(change, message, paths, capsys):
     state = dict(read_model(paths[1]))
     change(state)
     write_model(paths[1], state)
     code, output = run(paths, spec="table")
-    assert code == 2 and why in capsys.readouterr().err
+    assert code == 2 and message in capsys.readouterr().err
     assert not output.exists()
 
 
 def test_pickles_are_refused_unread(paths, capsys, tmp_path):
-    class Stranger:
+    class Malicious:
         def __reduce__(self):
-            return (open, (str(tmp_path / "stranger"), "w"))
+            return (open, (str(tmp_path / "executed"), "w"))
 
-    torch.save(Stranger(), paths[1])
+    torch.save(Malicious(), paths[1])
     assert run(paths)[0] == 2
-    assert "is no safetensors file" in capsys.readouterr().err
-    assert not (tmp_path / "stranger").exists()
+    assert "is not a safetensors file" in capsys.readouterr().err
+    assert not (tmp_path / "executed").exists()
 
 
-def test_the_output_is_none_of_the_models(paths, capsys):
+def test_the_output_is_a_new_file_in_an_existing_folder(paths, capsys):
     before = paths[0].read_bytes()
     assert run(paths, output=paths[0])[0] == 2
     assert "is one of the models" in capsys.readouterr().err and paths[0].read_bytes() == before
@@ -146,33 +153,54 @@ def test_the_output_is_none_of_the_models(paths, capsys):
     assert run([paths[0], paths[1].with_name("absent")])[0] == 2
 
 
+@pytest.mark.parametrize("points", ["2", "10"])
+def test_lines_have_an_odd_number_of_points(points, paths, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run(paths, "--points", points)
+    assert "odd number" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    ("texts", "why"),
+    ("texts", "message"),
     [
-        (["epochs"], "no NAME=VALUE"),
-        (["epoch=3"], "did you mean 'epochs'"),
-        (["epochs=many"], "a whole number"),
+        (["epochs"], "not of the form NAME=VALUE"),
+        (["epoch=3"], "Did you mean 'epochs'"),
+        (["epochs=many"], "an integer"),
         (["soft=1"], "true or false"),
         (["tau=-1"], "out of range"),
     ],
 )
-def test_options_are_checked(texts, why):
-    with pytest.raises(FleetToolsError, match=why):
+def test_options_are_checked(texts, message):
+    with pytest.raises(FleetToolsError, match=message):
         read_options(METHODS["fleet_merge"], texts)
 
 
 def test_options_reach_the_method_and_its_descent():
-    chosen = read_options(METHODS["fleet_merge"], ["epochs=5", "steps=7", "soft=true", "tau=0.5"])
-    assert chosen["epochs"] == 5 and chosen["soft"] is True
-    assert (chosen["descent"].steps, chosen["descent"].tau) == (7, 0.5)
+    options = read_options(METHODS["fleet_merge"], ["epochs=5", "steps=7", "soft=true", "tau=0.5"])
+    assert options["epochs"] == 5 and options["soft"] is True
+    assert (options["descent"].steps, options["descent"].tau) == (7, 0.5)
 
 
-def test_help_imports_no_torch():
-    imported = run_python(
-        "import sys, json, contextlib, io\n"
+def test_help_works_without_torch_and_merging_says_how_to_install_it(paths):
+    """PyTorch is hidden from the process."""
+    help_text, imported, code, error = run_python(
+        "import contextlib, io, json, sys\n"
+        "class Hide:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'torch':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
         "from fleet_tools.baselines import merge\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "out, err = io.StringIO(), io.StringIO()\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):\n"
         "    merge.main(['--help'])\n"
-        "print(json.dumps([m for m in ('torch', 'pydrake') if m in sys.modules]))"
+        "heavy = ('fleet_tools.baselines.merging', 'pydrake', 'ray')\n"
+        "imported = [name for name in heavy if name in sys.modules]\n"
+        "with contextlib.redirect_stderr(err):\n"
+        "    code = merge.main([*sys.argv[1:], '--method', 'git_rebasin', '--output', 'merged'])\n"
+        "print(json.dumps([out.getvalue(), imported, code, err.getvalue()]))",
+        *map(str, paths),
     )
-    assert imported == []
+    assert "--averaging-weights" in help_text and imported == []
+    assert code == 2
+    assert "torch is needed" in error and "pip install" in error and "learning" in error

@@ -1,68 +1,73 @@
-"""Checkpoints are merged into a checkpoint: one that acts, and only of policies of one kind."""
+"""Checkpoints of one blueprint are merged into a checkpoint that acts."""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from policy_cases import ACTION, BLUEPRINTS, made, observations, step
+import numpy as np
+import torch
+from support.policy_cases import ACTION, BLUEPRINTS, made, observations, step
 
 from fleet_tools.baselines import merge
-from fleet_tools.baselines.merge import read_model, write_model
+from fleet_tools.baselines.merging.model_files import read_model, write_model
 from fleet_tools.baselines.policies.blueprint import Blueprint, common_blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.config import MLP, PolicyConfig
-from fleet_tools.baselines.policies.errors import OtherPolicyError
-from fleet_tools.baselines.policies.policy import load_policy
+from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
+from fleet_tools.baselines.policies.errors import IncompatiblePoliciesError
+from fleet_tools.baselines.policies.policy import load_checkpoint_policy
 from fleet_tools.baselines.policies.scaling import Scaling
 
 KINDS = pytest.mark.parametrize("name", ["mlp on state", "elman on clouds", "gru on all"])
 
 
-def permuted(name, seed):
-    """The same policy, with its units in another order."""
+def permuted(name: str, seed: int) -> Checkpoint:
+    """Returns the same policy, with its units in another order."""
     symmetry, state = BLUEPRINTS[name].symmetry(), made(name).state_dict()
     element = symmetry.group(state).random(np.random.default_rng(seed))
     return Checkpoint(BLUEPRINTS[name], symmetry.apply(element, state))
 
 
-def stored(folder, *checkpoints):
-    paths = [folder / f"robot_{at}.safetensors" for at in range(len(checkpoints))]
+def stored(folder: Path, *checkpoints: Checkpoint) -> list[Path]:
+    paths = [folder / f"robot_{index}.safetensors" for index in range(len(checkpoints))]
     for path, checkpoint in zip(paths, checkpoints, strict=True):
         save_checkpoint(path, checkpoint)
     return paths
 
 
-def run(paths, *more, method="git_rebasin"):
+def run(paths: Sequence[Path], *more: str, method: str = "git_rebasin") -> tuple[int, Path]:
+    """Merges checkpoints, and returns the exit code and the path of the output."""
     output = paths[0].with_name("merged.safetensors")
     given = [*map(str, paths), "--method", method, "--output", str(output)]
     return merge.main([*given, *more]), output
 
 
 @KINDS
-def test_copies_with_other_orders_of_units_become_what_they_are_copies_of(name, tmp_path):
+def test_copies_with_other_orders_of_units_are_merged_into_the_original(name, tmp_path):
     paths = stored(tmp_path, *(permuted(name, seed) for seed in (1, 2, 3)))
     code, output = run(paths, "--quiet")
     assert code == 0
-    policy, original = load_policy(output), made(name)
-    seen = observations(BLUEPRINTS[name], 1, 4)
+    policy, original = load_checkpoint_policy(output), made(name)
+    trajectories = observations(BLUEPRINTS[name], 1, 4)
     policy.reset()
     with torch.inference_mode():
-        expected, _ = original(seen)
-    acted = [policy.act(step(seen, 0, at)) for at in range(4)]
-    np.testing.assert_allclose(acted, expected[0].clamp(-1, 1), atol=1e-5)
+        expected, _ = original(trajectories)
+    actions = [policy.act(step(trajectories, 0, t)) for t in range(4)]
+    np.testing.assert_allclose(actions, expected[0].clamp(-1, 1), atol=1e-5)
     assert load_checkpoint(output).blueprint == BLUEPRINTS[name]
 
 
 @KINDS
-def test_its_table_of_axes_is_its_networks(name):
+def test_the_table_of_a_blueprint_is_that_of_its_network(name):
     assert BLUEPRINTS[name].symmetry().table() == made(name).symmetry().table()
 
 
-def test_it_remembers_what_it_was_made_of_and_is_the_same_bytes_again(tmp_path):
+def test_a_merged_checkpoint_has_notes_on_its_origin_and_reproducible_bytes(tmp_path):
     paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
     code, output = run(paths, "--quiet", "--weights", "3", "1", method="naive_average")
     first = output.read_bytes()
@@ -77,7 +82,7 @@ def test_it_remembers_what_it_was_made_of_and_is_the_same_bytes_again(tmp_path):
     assert output.read_bytes() == first
 
 
-def test_one_that_was_merged_is_merged_again(tmp_path, capsys):
+def test_a_merged_checkpoint_can_be_merged_again(tmp_path, capsys):
     paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
     _, output = run(paths, "--quiet")
     again = output.rename(tmp_path / "once.safetensors")
@@ -88,8 +93,13 @@ def test_one_that_was_merged_is_merged_again(tmp_path, capsys):
 BASE = BLUEPRINTS["mlp on state"]
 
 
-def changed(**parts):
-    given = {"config": BASE.config, "observation": BASE.observation, "action": BASE.action}
+def changed(**parts: Any) -> Blueprint:
+    """Returns the blueprint with some parts replaced."""
+    given: dict[str, Any] = {
+        "config": BASE.config,
+        "observation": BASE.observation,
+        "action": BASE.action,
+    }
     return Blueprint.of(**{**given, "scaling": BASE.scaling, **parts})
 
 
@@ -99,7 +109,7 @@ SCALED = Scaling(
 )
 OTHERS = {
     "the config's body is {'type': 'mlp'": changed(
-        config=PolicyConfig(body=MLP(layers=2, width=25))
+        config=PolicyConfig(body=MLPConfig(layers=2, width=25))
     ),
     "the scaling of 'joint_position' is another": changed(scaling=SCALED),
     "the unit of 'joint_position' is 'rad', not 'deg'": changed(
@@ -110,25 +120,25 @@ OTHERS = {
     ),
     "the scale of actions is": changed(action=ACTION.model_copy(update={"scale": (0.1,) * 6})),
     "the environment's obs_mode is 'state', not 'multitask_state'": changed(
-        environment={"obs_mode": "multitask_state"}
+        env_kwargs={"obs_mode": "multitask_state"}
     ),
 }
 
 
-@pytest.mark.parametrize("said", OTHERS)
-def test_policies_of_two_kinds_are_refused_and_told_apart(said, tmp_path, capsys):
-    other = OTHERS[said]
+@pytest.mark.parametrize("difference", OTHERS)
+def test_different_policies_are_refused_with_their_difference(difference, tmp_path, capsys):
+    other = OTHERS[difference]
     paths = stored(tmp_path, *(Checkpoint(b, b.create().state_dict()) for b in (BASE, other)))
     code, output = run(paths)
     assert code == 2
     message = capsys.readouterr().err
-    assert said in message and "robot_1.safetensors" in message and "one scaling" in message
+    assert difference in message and "robot_1.safetensors" in message and "one scaling" in message
     assert not output.exists()
 
 
-def test_the_blueprint_of_all_is_that_of_each():
+def test_policies_have_a_common_blueprint_if_all_are_the_same():
     assert common_blueprint({"a": BASE, "b": BASE.model_copy()}) == BASE
-    with pytest.raises(OtherPolicyError, match="a and c are policies of two kinds"):
+    with pytest.raises(IncompatiblePoliciesError, match="a and c have different blueprints"):
         common_blueprint({"a": BASE, "b": BASE, "c": changed(scaling=SCALED)})
 
 

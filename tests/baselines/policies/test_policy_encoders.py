@@ -1,27 +1,38 @@
-"""What encoders owe to geometry, and to the networks that they are named after."""
+"""Encoders: invariances of point clouds, and agreement with the networks they are named after."""
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import numpy as np
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_cases import BLUEPRINTS, made, observations
 from safetensors.torch import save_file
+from support.policy_cases import BLUEPRINTS, made, observations
 
 from fleet_tools.baselines.merging.batch_norm import recompute
-from fleet_tools.baselines.policies.config import PointNet, ResNet18
+from fleet_tools.baselines.policies.config import PointNetConfig, ResNet18Config
 from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.resnet import load_features
+from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.policies.pointnet import PointNetEncoder
+from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
 
 
-def encoder():
-    return made("mlp on clouds").clouds
+def encoder() -> PointNetEncoder:
+    module = made("mlp on clouds").get_submodule("clouds")
+    assert isinstance(module, PointNetEncoder)
+    return module
 
 
-def cloud(generator, points):
+def image_encoder(network: PolicyNetwork) -> ResNetEncoder:
+    module = network.get_submodule("pictures")
+    assert isinstance(module, ResNetEncoder)
+    return module
+
+
+def cloud(generator: np.random.Generator, points: int) -> np.ndarray:
     p = generator.normal(scale=0.1, size=(points, 3))
     return np.column_stack([p, generator.choice([-1.0, 1.0], points)]).astype(np.float32)
 
@@ -31,8 +42,8 @@ def cloud(generator, points):
 def test_neither_order_nor_absent_points_nor_copies_matter(points, absent, seed):
     generator = np.random.default_rng(seed)
     present = cloud(generator, points)
-    nowhere = np.float32(generator.normal(size=(absent, 4))) * [1, 1, 1, 0]  # the mask decides
-    rows = np.concatenate([present, np.float32(nowhere), present[: points // 2]])
+    nowhere = generator.normal(size=(absent, 4)).astype(np.float32) * [1, 1, 1, 0]  # the mask
+    rows = np.concatenate([present, nowhere.astype(np.float32), present[: points // 2]])
     with torch.no_grad():
         expected = encoder()(torch.tensor(present))
         shuffled = encoder()(torch.tensor(generator.permutation(rows)))
@@ -46,7 +57,7 @@ def test_the_maximum_is_over_what_each_point_gives_alone():
         torch.testing.assert_close(encoder()(torch.tensor(present)), alone.amax(0))
 
 
-def test_nothing_in_view_is_zeros():
+def test_features_of_an_empty_cloud_are_zeros():
     with torch.no_grad():
         features = encoder()(torch.zeros(2, 3, 5, 4))
     assert features.shape == (2, 3, 16) and not features.any()
@@ -55,79 +66,80 @@ def test_nothing_in_view_is_zeros():
 def test_lengths_are_measured_in_the_unit_of_the_config():
     near = torch.tensor(cloud(np.random.default_rng(0), 9))
     far = near * torch.tensor([10, 10, 10, 1])
-    wide = PointNet(widths=(12, 16), unit_m=1.0).create()
+    wide = PointNetConfig(widths=(12, 16), unit_m=1.0).create()
     wide.load_state_dict(encoder().state_dict())
     with torch.no_grad():
         torch.testing.assert_close(wide(far), encoder()(near))
 
 
 def test_resnet_has_as_many_parameters_as_the_original_without_its_classifier():
-    network = ResNet18().create()
+    network = ResNet18Config().create()
     assert sum(tensor.numel() for tensor in network.parameters()) == 11_176_512
     assert network.width == 512
 
 
 def test_resnet_is_torchvisions(tmp_path):
     models = pytest.importorskip("torchvision.models")
-    theirs = models.resnet18().eval()
-    save_file(theirs.state_dict(), tmp_path / "resnet18.safetensors")
-    ours = ResNet18().create().eval()
-    load_features(ours, tmp_path / "resnet18.safetensors")
-    theirs.fc = torch.nn.Identity()
-    pictures = torch.randint(0, 256, (2, 64, 80, 3), dtype=torch.uint8)
+    original = models.resnet18().eval()
+    save_file(original.state_dict(), tmp_path / "resnet18.safetensors")
+    encoder = ResNet18Config().create().eval()
+    load_features(encoder, tmp_path / "resnet18.safetensors")
+    original.fc = torch.nn.Identity()
+    images = torch.randint(0, 256, (2, 64, 80, 3), dtype=torch.uint8)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     with torch.no_grad():
-        expected = theirs(((pictures / 255 - mean) / std).movedim(-1, 1))
-        torch.testing.assert_close(ours(pictures), expected)
+        expected = original(((images / 255 - mean) / std).movedim(-1, 1))
+        torch.testing.assert_close(encoder(images), expected)
 
 
-def test_every_picture_is_encoded_by_itself():
-    pictures = torch.randint(0, 256, (2, 3, 40, 33, 3), dtype=torch.uint8)
-    network = made("mlp on pictures").pictures
+def test_each_image_is_encoded_by_itself():
+    images = torch.randint(0, 256, (2, 3, 40, 33, 3), dtype=torch.uint8)
+    network = image_encoder(made("mlp on images"))
     with torch.no_grad():
-        features = network(pictures)
+        features = network(images)
         assert features.shape == (2, 3, network.width)
-        torch.testing.assert_close(network(pictures[1, 2]), features[1, 2])
+        torch.testing.assert_close(network(images[1, 2]), features[1, 2])
 
 
 def test_features_come_from_a_file_of_the_right_network_only(tmp_path):
     path = tmp_path / "features.safetensors"
-    given = ResNet18(width=4).create()
+    given = ResNet18Config(width=4).create()
     save_file(given.state_dict() | {"fc.weight": torch.ones(3)}, path)
-    network = ResNet18(width=4, frozen=True).create()
+    network = ResNet18Config(width=4, frozen=True).create()
     load_features(network, path)
     for name, tensor in given.state_dict().items():
         assert torch.equal(network.state_dict()[name], tensor)
     with pytest.raises(CheckpointError, match=r"conv1.weight is float32 \(4, 3, 7, 7\), not"):
-        load_features(ResNet18(width=2).create(), path)
+        load_features(ResNet18Config(width=2).create(), path)
     path.write_bytes(b"no weights")
     for wrong in (path, tmp_path / "absent.safetensors"):
-        with pytest.raises(CheckpointError, match="is no safetensors file"):
+        with pytest.raises(CheckpointError, match="is not a safetensors file"):
             load_features(network, wrong)
 
 
 def test_frozen_features_stay_as_they_are():
-    name = "mlp on frozen pictures"
+    name = "mlp on frozen images"
     network = BLUEPRINTS[name].create().train()
-    assert network.training and not network.pictures.training
-    before = {key: tensor.clone() for key, tensor in network.pictures.state_dict().items()}
+    encoder = image_encoder(network)
+    assert network.training and not encoder.training
+    before = {key: tensor.clone() for key, tensor in encoder.state_dict().items()}
     network(observations(BLUEPRINTS[name], 2, 3))
-    for key, tensor in network.pictures.state_dict().items():
+    for key, tensor in encoder.state_dict().items():
         assert torch.equal(tensor, before[key])
     table = network.symmetry().table()
     free = {word for name in before for word in table[f"pictures.{name}"].split()} - {"_"}
     assert not free
 
 
-def test_statistics_of_pictures_can_be_measured_anew_after_merging():
-    """By merging's own means, with trajectories for batches."""
-    name = "elman on pictures"
+def test_statistics_of_images_can_be_recomputed_after_merging():
+    """By merging's own function, with trajectories for batches."""
+    name = "elman on images"
     state = {
         key: tensor * 3 if "running_var" in key else tensor
         for key, tensor in made(name).state_dict().items()
     }
     batch = observations(BLUEPRINTS[name], 4, 3)
-    repaired = recompute(made(name), state, [(batch,)])
+    recomputed = recompute(made(name), state, [(batch,)])
     network = BLUEPRINTS[name].create()
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
@@ -135,4 +147,4 @@ def test_statistics_of_pictures_can_be_measured_anew_after_merging():
             module.reset_running_stats()
     network.train()(batch)
     for key, tensor in network.state_dict().items():
-        torch.testing.assert_close(repaired[key], tensor)
+        torch.testing.assert_close(recomputed[key], tensor)

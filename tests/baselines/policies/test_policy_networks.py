@@ -1,30 +1,38 @@
-"""What every policy's network owes to training, to acting and to merging."""
+"""What training, acting and merging rely on in the network of every policy."""
+
+from collections.abc import Mapping
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import numpy as np
-from conftest import run_python
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
+from support.policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
+from support.processes import run_python
 
 from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import Fleet
+from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.dataset.normalization import Statistics
 
-WITH_STREAMS = ["transformer on state", "mlp on pictures"]
+WITH_STREAMS = ["transformer on state", "mlp on images"]
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
 ON_STATE = pytest.mark.parametrize("name", [f"{body} on state" for body in BODIES])
 
 
-def actions(name, state=None, trajectories=None):
+def actions(
+    name: str,
+    state: Mapping[str, torch.Tensor] | None = None,
+    trajectories: Mapping[str, torch.Tensor] | None = None,
+) -> torch.Tensor:
     network = made(name)
     trajectories = observations(BLUEPRINTS[name], 3, 5) if trajectories is None else trajectories
     with torch.no_grad():
@@ -36,7 +44,7 @@ def actions(name, state=None, trajectories=None):
     ("name", "streams"),
     [*((name, True) for name in BLUEPRINTS), *((name, False) for name in WITH_STREAMS)],
 )
-def test_the_table_is_true_and_leaves_nothing_out(name, streams):
+def test_the_table_is_true_and_complete(name, streams):
     symmetry = made(name).symmetry(streams)
     example = observations(BLUEPRINTS[name], 2, 4)
     check(symmetry, made(name), (example,), output=lambda outputs: outputs[0], draws=1)
@@ -56,24 +64,23 @@ def test_permuting_hidden_units_changes_no_action(name):
 def test_a_model_merged_with_its_permuted_copy_is_that_model(name):
     state, symmetry = made(name).state_dict(), made(name).symmetry()
     copy = symmetry.apply(symmetry.group(state).random(np.random.default_rng(1)), state)
-    merged = merge("git_rebasin", Fleet(symmetry, [state, copy])).state
+    merged = merge("git_rebasin", MergeProblem(symmetry, [state, copy])).state
     torch.testing.assert_close(actions(name, merged), actions(name), rtol=1e-4, atol=1e-4)
 
 
 @EVERY
-def test_step_by_step_is_what_a_pass_over_the_trajectory_is(name):
+def test_single_steps_give_the_same_as_a_pass_over_the_trajectory(name):
     network = made(name)
     trajectories = observations(BLUEPRINTS[name], 2, 7)  # beyond the Transformer's context
-    hidden, answers = None, []
+    hidden, parts = None, []
     with torch.no_grad():
         whole, last = network(trajectories)
         for t in range(7):
             now = {key: rows[:, t : t + 1] for key, rows in trajectories.items()}
-            answer, hidden = network(now, hidden)
-            answers.append(answer)
-    torch.testing.assert_close(torch.cat(answers, 1), whole, rtol=1e-4, atol=1e-5)
-    for ours, theirs in zip(hidden, last, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+            part, hidden = network(now, hidden)
+            parts.append(part)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(hidden, last, rtol=1e-4, atol=1e-5)
 
 
 @ON_STATE
@@ -90,7 +97,7 @@ def test_a_trajectory_may_be_cut_anywhere(name, cut, seed):
 
 
 @ON_STATE
-def test_no_action_knows_the_future_or_another_trajectory(name):
+def test_no_action_depends_on_the_future_or_another_trajectory(name):
     """So trajectories of different lengths may be padded."""
     trajectories = observations(BLUEPRINTS[name], 2, 8)
     other = {key: rows.clone() for key, rows in trajectories.items()}
@@ -111,7 +118,7 @@ def test_a_transformer_remembers_no_more_than_it_attends_to():
 
 
 @ON_STATE
-def test_memory_reaches_as_far_as_is_said(name):
+def test_memory_reaches_as_far_as_documented(name):
     reach = {"mlp": 0, "transformer": 2 * (3 - 1)}.get(name.split()[0])  # layers (context - 1)
     trajectories = observations(BLUEPRINTS[name], 1, 9)
     other = {key: rows.clone() for key, rows in trajectories.items()}
@@ -137,23 +144,27 @@ def test_every_weight_that_is_not_frozen_can_learn(name):
     network = BLUEPRINTS[name].create().train()
     network(observations(BLUEPRINTS[name], 3, 4))[0].square().sum().backward()
     for key, parameter in network.named_parameters():
-        frozen = "frozen" in name and key.startswith("pictures.")
+        frozen = "frozen" in name and key.startswith("pictures.")  # images' name in checkpoints
         learns = parameter.grad is not None and bool(parameter.grad.any())
-        # A key's bias adds the same to every score of a query, which softmax takes away.
+        # The bias of keys adds the same to every score of a query, which softmax removes.
         assert learns != frozen or key.endswith("key.bias"), key
 
 
-def test_numbers_are_scaled_as_the_statistics_of_data_scale_them():
+def test_numbers_are_scaled_as_by_the_statistics_of_data():
     generator = np.random.default_rng(3)
 
-    def statistics(array):
+    def statistics(array: ArraySpec) -> Statistics:
         n = int(np.prod(array.shape))
         mean, spread = generator.normal(size=n), generator.uniform(0.1, 3, n)
-        spread[2] = 0.0  # it never moved: there is nothing to divide by, whatever rounding says
+        spread[2] = 0.0  # constant: not divided, whatever the rounding error of its deviation
         low, high, std = mean - spread, mean + spread, np.where(spread == 0, 1e-9, spread / 2)
-        values = {"mean": mean, "std": std, "min": low, "max": high}
         return Statistics(
-            shape=array.shape, count=9, **{key: tuple(row) for key, row in values.items()}
+            shape=array.shape,
+            count=9,
+            mean=tuple(mean),
+            std=tuple(std),
+            min=tuple(low),
+            max=tuple(high),
         )
 
     of_data = {name: statistics(array) for name, array in STATE.items()}
@@ -162,17 +173,17 @@ def test_numbers_are_scaled_as_the_statistics_of_data_scale_them():
     trajectories = observations(scaled, 2, 3)
     by_data = {name: of_data[name].normalize(rows) for name, rows in trajectories.items()}
     with torch.no_grad():
-        ours, _ = scaled.create()(trajectories)
-    torch.testing.assert_close(ours, actions("mlp on state", None, by_data))
+        scaled_actions, _ = scaled.create()(trajectories)
+    torch.testing.assert_close(scaled_actions, actions("mlp on state", None, by_data))
 
 
 @EVERY
 def test_training_in_bfloat16_is_training_up_to_its_precision(name):
     network = BLUEPRINTS[name].create().eval()
     with torch.autocast("cpu", torch.bfloat16):
-        ours, _ = network(observations(BLUEPRINTS[name], 3, 5))
-    ours.float().square().sum().backward()
-    torch.testing.assert_close(ours.float(), actions(name), rtol=0.1, atol=0.1)
+        rounded, _ = network(observations(BLUEPRINTS[name], 3, 5))
+    rounded.float().square().sum().backward()
+    torch.testing.assert_close(rounded.float(), actions(name), rtol=0.1, atol=0.1)
 
 
 def test_values_are_imported_without_pytorch():
@@ -184,7 +195,7 @@ print(json.dumps([name for name in ("torch", "pydrake") if name in sys.modules])
     assert run_python(code) == []
 
 
-def test_absent_pytorch_is_named_with_the_line_that_installs_it():
+def test_missing_pytorch_is_reported_with_the_command_that_installs_it():
     code = """
 import importlib.util, json
 from fleet_tools.errors import MissingLibraryError
@@ -195,7 +206,7 @@ try:
 except MissingLibraryError as error:
     print(json.dumps(str(error)))
 """
-    assert "Policies need torch. Install it with: python3 -m pip" in run_python(code)
+    assert "torch is needed to learn policies and merge them. Install it with: " in run_python(code)
 
 
 def test_a_policy_reads_only_what_it_is_told_to():

@@ -1,29 +1,32 @@
-"""Training minimizes what executing the policy costs, and is the same however it is interrupted."""
+"""Training minimizes the error of the executed policy, and does not depend on interruptions."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from training_cases import BODIES, cloned, same, small_data
+from support.training_cases import BODIES, cloned, same, small_data
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.baselines.training import trajectories as trajectories_module
 from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.baselines.training.demonstrations import split
 from fleet_tools.baselines.training.errors import DivergedError
-from fleet_tools.baselines.training.experiment import split
 from fleet_tools.baselines.training.loop import squared_errors, train, validate
+from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.rollouts.episode import UNMEANT
+from fleet_tools.experts.noise_injection import NOISE_STEPS
 from fleet_tools.sim.seeds import EVALUATION, VALIDATION
 
 EVERY = pytest.mark.parametrize("body", BODIES)
@@ -35,8 +38,8 @@ def _samples(tmp_path_factory):
     return small_data(tmp_path_factory.mktemp("small") / "data")
 
 
-def executed(policy, samples, episode):
-    """(T,) the mean squared error of what a policy does, step by step over what was observed."""
+def errors_of(policy: NetworkPolicy, samples: Samples, episode: int) -> np.ndarray:
+    """Returns the mean squared errors of a policy's actions on stored observations, (T,)."""
     rows = samples.rows(episode)
     policy.reset()
     errors = []
@@ -44,34 +47,34 @@ def executed(policy, samples, episode):
         observation = {
             name: np.array(rows[f"observations/{name}"][t]) for name in samples.observation
         }
-        done = policy.act(observation)
-        assert np.abs(done).max() < 1  # or it would have been clipped
-        errors.append(np.square(done.astype(float) - rows["actions"][t]).mean())
+        action = policy.act(observation)
+        assert np.abs(action).max() < 1  # or it would have been clipped
+        errors.append(np.square(action.astype(float) - rows["actions"][t]).mean())
     return np.array(errors)
 
 
 @EVERY
-def test_the_loss_is_what_executing_the_policy_costs(body, samples):
+def test_the_loss_is_the_error_of_the_executed_policy(body, samples):
     blueprint, trajectories, state = cloned(samples, body)
     policy = NetworkPolicy(Checkpoint(blueprint, state.weights))
-    by_hand = [executed(policy, samples, k) for k in range(len(samples.episodes))]
+    expected = [errors_of(policy, samples, k) for k in range(len(samples.episodes))]
     loss = validate(blueprint, trajectories, SHORT, state.weights)
-    assert loss == pytest.approx(np.concatenate(by_hand).mean(), rel=1e-5)
+    assert loss == pytest.approx(np.concatenate(expected).mean(), rel=1e-5)
     network = blueprint.create()
     network.load_state_dict(state.weights)
     with torch.no_grad():
         for items in trajectories.order(6, np.random.default_rng(0)):
             errors = squared_errors(network, trajectories.batch(items)).double().numpy()
-            full = [each for each in by_hand if len(each)]
+            full = [each for each in expected if len(each)]
             steps = full if trajectories.with_memory else np.concatenate(full)[:, None]
             for row, item in zip(errors, items, strict=True):
-                expected = np.zeros(len(row))
-                expected[: len(steps[item])] = steps[item]
-                np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-6)
+                padded = np.zeros(len(row))
+                padded[: len(steps[item])] = steps[item]
+                np.testing.assert_allclose(row, padded, rtol=1e-4, atol=1e-6)
 
 
 @EVERY
-def test_padding_has_no_part_in_the_loss_nor_in_its_gradient(body, samples):
+def test_padding_affects_neither_the_loss_nor_its_gradient(body, samples):
     blueprint, trajectories, _ = cloned(samples, body)
     if not trajectories.with_memory:
         assert trajectories.batch(np.arange(9)).mask.all()
@@ -79,7 +82,7 @@ def test_padding_has_no_part_in_the_loss_nor_in_its_gradient(body, samples):
     batch = trajectories.batch(np.arange(len(trajectories.lengths)))
     assert not batch.mask.all()
 
-    def other(rows):
+    def other(rows: torch.Tensor) -> torch.Tensor:
         mask = batch.mask.reshape(batch.mask.shape + (1,) * (rows.dim() - 2))
         return torch.where(mask, rows, 100 * torch.randn_like(rows))
 
@@ -105,12 +108,12 @@ def test_padding_has_no_part_in_the_loss_nor_in_its_gradient(body, samples):
     with_memory=st.booleans(),
     seed=st.none() | st.integers(0, 9),
 )
-def test_every_epoch_meets_every_step_once_in_batches_of_about_the_size(
+def test_an_epoch_has_every_step_once_in_batches_of_about_the_size(
     lengths, size, with_memory, seed
 ):
     trajectories = object.__new__(Trajectories)
     trajectories.lengths, trajectories.with_memory = np.array(lengths), with_memory
-    trajectories.meant = np.ones(sum(lengths), bool)
+    trajectories.imitated = np.ones(sum(lengths), bool)
     order = trajectories.order(size, None if seed is None else np.random.default_rng(seed))
     items = np.concatenate(order)
     assert sorted(items) == list(range(len(lengths) if with_memory else sum(lengths)))
@@ -119,18 +122,18 @@ def test_every_epoch_meets_every_step_once_in_batches_of_about_the_size(
     assert all(0 < each <= size + (max(lengths) if with_memory else 0) for each in steps)
 
 
-def test_what_does_not_fit_into_memory_is_read_batch_by_batch(samples, monkeypatch):
-    blueprint, held, _ = cloned(samples)
-    monkeypatch.setattr(trajectories_module, "_SHARE_OF_MEMORY", 0.0)
+def test_data_that_do_not_fit_into_memory_are_read_batch_by_batch(samples, monkeypatch):
+    blueprint, in_memory, _ = cloned(samples)
+    monkeypatch.setattr(trajectories_module, "_MEMORY_FRACTION", 0.0)
     mapped = Trajectories(samples, blueprint)
-    for items in held.order(10, np.random.default_rng(2)):
-        one, other = held.batch(items), mapped.batch(items)
+    for items in in_memory.order(10, np.random.default_rng(2)):
+        one, other = in_memory.batch(items), mapped.batch(items)
         assert same(one.observations, other.observations)
         assert torch.equal(one.actions, other.actions) and torch.equal(one.mask, other.mask)
 
 
 @EVERY
-def test_training_is_the_same_at_one_go_and_in_parts(body, samples):
+def test_training_is_the_same_in_one_call_and_in_several(body, samples):
     blueprint, trajectories, begin = cloned(samples, body)
     at_once = train(blueprint, trajectories, SHORT, begin)
     assert (at_once.epoch, at_once.batch) == (3, 0)
@@ -149,12 +152,12 @@ def test_training_is_the_same_at_one_go_and_in_parts(body, samples):
     assert not same(at_once.weights, train(blueprint, trajectories, other_seed, begin).weights)
 
 
-def test_a_snapshot_is_the_state_and_training_leaves_what_it_is_given(samples):
+def test_a_snapshot_is_the_state_and_training_does_not_change_its_arguments(samples):
     blueprint, trajectories, begin = cloned(samples)
     before = {name: tensor.clone() for name, tensor in begin.weights.items()}
     snapshots = []
 
-    def keep(snapshot):
+    def keep(snapshot: Callable[[], TrainingState]) -> bool:
         snapshots.append(snapshot())
         return True
 
@@ -165,7 +168,7 @@ def test_a_snapshot_is_the_state_and_training_leaves_what_it_is_given(samples):
     assert same(begin.weights, before) and begin.moments == {}
 
 
-def test_an_epochs_loss_is_that_of_its_batches(samples):
+def test_the_loss_of_an_epoch_is_that_of_its_batches(samples):
     blueprint, trajectories, begin = cloned(samples)
     still = SHORT.model_copy(update={"learning_rate": 1e-30})
     after = train(blueprint, trajectories, still, begin, epochs=1)
@@ -175,10 +178,10 @@ def test_an_epochs_loss_is_that_of_its_batches(samples):
 
 
 @pytest.mark.parametrize("body", ["mlp", "elman", "gru"])
-def test_two_episodes_are_learned_by_heart(body, tmp_path):
+def test_two_episodes_can_be_memorized(body, tmp_path):
     samples = small_data(tmp_path / "two", [6, 4], seed=1)
     blueprint, trajectories, begin = cloned(samples, body)
-    config = TrainingConfig(epochs=600, learning_rate=1e-2, schedule="cosine")
+    config = TrainingConfig(epochs=100, learning_rate=3e-2, schedule="cosine")
     before = validate(blueprint, trajectories, config, begin.weights)
     after = train(blueprint, trajectories, config, begin)
     assert validate(blueprint, trajectories, config, after.weights) < 1e-3 * before
@@ -192,75 +195,79 @@ def test_bfloat16_is_float32_up_to_its_precision(samples):
     assert {tensor.dtype for tensor in rounded.weights.values()} == {torch.float32}
 
 
-def test_cosine_falls_from_the_rate_to_nothing():
+def test_a_cosine_schedule_falls_from_the_learning_rate_to_zero():
     config = TrainingConfig(epochs=10, schedule="cosine")
     assert config.rate(0) == 1e-3 and config.rate(5) == pytest.approx(5e-4)
     assert config.rate(10) == config.rate(12) == 0
     assert TrainingConfig(epochs=10).rate(10) == 1e-3
 
 
-def test_a_loss_that_is_not_finite_is_said_before_weights_change(samples):
+def test_a_loss_that_is_not_finite_is_reported_before_weights_change(samples):
     blueprint, trajectories, begin = cloned(samples)
     broken = {name: tensor.clone() for name, tensor in begin.weights.items()}
     broken["head.bias"][2] = float("nan")
-    told = []
+    batches: list[object] = []
+
+    def after_batch(snapshot: Callable[[], TrainingState]) -> bool:
+        batches.append(snapshot)
+        return True
+
     with pytest.raises(
         DivergedError, match=r"After 0 epochs and 0 batches, the loss is nan.*learning rate"
     ):
         train(
-            blueprint, trajectories, SHORT, replace(begin, weights=broken), after_batch=told.append
+            blueprint, trajectories, SHORT, replace(begin, weights=broken), after_batch=after_batch
         )
-    assert not told
+    assert not batches
 
 
-def test_episodes_are_parted_by_seed_and_no_step_is_on_both_sides(samples):
-    learned, judged = split(samples, 0.3, seed=4)
-    parts = [{each.record.attempt for each in part.episodes} for part in (learned, judged)]
+def test_a_split_is_by_episodes_and_follows_from_the_seed(samples):
+    training, validation = split(samples, 0.3, seed=4)
+    parts = [{each.record.attempt for each in part.episodes} for part in (training, validation)]
     assert len(parts[1]) == 2 and not parts[0] & parts[1]
     assert parts[0] | parts[1] == {each.record.attempt for each in samples.episodes}
     again, other = split(samples, 0.3, seed=4)[1], split(samples, 0.3, seed=5)[1]
-    assert again.episodes == judged.episodes != other.episodes
-    assert split(samples, 0.0, seed=4) == (samples, None)
+    assert again.episodes == validation.episodes != other.episodes
     with pytest.raises(ConfigError, match="Of 1 episode, none is left to learn from"):
         split(samples.subset([0]), 0.1, seed=0)
 
 
-def test_what_cannot_be_learned_from_is_said_so(tmp_path, samples):
+def test_data_without_a_step_and_windows_are_refused(tmp_path, samples):
     blueprint, _, _ = cloned(samples)
     small_data(tmp_path / "empty", [0])
     with pytest.raises(DatasetError, match="episodes without a step"):
         Trajectories(Samples(tmp_path / "empty"), blueprint)
     windows = Samples(samples.episodes[0].folder, sequence_length=3)
-    with pytest.raises(DatasetError, match="not windows"):
+    with pytest.raises(DatasetError, match="not of windows"):
         Trajectories(windows, blueprint)
 
 
 @given(seed=st.integers(0, 2**63), attempt=st.integers(0, 2**32))
-def test_no_data_set_has_a_scene_that_validation_has(seed, attempt):
+def test_no_dataset_has_a_scene_of_validation(seed, attempt):
     assert scene_seed(seed, attempt) not in VALIDATION
-    assert VALIDATION.start >= EVALUATION.stop  # nor has a protocol
+    assert VALIDATION.start >= EVALUATION.stop  # nor has a protocol one
 
 
 @EVERY
-def test_what_was_not_meant_is_seen_and_not_imitated(body, samples):
-    unmeant = {0: [1, 3], 2: [0], 4: [0, 1, 2, 3]}  # steps by attempt; of one, every step
-    disturbed = samples.subset(range(len(samples.episodes)))
-    disturbed.episodes = tuple(
-        replace(each, record=each.record.model_copy(update={"info": {UNMEANT: steps}}))
+def test_steps_with_noise_are_read_and_not_imitated(body, samples):
+    noisy_steps = {0: [1, 3], 2: [0], 4: [0, 1, 2, 3]}  # by attempt; all steps of one
+    noisy = samples.subset(range(len(samples.episodes)))
+    noisy.episodes = tuple(
+        replace(each, record=each.record.model_copy(update={"info": {NOISE_STEPS: steps}}))
         for each in samples.episodes
-        for steps in [unmeant.get(each.record.attempt, [])]
+        for steps in [noisy_steps.get(each.record.attempt, [])]
     )
     blueprint, _, state = cloned(samples, body)
-    trajectories = Trajectories(disturbed, blueprint)
+    trajectories = Trajectories(noisy, blueprint)
     policy = NetworkPolicy(Checkpoint(blueprint, state.weights))
-    meant = [
+    expected = [
         error
         for k, episode in enumerate(samples.episodes)
-        for t, error in enumerate(executed(policy, samples, k))
-        if t not in unmeant.get(episode.record.attempt, [])
+        for t, error in enumerate(errors_of(policy, samples, k))
+        if t not in noisy_steps.get(episode.record.attempt, [])
     ]
     loss = validate(blueprint, trajectories, SHORT, state.weights)
-    assert loss == pytest.approx(np.mean(meant), rel=1e-5)
-    assert trajectories.steps == len(meant)
+    assert loss == pytest.approx(np.mean(expected), rel=1e-5)
+    assert trajectories.steps == len(expected)
     after = train(blueprint, trajectories, SHORT.model_copy(update={"batch_size": 1}), state)
     assert np.isfinite(after.loss) and not same(after.weights, state.weights)

@@ -1,0 +1,209 @@
+"""The program `python -m fleet_tools.assets import`, from a mesh file to an environment."""
+
+import json
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import trimesh
+
+import fleet_tools  # noqa: F401 - registers the environments
+from fleet_tools.assets.__main__ import main
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.sim.catalog import load_model
+
+KEYPOINTS = [
+    *("--keypoint", "head=0.165,0,0.052"),
+    *("--keypoint", "tail=-0.06,0,0"),
+    *("--keypoint", "side=0.165,0,-0.018"),
+]
+TOOL = ["--kind", "tool", "--family", "hammer"]
+HAMMER = [*TOOL, "--mass", "0.5", *KEYPOINTS]
+
+Capture = pytest.CaptureFixture[str]
+
+
+def hammer() -> trimesh.Trimesh:
+    """Returns a hammer in millimetres, of two overlapping parts, as from a modelling program."""
+    head = trimesh.creation.box((30, 30, 70))
+    head.apply_translation((165, 0, 17))
+    handle = trimesh.creation.box((240, 24, 26))
+    handle.apply_translation((60, 0, 0))
+    mesh = trimesh.util.concatenate([head, handle])
+    assert isinstance(mesh, trimesh.Trimesh)
+    return mesh
+
+
+@pytest.fixture
+def mesh(tmp_path: Path) -> Path:
+    for library in ("coacd", "manifold3d", "fast_simplification"):
+        pytest.importorskip(library)
+    hammer().export(tmp_path / "mallet.stl")
+    return tmp_path / "mallet.stl"
+
+
+def imported(capsys: Capture, *arguments: str | Path) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["import", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: Capture, *arguments: str | Path) -> str:
+    capsys.readouterr()
+    try:
+        code = main(["import", *map(str, arguments)])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    return " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("suffix", ["stl", "obj", "ply", "glb"])
+def test_every_format_gives_the_same_body(
+    mesh: Path, suffix: str, tmp_path: Path, capsys: Capture
+) -> None:
+    file = tmp_path / f"mallet.{suffix}"
+    hammer().export(file)
+    axes = ["--up", "z", "--scale", "mm"]  # the default of a GLB is y
+    report = imported(capsys, file, *HAMMER, *axes, "--output", tmp_path)
+    head, handle = 0.03 * 0.03 * 0.07, 0.24 * 0.024 * 0.026
+    volume = head + handle - 0.03 * 0.024 * 0.026
+    assert report["mass_kg"] == 0.5
+    assert report["density_kg_m3"] == pytest.approx(0.5 / volume, rel=1e-4)
+    x = (0.165 * head + 0.06 * handle - 0.165 * 0.03 * 0.024 * 0.026) / volume
+    np.testing.assert_allclose(report["centre_of_mass_m"][:2], [x, 0], atol=1e-6)
+    assert report["collision_pieces"] <= 8 and report["visual_triangles"] <= 2000
+    assert report["warnings"] == []
+
+
+def test_the_expert_drives_a_nail_with_it(mesh: Path, tmp_path: Path, capsys: Capture) -> None:
+    report = imported(capsys, mesh, *HAMMER, "--output", tmp_path)
+    assert any("taken as mm" in note for note in report["notes"])
+    assert any("united 2 overlapping parts" in note for note in report["notes"])
+    env = gym.make("FleetTools/Hammer-v0", tool=report["folder"])
+    observation, info = env.reset(seed=0)
+    expert = ExpertPolicy(env)
+    expert.reset()
+    force = 0.0
+    while info["outcome"] == "running":
+        observation, _, _, _, info = env.step(expert.act(observation))
+        force = max(force, np.linalg.norm(observation["end_effector_wrench"][3:]).item())
+    assert info["outcome"] == "success"  # the nail's brake holds up to 40 N at least
+    assert force > 40
+    env.close()
+
+
+def test_the_same_mesh_gives_the_same_bytes_and_an_edit_is_kept(
+    mesh: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    arguments = [mesh, *HAMMER, "--output", tmp_path / "one"]
+    folder = Path(imported(capsys, *arguments)["folder"])
+    first = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    imported(capsys, *arguments)  # replaces the unedited folder
+    imported(capsys, mesh, *HAMMER, "--output", tmp_path / "two")
+    for root in (folder, tmp_path / "two" / "tools" / "hammer" / "mallet"):
+        assert {p.name: p.read_bytes() for p in root.rglob("*") if p.is_file()} == first
+    assert [path.name for path in folder.parent.iterdir()] == ["mallet"]
+
+    labels = folder / "keypoints.yaml"
+    labels.write_text(labels.read_text() + "# edited\n")
+    assert main(["import", *map(str, arguments)]) == 1
+    assert "keypoints.yaml" in capsys.readouterr().err
+    assert labels.read_text().endswith("# edited\n")
+
+
+def test_options_are_in_the_files(mesh: Path, tmp_path: Path, capsys: Capture) -> None:
+    grasp = ["--grasp=-0.01,0,0.002,0,0,10", "--material", "brass", "--modulus", "2e7"]
+    report = imported(capsys, mesh, *HAMMER, *grasp, "--friction", "0.7", "--output", tmp_path)
+    model = load_model(Path(report["folder"]), "tool")
+    assert model.labels.grasp.translation_m == (-0.01, 0, 0.002)
+    assert model.labels.grasp.rpy_deg == (0, 0, 10)
+    assert model.labels.keypoints["tail"].position == (-0.06, 0, 0)
+    drake = "{https://drake.mit.edu}"
+    for collision in ET.parse(model.file).getroot().iter("collision"):
+        texts = {e.tag.removeprefix(drake): e.text for e in collision.iter()}
+        assert (texts["mu_static"], texts["hydroelastic_modulus"]) == ("0.7", "20000000")
+
+
+def test_keypoints_may_be_given_in_the_frame_of_the_mesh(
+    mesh: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    labels = ["--keypoint", "head=165,0,52", "--points-in", "mesh"]
+    block = ["--kind", "object", "--family", "block", "--mass", "0.2", "--length", "0.12"]
+    report = imported(capsys, mesh, *block, *labels, "--output", tmp_path)
+    head = load_model(Path(report["folder"]), "object").labels.keypoints["head"].position
+    # Half as large, and with the origin at the centre of the underside.
+    np.testing.assert_allclose(head, ((165 - 60) / 2e3, 0, (52 + 18) / 2e3), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*TOOL, "--mass", "1"], r"--keypoint head=X,Y,Z.*side"),
+        ([*TOOL, *KEYPOINTS], r"--mass KG, --density.*steel"),
+        ([*HAMMER, "--density", "1"], "contradict"),
+        ([*HAMMER, "--modulus", "1", "--rigid"], "contradict"),
+        ([*HAMMER, "--keypoint", "head=1,2"], "expected X,Y,Z"),
+        ([*HAMMER, "--keypoint", "head"], "NAME=X,Y,Z"),
+        ([*HAMMER, "--keypoint", "head=1,2,3"], "twice for head"),
+        ([*HAMMER, "--grasp", "1,2,nan"], "not finite"),
+        ([*HAMMER, "--colour", "1,2,3"], "from 0 to 1"),
+        ([*HAMMER, "--scale", "furlong"], "auto, m, mm, cm, inch"),
+        ([*HAMMER, "--mass", "nan"], "--mass: .*finite"),
+        ([*HAMMER, "--length", "900"], "--length METRES"),
+        ([*HAMMER, "--mass", "900"], "more than any metal.*--length"),
+        ([*HAMMER, "--name", "../x"], "letters, digits"),
+    ],
+)
+def test_impossible_settings_are_refused_and_nothing_is_written(
+    arguments: list[str], message: str, mesh: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    error = refused(capsys, mesh, *arguments, "--output", tmp_path / "out")
+    assert re.search(message, error), error
+    assert not (tmp_path / "out").exists()
+
+
+POINTS_PLY = b"""ply
+format ascii 1.0
+element vertex 1
+property float x
+property float y
+property float z
+end_header
+0 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.stl", b"", "is empty"),
+        ("cut.stl", b"\0" * 90, "no triangles|cannot be read"),
+        ("text.obj", b"not a mesh", "no triangles|cannot be read"),
+        ("points.ply", POINTS_PLY, "no triangles"),
+        ("cut.glb", b"glTF\2\0\0\0", "cannot be read"),
+        ("part.step", b"x", r"Unknown mesh format: 'step'.*Known: glb"),
+        ("wrong.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "damaged|cannot be read"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_the_reason(
+    name: str, content: bytes, message: str, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    error = refused(capsys, tmp_path / name, *HAMMER, "--output", tmp_path / "out")
+    assert re.search(message, error), error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_library_is_named_with_its_installation_command(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "manifold3d", None)
+    hammer().export(tmp_path / "mallet.stl")
+    error = refused(capsys, tmp_path / "mallet.stl", *HAMMER, "--output", tmp_path / "out")
+    assert re.search(r"manifold3d is needed to.*pip install .*\[import\]", error), error

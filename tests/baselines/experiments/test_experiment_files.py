@@ -1,0 +1,48 @@
+"""Stored results of experiments: complete, of the sweeps beside them, and as the pages show."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+from support.processes import ROOT
+
+from fleet_tools.baselines.experiments.sweeps.markdown_page import markdown_page
+from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.config.values import load_yaml
+
+EXPERIMENTS = ROOT / "experiments"
+SWEEPS = sorted(EXPERIMENTS.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_results_are_of_their_sweep(path):
+    sweep = load_yaml(Sweep, path)
+    runs = planned_runs(sweep.model_copy(update={"references": ()}))  # references read data
+    assert len(runs) == len(sweep.arms) * len(sweep.values) * sweep.seeds
+    results = json.loads(path.with_suffix(".json").read_text())
+    assert results["vary"] == sweep.vary and not results["failed"]
+    rows = {(row["arm"], json.dumps(row[sweep.vary])): row for row in results["rows"]}
+    arms = (*sweep.arms, *sweep.references)
+    assert rows.keys() == {(arm, json.dumps(value)) for arm in arms for value in sweep.values}
+    assert all(row["seeds"] == sweep.seeds for row in rows.values())
+    page = markdown_page(sweep, results["rows"], path.stem)
+    assert path.with_suffix(".md").read_text() == page
+
+
+def test_barriers_are_between_the_policies_of_the_fleets_beside_them():
+    folder = EXPERIMENTS / "barriers"
+    fleets = {path.stem: load_yaml(FleetConfig, path) for path in folder.glob("*.yaml")}
+    report = json.loads((folder / "barriers.json").read_text())
+    assert not report["failed"]
+    assert {each["title"]: each["data"] for each in report["sets"]} == {
+        name: list(fleet.data) for name, fleet in fleets.items()
+    }
+    for curve in report["curves"]:
+        assert curve["fleet"].rpartition("/")[2] == curve["set"]
+        assert max(curve["robots"]) < fleets[curve["set"]].robots
+        values = curve["loss"]["values"]
+        height = max(value - (values[0] + values[-1]) / 2 for value in values)
+        assert curve["loss"]["height"] == pytest.approx(height)

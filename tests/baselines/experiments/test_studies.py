@@ -1,0 +1,211 @@
+"""Studies: stored results, partitions of data, tables, and programs that resume."""
+
+import json
+import sys
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from fleet_tools.baselines import studies as program
+from fleet_tools.baselines.experiments.result_cache import ResultCache
+from fleet_tools.baselines.experiments.studies import digits, networks, online, oracles, training
+from fleet_tools.baselines.experiments.studies.digits import Digits
+from fleet_tools.baselines.experiments.studies.networks import NETWORKS, Network
+from fleet_tools.baselines.experiments.studies.tables import (
+    TableEntry,
+    format_spread,
+    table_by_column,
+    table_by_quantity,
+)
+from fleet_tools.baselines.merging.symmetry import layers as lay
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
+
+torch.set_num_threads(1)
+
+
+def some_digits(count: int = 200) -> Digits:
+    """Returns noise instead of images; only the labels are those of digits."""
+    generator = torch.Generator().manual_seed(0)
+    return Digits(
+        torch.rand(count, 64, generator=generator), torch.arange(count, dtype=torch.int64) % 10
+    )
+
+
+SMALL = Network(
+    "MLP 1x8",
+    lambda: torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 10)),
+    Symmetry.of(lay.mlp(["0", "2"], ["_", "h", "_"])),
+)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_tables_are_true_of_their_networks(name):
+    """Directly: `check` changes weights so much that layers as wide as these saturate."""
+    network, data = NETWORKS[name], some_digits(20)
+    state = {
+        key: value * (1 + 0.3 * torch.rand_like(value)) if value.is_floating_point() else value
+        for key, value in training.initial_weights(network, 0).items()
+    }
+    group = network.symmetry.group(state)
+    permuted = network.symmetry.apply(group.random(np.random.default_rng(0)), state)
+    moved = [key for key in state if not torch.equal(state[key], permuted[key])]
+    loss = training.evaluate(network, state, data)[0]
+    assert training.evaluate(network, permuted, data)[0] == pytest.approx(loss, rel=1e-5)
+    broken = permuted | {moved[0]: state[moved[0]]}
+    assert abs(training.evaluate(network, broken, data)[0] - loss) > 1e-4
+
+
+def test_the_program_knows_the_networks():
+    assert set(get_args(program.NetworkName)) == set(NETWORKS)
+
+
+@settings(max_examples=25)
+@given(st.integers(2, 6), st.floats(0.3, 100), st.integers(0, 1000))
+def test_every_image_is_in_one_part(count, alpha, seed):
+    data = some_digits()
+    parts = digits.partition(data, count, alpha, np.random.default_rng(seed))
+    assert len(parts) == count and min(map(len, parts)) >= 2
+    images = torch.cat([part.images for part in parts])
+    assert sorted(map(tuple, images.tolist())) == sorted(map(tuple, data.images.tolist()))
+
+
+def test_alpha_determines_how_similar_the_parts_are():
+    def concentration(alpha: float) -> float:
+        parts = digits.partition(some_digits(1000), 5, alpha, np.random.default_rng(0))
+        counts = np.array([np.bincount(part.labels, minlength=10) for part in parts])
+        return float((counts.max(axis=0) / counts.sum(axis=0)).mean())
+
+    assert concentration(0.05) > 0.8 > concentration(1.0) > concentration(1000.0)
+    assert concentration(1000.0) == pytest.approx(0.2, abs=0.05)
+
+
+def test_training_is_repeatable_and_does_not_change_its_start():
+    network, data = NETWORKS["cnn"], some_digits(40)
+    start = training.initial_weights(network, 0)
+    before = {name: tensor.clone() for name, tensor in start.items()}
+    short = training.TrainingSettings(epochs=2)
+    one, again = (training.train(network, start, data, short, seed=1) for _ in range(2))
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert all(torch.equal(start[name], before[name]) for name in start)
+    assert training.evaluate(network, one, data)[0] < training.evaluate(network, start, data)[0]
+
+
+def test_a_result_is_computed_once_for_its_settings(tmp_path):
+    cache, calls = ResultCache(tmp_path / "study"), []
+
+    def compute() -> dict[str, float]:
+        calls.append(1)
+        return {"barrier": 0.1 + 0.2}
+
+    first = cache.get_or_compute("a", {"steps": (1, 2)}, compute)
+    assert cache.get_or_compute("a", {"steps": (1, 2)}, compute) == first and len(calls) == 1
+    cache.get_or_compute("a", {"steps": (1, 3)}, compute)
+    assert len(calls) == 2
+    (tmp_path / "study" / "a.json").write_text("{")
+    assert cache.get_or_compute("a", {"steps": (1, 3)}, compute) == first and len(calls) == 3
+
+
+def test_results_of_version_0_1_are_read(tmp_path):
+    """As a file of it has them: the settings as JSON, and the result."""
+    options = {"start": "matching", "descent": {"steps": 200, "rate": 0.1, "tau": 1.0, "noise": 0.1,
+               "iterations": 20, "projection": "through"}}  # fmt: skip
+    settings = {
+        "network": "MLP 4x512", "training": {"epochs": 40, "rate": 0.001, "batch": 64},
+        "method": "sinkhorn_data", "options": options, "control": False,
+    }  # fmt: skip
+    value = {"barrier": 0.5, "accuracy": 0.9, "single": 0.8, "seconds": 1.0}
+    stored = tmp_path / "pair-mlp-both-0.json"
+    stored.write_text(json.dumps({"settings": settings, "value": value}))
+    entries = oracles.pair_study(tmp_path, ["mlp"], 1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(digits, "load", lambda: (some_digits(), some_digits(50)))
+        patched.setattr(oracles, "PAIRS", {"both": oracles.PAIRS["both"]})
+        assert [entry.value for entry in entries] == [value]
+
+
+def test_an_interrupted_computation_stores_nothing(tmp_path):
+    def interrupted() -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ResultCache(tmp_path).get_or_compute("a", {}, interrupted)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_show_the_spread():
+    assert format_spread([0.2, 0.1, 0.4]) == "0.2 [0.1 0.4]"
+    assert (format_spread([0.25]), format_spread([])) == ("0.25", "-")
+    entries = [
+        TableEntry("mlp", "naive", seed, {"barrier": 1.0 + seed, "acc": 0.5}) for seed in range(3)
+    ]
+    assert table_by_column(entries, "barrier", "pairs") == "pairs    naive\nmlp    2 [1 3]"
+    first = table_by_quantity(entries, "pairs").splitlines()[0]
+    assert first.split() == ["pairs", "barrier", "acc"]
+
+
+def test_the_online_study_resumes(tmp_path, capsys, monkeypatch):
+    command = ["online", "--episodes", "2", "--output", str(tmp_path)]
+    monkeypatch.setattr(online, "AGENTS", 2)
+    assert program.main([*command, "--seeds", "1", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert program.main([*command, "--seeds", "2", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)["entries"]
+    assert [entry["row"] for entry in entries] == [*online.ARMS, *online.ARMS]
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+    assert program.main([*command, "--seeds", "2"]) == 0
+    assert "Medians over 2 seeds" in capsys.readouterr().out
+
+
+def test_the_split_is_always_the_same():
+    pytest.importorskip("sklearn")
+    (train, test), (again, _) = digits.load(), digits.load()
+    assert (len(train), len(test)) == (1400, 397)
+    assert torch.equal(train.images, again.images) and float(train.images.min()) >= 0
+    assert float(train.images.max()) == 1.0
+
+
+def test_the_study_of_oracles_resumes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(digits, "load", lambda: (some_digits(), some_digits(50)))
+    monkeypatch.setattr(oracles, "TRAINING", replace(oracles.TRAINING, epochs=1))
+    quick = {"naive": oracles.PAIRS["naive"], "matching": oracles.PAIRS["matching"]}
+    monkeypatch.setattr(oracles, "PAIRS", quick)
+    monkeypatch.setattr(oracles, "FLEETS", quick)
+    monkeypatch.setattr(oracles, "ALPHAS", (1.0,))
+    monkeypatch.setitem(networks.NETWORKS, "mlp", SMALL)
+    command = ["oracles", "--only", "mlp", "fleets", "--seeds", "1", "--output", str(tmp_path)]
+    assert program.main(command) == 0
+    out = capsys.readouterr().out
+    assert "barrier of pairs" in out and "accuracy of five" in out
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(oracles, "train", refuse)
+    monkeypatch.setattr(oracles, "merge", refuse)
+    assert program.main(command) == 0
+    assert capsys.readouterr().out == out
+
+    # With other settings, no result of the former ones is used.
+    monkeypatch.setattr(oracles, "TRAINING", replace(oracles.TRAINING, epochs=2))
+    with pytest.raises(AssertionError, match="computed again"):
+        program.main(command)
+
+
+def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert program.main(["oracles", "--only", "mlp", "--output", str(tmp_path / "new")]) == 2
+    assert "[studies]" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("command", [["oracles", "--only", "mpl"], ["online", "--seeds", "0"], []])
+def test_bad_usage_is_refused(command):
+    with pytest.raises(SystemExit, match="2"):
+        program.main(command)

@@ -1,0 +1,205 @@
+"""Messages hold weights, losses, gradients and counts; one with anything else is refused."""
+
+import json
+import pickle
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from support.fleet_cases import (
+    RecordingTransport,
+    answered,
+    local,
+    plan_of,
+    run_rounds,
+    same,
+)
+
+from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.messages import (
+    LocalUpdate,
+    LocalUpdateRequest,
+    decode_request,
+    decode_update,
+    encode_request,
+    encode_update,
+    is_request,
+)
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.queries.wire import Query, decode_query, encode_query
+from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.dataset.samples import Samples
+
+STATE = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "count": torch.tensor(7)}
+UPDATE = LocalUpdate(4, 30, 0.25, STATE)
+
+
+@pytest.mark.parametrize("weights", [None, STATE])
+def test_requests_are_decoded_as_they_were_encoded(weights: Tensors | None) -> None:
+    message = encode_request(LocalUpdateRequest(3, 10, 5, weights))
+    decoded = decode_request(message)
+    assert (decoded.round, decoded.epoch, decoded.epochs) == (3, 10, 5)
+    if weights is None:
+        assert decoded.weights is None
+    else:
+        assert decoded.weights is not None and same(decoded.weights, weights)
+    assert is_request(message) and not is_request(encode_query(Query(STATE, 0, True)))
+
+
+def test_updates_are_decoded_as_they_were_encoded() -> None:
+    decoded = decode_update(encode_update(UPDATE), 4, STATE)
+    assert (decoded.round, decoded.steps, decoded.loss) == (4, 30, 0.25)
+    assert list(decoded.weights) == list(STATE) and same(decoded.weights, STATE)
+
+
+def reply_with(**changes: torch.Tensor | None) -> bytes:
+    """Returns a reply with other tensors, or without those that are None."""
+    tensors = {**load(encode_update(UPDATE)), **changes}
+    return save({name: each for name, each in tensors.items() if each is not None})
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"pickle", "are no"),
+        (reply_with(observations=torch.ones(5, 7)), "holds 'observations'"),
+        (reply_with(**{"weights.actions": torch.ones(5, 6)}), "actions"),
+        (reply_with(**{"weights.a": torch.ones(4, 4)}), r"a is float32 \(4, 4\), not"),
+        (reply_with(**{"weights.a": torch.full((2, 2), np.nan)}), "a holds NaN"),
+        (reply_with(**{"weights.a": None}), "a is missing"),
+        (reply_with(steps=torch.arange(9)), "holds no 'steps', or one that is not"),
+        (reply_with(steps=torch.tensor(0)), "with 0 steps"),
+        (reply_with(loss=None), "holds no 'loss'"),
+        (reply_with(loss=torch.tensor(np.nan, dtype=torch.float64)), "the loss nan"),
+        (reply_with(loss=torch.tensor(np.inf, dtype=torch.float64)), "the loss inf"),
+        (reply_with(round=torch.tensor(3)), "this one is to round 3"),
+    ],
+)
+def test_a_reply_with_anything_else_is_refused(message: bytes, reason: str) -> None:
+    with pytest.raises(MessageError, match=reason):
+        decode_update(message, 4, STATE)
+
+
+def header_of(message: bytes) -> dict[str, Any]:
+    """Returns names, shapes and metadata of a message, read without the library."""
+    (size,) = struct.unpack("<Q", message[:8])
+    return json.loads(message[8 : 8 + size])
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("naive_average", {}), ("fleet_merge", {"epochs": 1, "steps": 2})]
+)
+def test_all_messages_of_a_run_hold_weights_gradients_and_counts(
+    data: Path, method: str, options: dict[str, int]
+) -> None:
+    plan = plan_of(data, method=method, options=options)
+    transport = RecordingTransport(local(plan))
+    rounds = run_rounds(plan, transport)
+    shapes = {name: list(each.shape) for name, each in plan.blueprint.create().state_dict().items()}
+    kinds = set()
+    for _, sent, answer in transport.exchanges:
+        for message in (sent, answered(answer)):
+            assert type(message) is bytes
+            for name, entry in header_of(message).items():
+                assert name != "__metadata__"
+                kind, dot, weight = name.partition(".")
+                kinds.add(kind)
+                assert entry["shape"] == (shapes[weight] if dot else [])
+    training = {"round", "epoch", "epochs", "steps", "loss", "weights"}
+    alignment = {"seed", "wants_gradient", "model", "gradient"}
+    assert kinds == training | (alignment if method == "fleet_merge" else set())
+
+    traffics = [robot.traffic for each in rounds for robot in each.robots.values()]
+    assert sum(traffic.calls for traffic in traffics) == len(transport.exchanges)
+    sent_bytes = sum(len(sent) for _, sent, _ in transport.exchanges)
+    answered_bytes = sum(len(answered(answer)) for _, _, answer in transport.exchanges)
+    assert sent_bytes == sum(traffic.bytes_to_robots for traffic in traffics)
+    assert answered_bytes == sum(traffic.bytes_from_robots for traffic in traffics)
+
+
+def test_no_row_of_data_is_in_messages_or_assignments(data: Path) -> None:
+    plan = plan_of(data, method="fleet_merge", options={"epochs": 1, "steps": 2})
+    transport = RecordingTransport(local(plan))
+    run_rounds(plan, transport)
+    exchanged = b"".join(sent + answered(answer) for _, sent, answer in transport.exchanges)
+    written = " ".join(assignment.to_json() for assignment in plan.assignments)
+    exchanged += pickle.dumps([FleetRobot(each) for each in plan.assignments])  # as Ray sends them
+    assert set(Assignment.model_fields) == {
+        "robot",
+        "data",
+        "episodes",
+        "content_digest",
+        "blueprint",
+        "training",
+        "initialization",
+    }
+    for assignment in plan.assignments:
+        samples = Samples(assignment.data).subset(assignment.episodes)
+        rows = samples.gather(np.arange(len(samples)))
+        for array in (rows["action"], *rows["observation"].values()):
+            assert len(array) > 5
+            for row in array.reshape(len(array), -1):
+                assert row.tobytes() not in exchanged and row[:2].tobytes() not in exchanged
+                assert repr(float(row[0])) not in written
+
+
+def test_a_robot_answers_nothing_else(data: Path) -> None:
+    robot = FleetRobot(plan_of(data).assignments[0])
+    request = encode_request(LocalUpdateRequest(1, 0, 1, STATE))
+    for message in (b"", request, encode_update(UPDATE)):
+        with pytest.raises(MessageError):
+            robot.answer(message)
+    with pytest.raises(MessageError, match="another architecture"):
+        robot.answer(encode_query(Query(STATE, None, False)))
+
+
+def test_a_robot_whose_reply_is_damaged_is_left_out(data: Path) -> None:
+    plan = plan_of(data, merge_every=1)
+
+    def damage(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
+        if (robot, before) == (2, 1):
+            tensors = load(answered(answer))
+            tensors["weights.head.bias"][0] = float("nan")
+            return save(tensors)
+        return answer
+
+    rounds = run_rounds(plan, RecordingTransport(local(plan), damage))
+    reasons = [each.robots[2].left_out for each in rounds]
+    assert reasons[0] is None and reasons[2:] == [None, None]
+    assert reasons[1] is not None and "head.bias holds NaN or infinity" in reasons[1]
+    undamaged = run_rounds(plan_of(data, merge_every=1), count=2)
+    assert same(rounds[0].weights, undamaged[0].weights)
+    assert not same(rounds[1].weights, undamaged[1].weights)
+
+
+def test_a_robot_whose_answer_is_invalid_during_alignment_is_left_out(data: Path) -> None:
+    plan = plan_of(data, method="fleet_merge", options={"epochs": 1, "steps": 3}, merge_every=None)
+
+    def add_actions(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
+        if robot == 0 and before == 2:
+            return save(load(answered(answer)) | {"gradient.actions": torch.ones(5, 6)})
+        return answer
+
+    transport = RecordingTransport(local(plan), add_actions)
+    (result,) = run_rounds(plan, transport)
+    reason = result.robots[0].left_out
+    assert reason is not None and "gradient.actions" in reason
+    queries = [
+        (robot, decode_query(sent))
+        for robot, sent, _ in transport.exchanges
+        if not is_request(sent)
+    ]
+    queried = [robot for robot, _ in queries]
+    last = max(index for index, robot in enumerate(queried) if robot == 0)
+    assert sorted(queried[last + 1 :]) == [1] * 3 + [2] * 3  # the others began again
+    assert result.robots[0].traffic.calls == 3

@@ -1,0 +1,311 @@
+"""Laws that every method obeys, and those of Fleet-Merge."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from support.merging_cases import WIDE, make_data_holder, noisy
+
+from fleet_tools.baselines.merging.average import average, flatten
+from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
+from fleet_tools.baselines.merging.matching.activations import record
+from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
+from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
+from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
+from fleet_tools.baselines.merging.methods.registry import METHODS, merge
+from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
+from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.queries.data_holder import ask
+from fleet_tools.errors import UnknownNameError
+
+SHORT = Descent(steps=2)
+STEPPED = {name for name in METHODS if "sinkhorn" in name or "fleet" in name}
+MODULES = {"mlp": {"h1": "1", "h2": "3"}}
+
+
+def options(method):
+    return {"descent": SHORT} if method in STEPPED else {}
+
+
+def copies(kind, count, seed=0, **fields):
+    """Returns the problem of merging permuted copies of a model, which fits all data exactly."""
+    architecture = WIDE[kind]
+    model = architecture.build()
+    state = model.state_dict()
+    group = architecture.symmetry.group(state)
+    generator = np.random.default_rng(seed)
+    models = [architecture.symmetry.apply(group.random(generator), state) for _ in range(count)]
+    data_holder = make_data_holder(architecture, architecture.outputs(model))
+    activations = [
+        record(model, m, architecture.example(), MODULES[kind]) for m in models if kind in MODULES
+    ]
+    return MergeProblem(
+        architecture.symmetry,
+        models,
+        data_holders=[data_holder] * count,
+        shared_data_holder=data_holder,
+        activations=activations,
+        **fields,
+    )
+
+
+def different_models(count, **fields):
+    """Returns the problem of merging unrelated models with different data."""
+    models = [WIDE["mlp"].build(seed).state_dict() for seed in range(count)]
+    targets = [torch.full((40, 2), float(i)).double() for i in range(count)]
+    data_holders = [make_data_holder(WIDE["mlp"], each) for each in targets]
+    return MergeProblem(
+        WIDE["mlp"].symmetry,
+        models,
+        data_holders=data_holders,
+        shared_data_holder=data_holders[0],
+        **fields,
+    )
+
+
+def activations_of(count):
+    """Returns the activations of the models of `different_models`."""
+    states = [WIDE["mlp"].build(seed).state_dict() for seed in range(count)]
+    example = WIDE["mlp"].example()
+    return [record(WIDE["mlp"].build(), state, example, MODULES["mlp"]) for state in states]
+
+
+def outputs(kind, state):
+    return WIDE[kind].outputs(WIDE[kind].build(), state)
+
+
+@pytest.mark.parametrize("kind", WIDE)
+@pytest.mark.parametrize("count", [2, 4])
+def test_matching_recovers_the_function_of_permuted_copies(kind, count):
+    problem = copies(kind, count)
+    merged = git_rebasin(problem)
+    torch.testing.assert_close(outputs(kind, merged.state), outputs(kind, problem.models[0]))
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_fleet_merge_from_matching_recovers_the_function_of_permuted_copies(kind):
+    """Gradients are nearly zero there, and the hard projection removes the noise."""
+    problem = copies(kind, 3)
+    merged = fleet_merge(problem, descent=Descent(steps=3, rate=0.01), epochs=2)
+    torch.testing.assert_close(outputs(kind, merged.state), outputs(kind, problem.models[0]))
+
+
+@pytest.mark.parametrize("tau", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("trust", [0.5, 0.9])
+def test_a_matched_start_has_the_weight_of_its_trust(tau, trust):
+    problem = different_models(1)
+    group = problem.group
+    start = group.random(np.random.default_rng(0))
+    soft = descend(
+        problem.symmetry,
+        problem.models[0],
+        start,
+        lambda permuted: {},
+        Descent(steps=0, noise=0.0, tau=tau),
+        np.random.default_rng(0),
+        trust,
+    )
+    for name, index in start.items():
+        weights = soft[name].gather(1, torch.as_tensor(index).unsqueeze(1))
+        torch.testing.assert_close(weights, torch.full_like(weights, trust), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_names_does_not_matter(method):
+    """Models from files have names in random order."""
+    problem = copies("mlp", 3)
+    generator = np.random.default_rng(1)
+    shuffled = [
+        {name: model[name] for name in generator.permutation(list(model))}
+        for model in problem.models
+    ]
+    assert len({tuple(model) for model in shuffled}) == 3
+    one, other = (
+        merge(method, each, **options(method)).state
+        for each in (problem, replace(problem, models=shuffled))
+    )
+    assert one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+    assert torch.equal(flatten(problem.models[0]), flatten(shuffled[0]))
+
+
+def test_fleet_merge_can_start_from_activations():
+    problem = copies("mlp", 3)
+    merged = fleet_merge(problem, start="activations", descent=Descent(steps=1, rate=0.01))
+    torch.testing.assert_close(outputs("mlp", merged.state), outputs("mlp", problem.models[0]))
+
+
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_sinkhorn_rebasin_finds_a_permuted_copy_by_its_weights(loss):
+    problem = copies("mlp", 2)
+    merged = sinkhorn_rebasin(problem, loss=loss, descent=Descent(steps=150))
+    torch.testing.assert_close(outputs("mlp", merged.state), outputs("mlp", problem.models[0]))
+
+
+@pytest.mark.parametrize("loss", ["midpoint", "random_point"])
+def test_sinkhorn_rebasin_lowers_the_barrier_by_data_alone(loss):
+    problem = copies("mlp", 2)
+    expected = outputs("mlp", problem.models[0])
+
+    def error(state):
+        return float((outputs("mlp", state) - expected).square().mean())
+
+    merged = sinkhorn_rebasin(problem, loss=loss, descent=Descent(steps=150))
+    assert error(merged.state) < 0.5 * error(merge("naive_average", problem).state)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_changes_nothing_and_is_a_function_of_its_arguments(method):
+    problem = copies("mlp", 3)
+    before = [{name: tensor.clone() for name, tensor in m.items()} for m in problem.models]
+    first, second = (merge(method, problem, **options(method)) for _ in range(2))
+    for kept, model in zip(before, problem.models, strict=True):
+        assert all(torch.equal(kept[name], model[name]) for name in kept)
+    assert list(first.state) == list(problem.models[0])
+    for name, tensor in first.state.items():
+        assert torch.equal(tensor, second.state[name])
+        assert tensor.dtype == problem.models[0][name].dtype and not tensor.requires_grad
+    assert len(first.permutations) == 3
+    mean = average(problem.permuted(first.permutations))
+    for name in mean:
+        torch.testing.assert_close(mean[name], first.state[name])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_model_is_merged_into_itself(method):
+    problem = copies("mlp", 1)
+    merged = merge(method, problem, **options(method))
+    if method != "fleet_merge_soft":  # whose permutation may stay soft
+        torch.testing.assert_close(outputs("mlp", merged.state), outputs("mlp", problem.models[0]))
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"fleet_merge_soft"}))
+def test_a_model_without_weight_does_not_matter_in_the_mean(method):
+    problem = different_models(3, averaging_weights=[1, 0, 1], activations=activations_of(3))
+    merged = merge(method, problem, **options(method))
+    first, _, third = problem.permuted(merged.permutations)
+    mean = average([first, third])
+    for name in mean:
+        torch.testing.assert_close(merged.state[name], mean[name])
+
+
+@settings(max_examples=6)
+@given(
+    st.permutations(range(4)),
+    st.sampled_from(["matching", "identity"]),
+    st.sampled_from(["interpolation", "simplex", "average"]),
+    st.sampled_from([None, 2]),
+)
+def test_fleet_merge_does_not_depend_on_the_order_of_models(order, start, point, participants):
+    weights = [1, 2, 3, 4]
+    problem = different_models(4, averaging_weights=weights)
+    shuffled = MergeProblem(
+        problem.symmetry,
+        [problem.models[i] for i in order],
+        averaging_weights=[weights[i] for i in order],
+        data_holders=[problem.data_holders[i] for i in order],
+    )
+    one, other = (
+        fleet_merge(
+            each, descent=SHORT, start=start, point=point, participants=participants, epochs=2
+        )
+        for each in (problem, shuffled)
+    )
+    for name in one.state:
+        assert torch.equal(one.state[name], other.state[name])
+    for position, i in enumerate(order):
+        for name, index in one.permutations[i].items():
+            assert np.array_equal(other.permutations[position][name], index)
+
+
+def test_only_participants_are_asked_and_move():
+    problem = different_models(4)
+    merged = fleet_merge(
+        problem, descent=Descent(steps=3), participants=1, epochs=1, start="identity"
+    )
+    assert merged.traffic.calls == 3
+    identity = problem.group.identity()
+    moved = [
+        any(not np.array_equal(p[name], identity[name]) for name in p) for p in merged.permutations
+    ]
+    assert sum(moved) <= 1
+
+
+@pytest.mark.parametrize("start", ["matching", "identity"])
+def test_monotone_fleet_merge_never_ends_above_its_start(start):
+    weights = [1, 2, 3]
+    problem = different_models(3, averaging_weights=weights)
+
+    def pooled(state):
+        answers = [ask(each, state, None, gradient=False)[0] for each in problem.data_holders]
+        return np.average([answer.loss for answer in answers], weights=weights)
+
+    still = Descent(steps=0, noise=0.0)  # the start itself
+    begin = fleet_merge(problem, start=start, descent=still, epochs=1)
+    wild = Descent(steps=2, rate=5.0)
+    merged = fleet_merge(problem, start=start, descent=wild, epochs=2, monotone=True)
+    free = fleet_merge(problem, start=start, descent=wild, epochs=2)
+    assert pooled(merged.state) <= pooled(begin.state) + 1e-12
+    queries = 3 * (1 + 2 * 3)  # losses at first, and after each model's turn
+    assert merged.traffic.calls == free.traffic.calls + queries
+
+
+def test_mergemany_brings_noisy_copies_together():
+    problem = copies("elman", 4)
+    models = [noisy(model, 0.1, seed) for seed, model in enumerate(problem.models)]
+    problem = MergeProblem(problem.symmetry, models, averaging_weights=[4, 1, 2, 1])
+    aligned = problem.permuted(git_rebasin(problem).permutations)
+    size = float(flatten(models[0]).norm())
+    assert all(float((flatten(m) - flatten(aligned[0])).norm()) < 0.2 * size for m in aligned)
+
+
+def test_the_projection_after_each_step_descends_too():
+    """Algorithm 1 to the letter, with little entropy so that it stays near its start."""
+    problem = copies("mlp", 2)
+    descent = Descent(steps=5, tau=0.05, rate=0.1, noise=0.0, projection="after")
+    merged = fleet_merge(problem, descent=descent)
+    torch.testing.assert_close(outputs("mlp", merged.state), outputs("mlp", problem.models[0]))
+
+
+INVALID = {
+    "no data holders": (
+        lambda p: fleet_merge(MergeProblem(p.symmetry, p.models)), "no data holders to answer"),
+    "no shared data": (
+        lambda p: sinkhorn_rebasin(MergeProblem(p.symmetry, p.models)), "_point' needs data"),
+    "no activations": (lambda p: git_rebasin(p, by="activations"), "no activations"),
+    "no activations to start": (
+        lambda p: fleet_merge(p, start="activations"), "no activations"),
+    "matching by": (lambda p: git_rebasin(p, by="taste"), "known are 'weights'"),
+    "a loss": (lambda p: sinkhorn_rebasin(p, loss="l3"), "known are l1, l2"),
+    "a start": (lambda p: fleet_merge(p, start="middle"), "known are identity, matching"),
+    "a point": (lambda p: fleet_merge(p, point="end"), "known are interpolation"),
+    "trust": (lambda p: fleet_merge(p, trust=1.0), "between 0 and 1"),
+    "epochs": (lambda p: fleet_merge(p, epochs=0), "0 epochs"),
+    "rounds": (lambda p: git_rebasin(p, rounds=0), "0 rounds"),
+    "participants": (lambda p: fleet_merge(p, participants=9), "9 of 2 models"),
+    "data holders": (
+        lambda p: replace(p, data_holders=p.data_holders[:1]), "has 1 data holders"),
+    "averaging weights": (lambda p: replace(p, averaging_weights=[1]), "Give 2 numbers"),
+    "models": (lambda p: MergeProblem(p.symmetry, []), "no models"),
+    "steps": (lambda p: Descent(steps=-1), "out of range"),
+    "projection": (lambda p: Descent(projection="before"), "known are 'through'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", INVALID)
+def test_invalid_arguments_are_explained(what):
+    call, message = INVALID[what]
+    with pytest.raises(MergeError, match=message):
+        call(different_models(2))
+
+
+def test_models_of_another_form_and_unknown_methods_are_refused():
+    problem = different_models(2)
+    with pytest.raises(ModelMismatchError):
+        MergeProblem(problem.symmetry, [problem.models[0], WIDE["conv"].build().state_dict()])
+    with pytest.raises(UnknownNameError, match="Did you mean 'git_rebasin'"):
+        merge("git_rebasing", problem)

@@ -1,0 +1,118 @@
+"""A policy acts as its network does, and only on observations and in environments that fit."""
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import numpy as np
+import torch
+from support.policy_cases import BLUEPRINTS, BODIES, made, observations, step
+from support.rendering import needs_gl
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.errors import LayoutError
+from fleet_tools.baselines.policies.policy import NetworkPolicy, load_checkpoint_policy
+from fleet_tools.dataset.header import describe_action, describe_observation
+from fleet_tools.rollouts.rollout import rollout
+
+EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
+
+
+def checkpoint(name: str = "mlp on state") -> Checkpoint:
+    return Checkpoint(BLUEPRINTS[name], made(name).state_dict())
+
+
+@EVERY
+def test_a_stored_policy_acts_as_its_network_does(name, tmp_path):
+    save_checkpoint(tmp_path / "policy.safetensors", checkpoint(name))
+    policy = load_checkpoint_policy(tmp_path / "policy.safetensors")
+    trajectories = observations(BLUEPRINTS[name], 2, 5)
+    with torch.no_grad():
+        expected = made(name)(trajectories)[0].clamp(-1, 1).numpy()
+    for batch in range(2):
+        policy.reset()  # its memory of the first trajectory would affect the second
+        for t in range(5):
+            action = policy.act(step(trajectories, batch, t))
+            assert action.shape == (6,) and action.dtype == np.float32
+            np.testing.assert_allclose(action, expected[batch, t], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_without_reset_an_episode_depends_on_the_last_one_if_there_is_memory(body):
+    policy = NetworkPolicy(checkpoint(f"{body} on state"))
+    trajectories = observations(policy.blueprint, 1, 2)
+    first = policy.act(step(trajectories, 0, 0))
+    policy.act(step(trajectories, 0, 1))
+    assert np.array_equal(policy.act(step(trajectories, 0, 0)), first) == (body == "mlp")
+    policy.reset()
+    np.testing.assert_array_equal(policy.act(step(trajectories, 0, 0)), first)
+
+
+def test_actions_stay_within_their_bounds():
+    name = "mlp on state"
+    loud = {key: 30 * tensor for key, tensor in made(name).state_dict().items()}
+    policy = NetworkPolicy(Checkpoint(BLUEPRINTS[name], loud))
+    action = policy.act(step(observations(BLUEPRINTS[name], 1, 1), 0, 0))
+    assert set(action.tolist()) == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda o: {}, "'joint_position' is missing; 'object_keypoints' is missing"),
+        (lambda o: list(o), "given: list"),
+        (lambda o: o | {"joint_position": np.zeros(6, np.float32)}, r"\(6,\), not float32 \(7,\)"),
+        (lambda o: o | {"joint_position": np.zeros(7)}, r"is float64 \(7,\), not float32"),
+        (lambda o: o | {"object_keypoints": [1.0] * 6}, "'object_keypoints' is a list"),
+    ],
+)
+def test_an_observation_of_another_layout_is_refused_and_changes_nothing(change, message):
+    policy = NetworkPolicy(checkpoint("gru on state"))
+    trajectories = observations(policy.blueprint, 1, 2)
+    expected = [policy.act(step(trajectories, 0, t)) for t in range(2)]
+    policy.reset()
+    actions = [policy.act(step(trajectories, 0, 0))]
+    with pytest.raises(LayoutError, match=message):
+        policy.act(change(step(trajectories, 0, 1)))
+    actions.append(policy.act(step(trajectories, 0, 1) | {"more": np.zeros(3)}))
+    np.testing.assert_array_equal(actions, expected)
+
+
+def test_a_policy_acts_in_its_own_environment_and_in_no_other(make, hammer, tmp_path):
+    path = tmp_path / "policy.safetensors"
+    observation, action = describe_observation(hammer), describe_action(hammer)
+    blueprint = Blueprint.of(PolicyConfig(body=BODIES["gru"]), observation, action)
+    save_checkpoint(path, Checkpoint(blueprint, blueprint.create().state_dict()))
+    policy = load_checkpoint_policy(path, hammer)
+    first, again = (rollout(hammer, policy, seed=3) for _ in range(2))
+    assert first.outcome == "time_limit" and len(first) == len(again) == 60
+    np.testing.assert_array_equal(first.actions, again.actions)
+    assert np.ptp(first.actions, axis=0).all()
+    spatula = make("FleetTools/Spatula-v0")
+    with pytest.raises(LayoutError, match="the entries of 'tool_keypoints' is"):
+        load_checkpoint_policy(path, spatula)
+    assert rollout(spatula, policy, seed=3).outcome == "policy_error"
+    scaled = action.model_copy(update={"scale": (0.01,) * 6})
+    with pytest.raises(LayoutError, match="the scale is"):
+        Blueprint.of(blueprint.config, observation, scaled).require_environment(hammer)
+
+
+@needs_gl
+@pytest.mark.parametrize(
+    ("name", "env_kwargs"),
+    [
+        ("clouds", {"obs_mode": "point_cloud"}),
+        ("images", {"obs_mode": "rgbd", "channels": ("rgb",), "camera_size": (64, 48)}),
+    ],
+)
+def test_policies_act_on_clouds_and_on_images(make, name, env_kwargs):
+    env = make(tool="claw", object="round_nail", **env_kwargs)
+    config = BLUEPRINTS[f"gru on {name}"].config
+    blueprint = Blueprint.of(config, describe_observation(env), describe_action(env))
+    policy = NetworkPolicy(Checkpoint(blueprint, blueprint.create().state_dict()))
+    policy.reset()
+    action = policy.act(env.reset(seed=0)[0])
+    assert env.action_space.contains(action)

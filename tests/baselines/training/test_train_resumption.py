@@ -1,0 +1,101 @@
+"""A training run is resumed after kill -9 and after Ctrl-C as if it had never stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from support.processes import ROOT
+from support.training_cases import same, small_data, train_options
+
+from fleet_tools.baselines import train
+from fleet_tools.baselines.training.record import load_progress
+from fleet_tools.storage.append_log import AppendLog
+
+
+@pytest.fixture(scope="module", name="data")
+def _data(tmp_path_factory):
+    return small_data(tmp_path_factory.mktemp("program") / "data").episodes[0].folder
+
+
+def same_result(one: Path, other: Path) -> bool:
+    """Whether two runs have the same result, except for wall times."""
+    runs = [load_progress(folder) for folder in (one, other)]
+    metrics = [[each.model_copy(update={"seconds": 0}) for each in run.metrics] for run in runs]
+    return (
+        same(runs[0].state.weights, runs[1].state.weights)
+        and same(runs[0].state.moments, runs[1].state.moments)
+        and all(
+            (one / name).read_bytes() == (other / name).read_bytes()
+            for name in ("last.safetensors", "best.safetensors")
+        )
+        and metrics[0] == metrics[1]
+    )
+
+
+def test_after_kill_9_and_ctrl_c_the_same_command_ends_with_the_same_bits(data, tmp_path, capsys):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    epochs = ["--epochs", "30", "--quiet"]
+    assert train.main(train_options(data, whole, *epochs)) == 0
+    options = train_options(data, stopped, *epochs, "--save-every", "0.001")
+    program = [sys.executable, "-m", "fleet_tools.baselines.train"]
+    process = subprocess.Popen([*program, *options], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and _epochs(stopped) < 2:
+        time.sleep(0.002)
+    process.kill()
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL, errors
+    assert 2 <= load_progress(stopped).state.epoch < 30
+
+    def interrupt() -> None:
+        while _epochs(stopped) < 6:
+            time.sleep(0.002)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as threads:
+        interrupted = threads.submit(interrupt)
+        assert train.main(options) == 130
+        interrupted.result()
+    assert "The same command resumes it" in capsys.readouterr().err
+    assert 6 <= load_progress(stopped).state.epoch < 30
+    assert train.main(train_options(data, stopped, *epochs)) == 0
+    assert same_result(whole, stopped)
+    assert {path.name for path in stopped.iterdir()} == {path.name for path in whole.iterdir()}
+
+
+def _epochs(folder: Path) -> int:
+    try:
+        return len((folder / "metrics.jsonl").read_text().splitlines())
+    except FileNotFoundError:
+        return 0
+
+
+def test_another_process_that_writes_to_the_folder_is_reported(data, tmp_path, capsys):
+    output = tmp_path / "run"
+    command = train_options(data, output, "--epochs", "1", "--quiet")
+    assert train.main(command) == 0
+    log = AppendLog(output / "metrics.jsonl")
+    assert train.main(command) == 2
+    assert "Another process is writing to" in capsys.readouterr().err
+    log.close()
+    assert train.main(command) == 0
+
+
+def test_a_log_that_a_kill_left_behind_the_state_is_completed(data, tmp_path):
+    output = tmp_path / "run"
+    command = train_options(data, output, "--epochs", "3", "--quiet")
+    assert train.main(command) == 0
+    log = output / "metrics.jsonl"
+    complete = log.read_bytes()
+    for content in (b"", complete[: len(complete) // 2], complete + b'{"epoch": 4', b"\n"):
+        log.write_bytes(content)
+        assert train.main(command) == 0
+        assert log.read_bytes() == complete

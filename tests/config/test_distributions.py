@@ -1,0 +1,105 @@
+"""Distributions: samples, nominal values, round trips and messages."""
+
+import json
+
+import numpy as np
+import pydantic
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fleet_tools.config.distributions import Choice, Distribution, Uniform, nominal, sample
+from fleet_tools.config.values import Value, parse
+from fleet_tools.errors import ConfigError
+
+floats = st.floats(allow_nan=False, allow_infinity=False)
+uniforms = st.builds(lambda a, b: Uniform(uniform=(min(a, b), max(a, b))), floats, floats)
+choices = st.lists(floats, min_size=1).map(lambda options: Choice(choice=tuple(options)))
+distributions = floats | uniforms | choices
+seeds = st.integers(0, 2**63)
+
+
+class Holder(Value):
+    number: Distribution
+
+
+def is_possible(distribution: Distribution, number: object) -> bool:
+    match distribution:
+        case Uniform(uniform=(low, high)):
+            return isinstance(number, float) and low <= number <= high
+        case Choice(choice=options):
+            return number in options
+    return number == distribution
+
+
+WIDEST = Uniform(uniform=(-1.7e308, 1.7e308))
+HIGHEST = Uniform(uniform=(1.6e308, 1.7e308))
+
+
+@given(distributions, seeds)
+@example(WIDEST, 0)
+def test_samples_are_possible(distribution, seed):
+    assert is_possible(distribution, sample(distribution, np.random.default_rng(seed)))
+
+
+@given(distributions)
+@example(HIGHEST)
+def test_the_nominal_number_is_possible(distribution):
+    assert is_possible(distribution, nominal(distribution))
+
+
+@given(distributions, seeds)
+def test_every_kind_consumes_one_draw(distribution, seed):
+    generator, other = np.random.default_rng(seed), np.random.default_rng(seed)
+    sample(distribution, generator)
+    other.random()
+    assert generator.random() == other.random()
+
+
+@given(distributions, seeds)
+def test_a_sample_is_a_function_of_the_generator(distribution, seed):
+    first, second = (sample(distribution, np.random.default_rng(seed)) for _ in range(2))
+    assert first == second
+    assert type(first) is float
+
+
+@given(distributions)
+def test_json_round_trip_is_lossless(distribution):
+    holder = Holder(number=distribution)
+    assert parse(Holder, json.loads(holder.to_json()), "test") == holder
+
+
+def test_uniform_numbers_cover_their_interval():
+    generator = np.random.default_rng(0)
+    numbers = [sample(Uniform(uniform=(-1.0, 3.0)), generator) for _ in range(2000)]
+    counts, _ = np.histogram(numbers, bins=4, range=(-1.0, 3.0))
+    assert counts.min() > 400
+
+
+def test_every_choice_is_made():
+    generator = np.random.default_rng(0)
+    assert {sample(Choice(choice=(1.0, 2.0, 5.0)), generator) for _ in range(100)} == {1, 2, 5}
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        ({"uniform": [1, -1]}, r"the lower bound comes first: \{uniform: \[-1\.0, 1\.0\]\}"),
+        ({"uniform": [0, 1, 2]}, "at most 2"),
+        ({"uniform": [0, float("inf")]}, "finite"),
+        ({"choice": []}, "at least 1"),
+        ({"unifrm": [0, 1]}, r"expected a number, \{uniform: \[low, high\]\} or \{choice"),
+        ({"uniform": [0, 1], "choice": [0]}, "choice"),
+        ("much", "valid number"),
+        (float("nan"), "finite"),
+        (None, "number"),
+    ],
+)
+def test_other_data_is_refused(data, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(Holder, {"number": data}, "mine.yaml")
+
+
+def test_bounds_are_checked_in_the_constructor():
+    with pytest.raises(pydantic.ValidationError, match="the lower bound comes first"):
+        Uniform(uniform=(2.0, 1.0))

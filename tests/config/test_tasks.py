@@ -1,0 +1,140 @@
+"""Task files: the package's own, a user's own, and messages about wrong ones."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import yaml
+from support.processes import run_python
+
+from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.sim.catalog import find_model, model_names
+
+
+@pytest.fixture(name="data")
+def _data():
+    return yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
+
+
+def with_change(data: dict[str, Any], location: str, value: Any) -> dict[str, Any]:
+    """Returns data with the value at a location, such as `expert.before.0.speed`, replaced."""
+    data = copy.deepcopy(data)
+    *parents, last = (int(part) if part.isdigit() else part for part in location.split("."))
+    inner: Any = data
+    for part in parents:
+        inner = inner[part]
+    inner[last] = value
+    return data
+
+
+def test_there_is_a_hammer_task():
+    assert "hammer" in task_names()
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_every_task_of_the_package_loads(name):
+    task = load_task(name)
+    assert task.name == name
+    assert parse(TaskConfig, json.loads(task.to_json()), "test") == task
+    for kind in ("tool", "object"):
+        family = getattr(task, f"{kind}_family")
+        for model in model_names(kind, family):
+            for keypoint in getattr(task.keypoints, kind):
+                assert find_model(kind, family, model).keypoint(keypoint)
+
+
+def test_a_users_own_task_is_given_by_path(tmp_path, data):
+    data |= {"name": "own", "max_episode_steps": 7, "assets": "models"}
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(data))
+    task = load_task(str(file))
+    assert (task.name, task.max_episode_steps) == ("own", 7)
+    assert task.assets == str((tmp_path / "models").resolve())
+
+
+@pytest.mark.parametrize("given", ["hamer", "hamer.yaml", ""])
+def test_an_unknown_task_is_refused_with_the_known_ones(given):
+    with pytest.raises(UnknownNameError, match=r"Known: .*hammer.*given by the path of its YAML"):
+        load_task(given)
+
+
+def test_an_unknown_task_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"Unknown task: 'hamer'. Did you mean 'hammer'"):
+        task_path("hamer")
+
+
+@pytest.mark.parametrize("given", [5, None, ["hammer"]])
+def test_a_task_is_given_as_a_string(given):
+    with pytest.raises(ConfigError, match=r"A task is given as one of .*hammer.*; given: "):
+        load_task(given)
+
+
+UNIFORM = {"uniform": [-1, 1]}
+
+
+@pytest.mark.parametrize(
+    "location, value, messages",
+    [
+        ("nmae", 1, ["'nmae'", "Did you mean 'name'?"]),
+        ("object_mount", "glued", ["object_mount", "'fixed' or 'free'", "'glued'"]),
+        ("max_episode_steps", 0, ["max_episode_steps", "greater than or equal to 1"]),
+        ("max_episode_steps", 2.5, ["max_episode_steps", "2.5"]),
+        ("action.rotation_deg", -1, ["action.rotation_deg", "greater than 0"]),
+        ("controller.posture_rads", 1, ["'posture_rads'", "Did you mean 'posture_rad_s'?"]),
+        ("keypoints.tool", [], ["keypoints.tool", "at least 1"]),
+        ("randomization.initial_joints_rad", [0, 0], ["initial_joints_rad", "at least 7"]),
+        ("randomization.tool_mas_scale", 1, ["Did you mean 'tool_mass_scale'?"]),
+        ("randomization.object_pose.rpy", [0, 0, 0], ["Did you mean 'rpy_deg'?"]),
+        ("randomization.tool_mass_scale", UNIFORM, ["tool_mass_scale"]),
+        ("randomization.joint_resistance.slide", UNIFORM, ["joint_resistance"]),
+        ("randomization.table_texture", "wod", ["table_texture", "Did you mean 'wood'"]),
+        ("randomization.tool_tint", [1, 1], ["tool_tint"]),
+        ("randomization.cameras.wrist", {"rpy": 1}, ["Did you mean 'rpy_deg'?"]),
+        ("success", [], ["success", "at least 1"]),
+        ("success.0.at_lest", 1, ["success.0", "'at_lest'", "Did you mean 'at_least'?"]),
+        ("success.0.type", "joint_moved", ["success.0", "'joint_moved'", "'joint_displacement'"]),
+        ("reach.tool", "haed", ["haed", "head"]),
+        ("expert.before.0.speed", 1.5, ["expert.before.0.speed", "less than or equal to 1"]),
+        ("expert.before.0.motion.by", 1, ["expert.before.0", "Did you mean 'by_m'?"]),
+        (
+            "expert.before.0.motion",
+            {"type": "fly"},
+            ["'fly'", "'translate', 'advance', 'rotate', 'stay'"],
+        ),
+        ("expert.actuation.constraints", [], ["constraints", "at least 1"]),
+        ("expert.actuation.constraints.0.tolerance", 1, ["Did you mean 'tolerance_m'?"]),
+        ("expert.actuation.constraints.0.type", "p2p", ["'p2p'", "'point_to_point'"]),
+        ("expert.actuation.constraints.1.object", None, ["give either `object`"]),
+    ],
+)
+def test_an_invalid_building_block_is_refused_with_its_location(data, location, value, messages):
+    with pytest.raises(ConfigError) as error:
+        parse(TaskConfig, with_change(data, location, value), "own.yaml")
+    for part in ["own.yaml", *messages]:
+        assert part in str(error.value)
+
+
+REQUIRED = [name for name, field in TaskConfig.model_fields.items() if field.is_required()]
+
+
+@pytest.mark.parametrize("key", REQUIRED)
+def test_a_missing_part_is_named(data, key):
+    del data[key]
+    with pytest.raises(ConfigError, match=f"{key}: Field required"):
+        parse(TaskConfig, data, "own.yaml")
+
+
+def test_tasks_load_without_drake():
+    code = """
+import json, sys
+from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.sim.scene import sample_scene
+for name in task_names():
+    sample_scene(load_task(name), 0)
+print(json.dumps("pydrake" in sys.modules))
+"""
+    assert run_python(code) is False

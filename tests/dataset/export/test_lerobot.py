@@ -1,0 +1,162 @@
+"""LeRobot's layout and its own reader give the episodes; statistics agree with the data."""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from support.exported import Collected, each_mode, same, successes
+
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.export.exporting import export_dataset
+from fleet_tools.dataset.export.lerobot_stats import combined, image_stats, vector_stats
+
+
+def read_lerobot(root: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int, Any]]:
+    """Returns `info.json`, the rows of episodes, and each episode's table, as in the format."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    info = json.loads((root / "meta/info.json").read_text())
+    episodes = pq.read_table(root / "meta/episodes").to_pylist()
+    tables = {}
+    for row in episodes:
+        location = {part: row[f"data/{part}"] for part in ("chunk_index", "file_index")}
+        table = pq.read_table(root / info["data_path"].format(**location))
+        first = table["index"][0].as_py()
+        tables[row["episode_index"]] = table.slice(row["dataset_from_index"] - first, row["length"])
+    return info, episodes, tables
+
+
+def as_array(column: Any, feature: Mapping[str, Any]) -> np.ndarray:
+    """Returns a column of a table with the dtype and shape that `info.json` declares."""
+    from PIL import Image
+
+    if feature["dtype"] == "image":
+        return np.stack([np.array(Image.open(io.BytesIO(c["bytes"]))) for c in column.to_pylist()])
+    shape = [] if feature["shape"] == [1] else feature["shape"]
+    values = column.combine_chunks()
+    for _ in shape:
+        values = values.flatten()
+    numbers = values.to_numpy(zero_copy_only=False)
+    assert numbers.dtype == feature["dtype"]
+    return numbers.reshape(len(column), *shape)
+
+
+def split_state(rows: np.ndarray, dataset: Dataset) -> dict[str, np.ndarray]:
+    """Splits `observation.state` into its entries."""
+    parts, begin = {}, 0
+    for name, array in dataset.header.observation.items():
+        if not name.startswith(("point_cloud", "overhead", "wrist")):
+            end = begin + int(np.prod(array.shape))
+            parts[name] = rows[:, begin:end].reshape(len(rows), *array.shape)
+            begin = end
+    assert begin == rows.shape[1]
+    return parts
+
+
+def observations_of(columns: Mapping[str, np.ndarray], dataset: Dataset) -> dict[str, np.ndarray]:
+    """Returns the observations of an episode, by their names in the dataset."""
+    observations = split_state(columns["observation.state"], dataset)
+    for name, rows in columns.items():
+        if name.startswith("observation.images."):
+            observations[name.removeprefix("observation.images.") + "_rgb"] = rows
+        elif name.startswith("observation.") and name != "observation.state":
+            observations[name.removeprefix("observation.")] = rows
+    return observations
+
+
+@each_mode
+def test_lerobot_holds_every_step(mode: str, collected: Collected, tmp_path: Path) -> None:
+    dataset = collected(mode)
+    export_dataset(dataset, "lerobot", tmp_path / "out")
+    info, rows_of_episodes, tables = read_lerobot(tmp_path / "out")
+    assert (info["codebase_version"], info["fps"]) == ("v3.0", 6)
+    assert info["total_episodes"] == 2
+    assert info["total_frames"] == rows_of_episodes[-1]["dataset_to_index"]
+    assert [row["attempt"] for row in rows_of_episodes] == [0, 4]
+    count = 0
+    for number, episode in enumerate(successes(dataset)):
+        table, steps = tables[number], len(episode)
+        assert set(table.column_names) == set(info["features"])
+        columns = {name: as_array(table[name], info["features"][name]) for name in info["features"]}
+        observations = observations_of(columns, dataset)
+        assert observations.keys() == episode.observations.keys()
+        for name, rows in episode.observations.items():
+            assert same(observations[name], rows[:-1]), name
+        assert same(columns["action"], episode.actions)
+        assert same(columns["next.reward"], episode.rewards)
+        assert same(columns["next.success"], episode.success)
+        assert columns["next.done"].tolist() == [False] * (steps - 1) + [True]
+        assert columns["index"].tolist() == list(range(count, count + steps))
+        np.testing.assert_allclose(columns["timestamp"], np.arange(steps) / 6, rtol=1e-6)
+        count += steps
+
+
+@each_mode
+def test_lerobot_reads_it(
+    mode: str, collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    reader = pytest.importorskip("lerobot.datasets.lerobot_dataset")
+    dataset = collected(mode)
+    export_dataset(dataset, "lerobot", tmp_path / "out")
+    loaded = reader.LeRobotDataset("fleet_tools/hammer", root=tmp_path / "out")
+    k = 0
+    for episode in successes(dataset):
+        for t in range(len(episode)):
+            # The reader converts every float to float32, every integer to int64, and images to
+            # colors in [0, 1], (3, height, width).
+            item = {name: np.asarray(value)[None] for name, value in loaded[k].items()}
+            for name in loaded.meta.image_keys:
+                item[name] = (item[name] * 255).round().transpose(0, 2, 3, 1)
+            assert same(item["action"][0], episode.actions[t])
+            assert item["next.reward"][0] == episode.rewards[t]
+            observations = observations_of(item, dataset)
+            for name, rows in episode.observations.items():
+                np.testing.assert_array_equal(observations[name][0], rows[t])
+            k += 1
+    assert k == len(loaded)
+
+
+def test_lerobot_statistics_agree_with_the_data(collected: Collected, tmp_path: Path) -> None:
+    export_dataset(collected("state"), "lerobot", tmp_path / "out")
+    stats = json.loads((tmp_path / "out/meta/stats.json").read_text())
+    info = json.loads((tmp_path / "out/meta/info.json").read_text())
+    actions = np.concatenate([episode.actions for episode in successes(collected("state"))])
+    np.testing.assert_allclose(stats["action"]["mean"], actions.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(stats["action"]["std"], actions.std(axis=0), atol=1e-6)
+    assert stats["action"]["count"] == [len(actions)]
+    state = info["features"]["observation.state"]
+    assert state["shape"] == [len(stats["observation.state"]["mean"])] == [len(state["names"])]
+    assert "tool_keypoints.head.2" in state["names"]
+
+
+@given(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(2, 12), st.just(3)),
+        elements=st.floats(-100, 100),
+    ),
+    st.data(),
+)
+def test_combined_statistics_of_parts_are_those_of_all_rows(
+    rows: np.ndarray, data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(1, len(rows) - 1))
+    parts = combined([vector_stats(rows[:cut]), vector_stats(rows[cut:])])
+    expected = vector_stats(rows)
+    for name in ("min", "max", "mean", "std", "count"):
+        np.testing.assert_allclose(parts[name], expected[name], atol=1e-9)
+
+
+def test_image_statistics_are_of_channels_up_to_one() -> None:
+    images = np.zeros((2, 8, 8, 3), np.uint8)
+    images[..., 1] = 255
+    stats = image_stats(images)
+    assert stats["mean"].tolist() == [[[0.0]], [[1.0]], [[0.0]]]
+    assert stats["count"].tolist() == [2]

@@ -1,0 +1,124 @@
+"""Attempts, the unit of collection, without any program and without Ray."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_tools.dataset import attempts, episode_file
+from fleet_tools.dataset.attempts import (
+    attempt_record,
+    collect_episode,
+    make_attempts,
+    scene_seed,
+)
+from fleet_tools.dataset.header import Header, describe
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.errors import ConfigError, DatasetError, SimulationError, UnknownNameError
+from fleet_tools.policies.sources import find_policy
+from fleet_tools.rollouts.episode import Episode, first_difference
+from fleet_tools.rollouts.rollout import attempt
+from fleet_tools.sim.seeds import TRAINING
+
+EXPERT = find_policy("expert")
+SEEDS = st.integers(0, 2**32)
+NUMBERS = st.integers(0, 10**6)
+
+
+@pytest.fixture(name="header", scope="module")
+def _header() -> Header:
+    spec = EnvSpec.of("hammer")
+    return describe(spec.make(), spec, policy="expert", seed=3, keep_failures=False)
+
+
+def failing(error: Exception) -> Callable[[], Episode]:
+    """Returns a function that raises an error instead of making an episode."""
+
+    def make() -> Episode:
+        raise error
+
+    return make
+
+
+@given(SEEDS, SEEDS, NUMBERS, NUMBERS)
+def test_attempts_of_different_datasets_have_different_scenes(seed, other_seed, k, other_k):
+    drawn = scene_seed(seed, k)
+    assert drawn == scene_seed(seed, k)
+    assert drawn in TRAINING
+    if (seed, k) != (other_seed, other_k):
+        assert drawn != scene_seed(other_seed, other_k)
+
+
+def test_datasets_of_successive_seeds_share_no_scene():
+    seeds = {scene_seed(seed, k) for seed in range(20) for k in range(500)}
+    assert len(seeds) == 20 * 500
+
+
+def test_unknown_policy_is_named():
+    with pytest.raises(UnknownNameError, match="Did you mean 'expert'"):
+        collect_episode("hammer", 0, policy="exprt")
+
+
+def test_an_attempt_is_the_episode_of_its_seed(header: Header, tmp_path: Path):
+    record, content = make_attempts(header, EXPERT, verify=True)(5)
+    assert (record.attempt, record.seed) == (5, scene_seed(3, 5))
+    assert record.success
+    assert record.verified
+    assert content is not None
+    (tmp_path / "episode").write_bytes(content)
+    stored = episode_file.read(tmp_path / "episode")
+    assert first_difference(stored, collect_episode("hammer", record.seed)) is None
+    assert record.steps == len(stored)
+
+
+def test_an_episode_that_is_not_reproducible_does_not_count(
+    header: Header, monkeypatch: pytest.MonkeyPatch
+):
+    rollout = attempts.rollout
+
+    def rollout_that_varies(env, policy, *, seed=None, scene=None):
+        episode = rollout(env, policy, seed=seed, scene=scene)
+        return episode if scene is None else replace(episode, rewards=episode.rewards + 1)
+
+    monkeypatch.setattr(attempts, "rollout", rollout_that_varies)
+    record, content = make_attempts(header, EXPERT, verify=True)(0)
+    assert (record.outcome, record.success, record.verified) == ("not_reproducible", False, False)
+    assert record.error == "run again, it differs from step 1 on: rewards"
+    assert content is None
+
+
+def test_other_versions_on_a_worker_are_refused(header: Header):
+    packages = header.packages | {"drake": "1.0"}
+    with pytest.raises(DatasetError, match="Install the same"):
+        make_attempts(header.model_copy(update={"packages": packages}), EXPERT, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "message"),
+    [
+        (SimulationError("The solver failed."), "simulation_error", "The solver failed."),
+        (ZeroDivisionError("by zero"), "worker_error", "ZeroDivisionError: by zero"),
+    ],
+)
+def test_an_error_of_one_attempt_is_recorded(error: Exception, outcome: str, message: str):
+    made = attempt(failing(error))
+    assert made.episode is None
+    record = attempt_record(7, 2, made)
+    assert (record.outcome, record.error, record.steps) == (outcome, message, 0)
+    assert (record.attempt, record.seed) == (2, scene_seed(7, 2))
+    assert not record.success
+
+
+def test_an_error_of_every_attempt_is_raised():
+    with pytest.raises(ConfigError):
+        attempt(failing(ConfigError("No such camera.")))
+
+
+def test_same_attempt_same_bytes(header: Header):
+    first, second = (make_attempts(header, EXPERT, verify=False)(1)[1] for _ in range(2))
+    assert first is not None
+    assert first == second
+    assert first[1:4] == b"HDF"

@@ -1,0 +1,240 @@
+"""Samples: the episodes of `Dataset.episode`, cut into steps and windows."""
+
+import pickle
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.processes import run_python
+from support.small_datasets import OBSERVATION, Drawn, a_header, drawn, write
+
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
+from fleet_tools.rollouts.episode import Episode
+
+Length = int | Literal["episode"] | None
+LENGTHS = st.none() | st.integers(1, 7) | st.just("episode")
+
+
+@contextmanager
+def on_disk(*contents: Drawn) -> Iterator[list[Dataset]]:
+    """Writes datasets, and removes them at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        folders = [Path(folder) / str(number) for number in range(len(contents))]
+        yield [write(*each) for each in zip(folders, contents, strict=True)]
+
+
+def expected_samples(
+    datasets: Sequence[Dataset],
+    length: Length,
+    stride: int,
+    padded: bool,
+    names: Sequence[str] = tuple(OBSERVATION),
+) -> list[dict[str, Any]]:
+    """Returns every sample, cut out of complete episodes one by one."""
+    episodes = [
+        dataset.episode(record.attempt) for dataset in datasets for record in dataset.stored()
+    ]
+    if length == "episode":
+        length = stride = max([1, *map(len, episodes)])
+        padded = True
+    return [
+        expected_sample(episode, start, length, names)
+        for episode in episodes
+        for start in range(0, len(episode), stride)
+        if padded or start + (length or 1) <= len(episode)
+    ]
+
+
+def expected_sample(
+    episode: Episode, start: int, length: int | None, names: Sequence[str]
+) -> dict[str, Any]:
+    observed = {name: episode.observations[name][:-1] for name in names}
+    if length is None:
+        cut = {name: array[start] for name, array in observed.items()}
+        return {"observation": cut, "action": episode.actions[start]}
+    present = min(length, len(episode) - start)
+
+    def window(rows: np.ndarray) -> np.ndarray:
+        padding = np.zeros((length - present, *rows.shape[1:]), rows.dtype)
+        return np.concatenate([rows[start : start + present], padding])
+
+    return {
+        "observation": {name: window(array) for name, array in observed.items()},
+        "action": window(episode.actions),
+        "mask": np.array([True] * present + [False] * (length - present)),
+    }
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        if isinstance(array, dict):
+            assert_same(array, other[name])
+        else:
+            assert np.asarray(array).dtype == np.asarray(other[name]).dtype
+            np.testing.assert_array_equal(array, other[name])
+
+
+def row(batch: dict[str, Any], k: int) -> dict[str, Any]:
+    """Returns one sample of a batch."""
+    return {
+        name: row(part, k) if isinstance(part, dict) else part[k] for name, part in batch.items()
+    }
+
+
+# --- Samples are what is in the episodes ----------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(drawn(), drawn(), LENGTHS, st.integers(1, 3), st.booleans(), st.data())
+def test_samples_are_the_steps_of_episodes(first, second, length, stride, padded, data):
+    names = data.draw(st.lists(st.sampled_from(sorted(OBSERVATION)), unique=True))
+    with on_disk(first, second) as datasets:
+        samples = Samples(
+            [dataset.folder for dataset in datasets],
+            observations=names,
+            sequence_length=length,
+            stride=stride,
+            padded=padded,
+            failures=True,
+        )
+        expected = expected_samples(datasets, length, stride, padded, names)
+        assert len(samples) == len(expected)
+        if expected:
+            bound = st.integers(-len(expected), len(expected) - 1)
+            indices = data.draw(st.lists(bound, max_size=9))
+            batch = samples.gather(indices)
+            assert len(batch["action"]) == len(indices)
+            for k, index in enumerate(indices):
+                assert_same(row(batch, k), expected[index])
+
+
+@settings(max_examples=20)
+@given(drawn(), LENGTHS, st.data())
+def test_subset_has_the_samples_of_its_episodes(content, length, data):
+    with on_disk(content) as (dataset,):
+        samples = Samples(dataset.folder, sequence_length=length, failures=True)
+        indices = range(len(samples.episodes))
+        part = data.draw(st.lists(st.sampled_from(indices), unique=True))
+        subset = samples.subset(part)
+        assert subset.episodes == tuple(samples.episodes[index] for index in part)
+        rest = samples.subset(index for index in indices if index not in part)
+        assert len(subset) + len(rest) == len(samples)
+        everything = samples.gather(range(len(samples)))
+        owners, *_ = samples._windows.locate(range(len(samples)))
+        order = [int(k) for index in part for k in np.flatnonzero(owners == index)]
+        batch = subset.gather(range(len(subset)))
+        assert len(order) == len(subset)
+        for k, index in enumerate(order):
+            assert_same(row(batch, k), row(everything, index))
+
+
+def test_failures_are_used_only_on_request(tmp_path: Path):
+    dataset = write(tmp_path, Drawn([2, 3, 4], [True, False, True], 0))
+    assert len(Samples(tmp_path)) == 6
+    assert len(Samples(tmp_path, failures=True)) == 9
+    assert [episode.record for episode in Samples(tmp_path).episodes] == [
+        record for record in dataset.stored() if record.success
+    ]
+
+
+@pytest.mark.parametrize("length", [None, 8, "episode"])
+def test_samples_of_a_collected_dataset(uninterrupted: Path, length: Length):
+    dataset = Dataset(uninterrupted)
+    names = tuple(dataset.header.observation)
+    samples = Samples(dataset.folder, sequence_length=length)
+    batch = samples.gather(range(len(samples)))
+    expected = expected_samples([dataset], length, 1, True, names)
+    assert len(samples) == len(expected)
+    for k, sample in enumerate(expected):
+        assert_same(row(batch, k), sample)
+
+
+# --- Copies ---------------------------------------------------------------------------------
+
+
+def test_copy_in_another_process_starts_unmapped_and_gives_the_same(tmp_path: Path):
+    write(tmp_path, Drawn([3, 2], [True, True], 0))
+    samples = Samples(tmp_path, sequence_length=2)
+    before = len(pickle.dumps(samples))
+    batch = samples.gather(range(5))
+    pickled = pickle.dumps(samples)
+    assert len(pickled) == before
+    assert_same(pickle.loads(pickled).gather(range(5)), batch)
+
+
+def test_gathered_samples_are_copies(tmp_path: Path):
+    write(tmp_path, Drawn([3], [True], 0))
+    samples = Samples(tmp_path)
+    samples.gather([0])["action"][:] = 7
+    assert (samples.gather([0])["action"] != 7).all()
+
+
+# --- What is refused ------------------------------------------------------------------------
+
+
+def test_datasets_that_differ_are_refused_unless_the_difference_is_not_used(tmp_path: Path):
+    content = Drawn([1], [True], 0)
+    write(tmp_path / "one", content)
+    layout = {**OBSERVATION, "point_cloud": ((6, 4), "float32"), "more": ((1,), "uint8")}
+    header = a_header(layout)
+    write(tmp_path / "other", content, header)
+    folders = [tmp_path / "one", tmp_path / "other"]
+    match = r"point_cloud: shape \(5, 4\), not \(6, 4\); more: only in the latter\. What fits: jo"
+    with pytest.raises(DatasetError, match=match):
+        Samples(folders)
+    assert len(Samples(folders, observations=["joint_position", "wrist_rgb"])) == 2
+    with pytest.raises(UnknownNameError, match=r"observation in .*one: 'more'"):
+        Samples(folders, observations=["more"])
+    action = header.action.model_copy(update={"scale": (1.0,) * 6})
+    write(tmp_path / "third", content, header.model_copy(update={"action": action}))
+    with pytest.raises(DatasetError, match=r"action: scale"):
+        Samples([tmp_path / "other", tmp_path / "third"])
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.0, True, "whole"])
+def test_length_or_stride_that_is_no_count_is_refused(tmp_path: Path, length: Any):
+    write(tmp_path, Drawn([1], [True], 0))
+    with pytest.raises(ConfigError, match=f"sequence_length is a positive .*given: {length!r}"):
+        Samples(tmp_path, sequence_length=length)
+    with pytest.raises(ConfigError, match="stride is"):
+        Samples(tmp_path, stride=length)
+
+
+def test_datasets_without_samples_are_refused(tmp_path: Path):
+    write(tmp_path, Drawn([1, 2], [False, False], 0))
+    with pytest.raises(DatasetError, match=r"no successful episode, 2 failed ones"):
+        Samples(tmp_path)
+    with pytest.raises(DatasetError, match="No dataset is given"):
+        Samples([])
+    with pytest.raises(IndexError, match="no item 3; there are 3"):
+        Samples(tmp_path, failures=True).gather([3])
+
+
+def test_samples_need_no_pytorch_and_tensors_name_the_remedy(tmp_path: Path):
+    write(tmp_path, Drawn([1], [True], 0))
+    error = run_python(
+        """
+import json, sys
+sys.modules["torch"] = None
+from fleet_tools.dataset.normalization import normalization_of
+from fleet_tools.dataset.samples import Samples
+normalization_of(Samples(sys.argv[1]))
+try:
+    import fleet_tools.dataset.learning
+except ImportError as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+""",
+        str(tmp_path),
+    )
+    assert error[0] == "MissingLibraryError"
+    assert error[1].startswith("torch is needed to give samples as tensors")
+    assert "fleet_tools.dataset.samples" in error[1]

@@ -1,0 +1,75 @@
+"""Actions: their checks, their clipping and their effect."""
+
+import numpy as np
+import pytest
+
+from fleet_tools.errors import InvalidActionError
+
+STILL = np.zeros(6, np.float32)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        np.full(6, np.nan),
+        np.array([0, 0, np.inf, 0, 0, 0]),
+        np.zeros(5),
+        np.zeros((1, 6)),
+        np.zeros(6, int),
+        np.zeros(6, bool),
+        np.zeros(6, complex),
+        np.array(["0"] * 6),
+        np.array([None] * 6),
+        [[0.0, 1.0], [0.0]],
+        "forward",
+        None,
+        0.0,
+    ],
+    ids=repr,
+)
+def test_an_invalid_action_is_refused_and_nothing_changes(hammer, action):
+    hammer.reset(seed=0)
+    hammer.step(STILL)
+    before = hammer.state_digest()
+    with pytest.raises(InvalidActionError, match=r"An action .*given: "):
+        hammer.step(action)
+    assert hammer.state_digest() == before
+    assert hammer.step(STILL)[4]["outcome"] == "running"
+
+
+def test_actions_out_of_range_are_clipped_and_info_reports_it(hammer):
+    digests = []
+    for action, clipped in [([9.0, -3, 0.5, 0, 0, 0], True), ([1.0, -1, 0.5, 0, 0, 0], False)]:
+        hammer.reset(seed=0)
+        info = hammer.step(np.array(action, np.float32))[4]
+        assert info["action_clipped"] is clipped
+        digests.append(hammer.state_digest())
+    assert digests[0] == digests[1]
+
+
+def test_an_action_is_rounded_to_float32(hammer):
+    action = np.random.default_rng(0).uniform(-1, 1, 6)
+    digests = set()
+    rounded = action.astype(np.float32)
+    for same_action in (action, rounded, list(action), rounded.tolist()):
+        hammer.reset(seed=0)
+        hammer.step(same_action)
+        digests.add(hammer.state_digest())
+    assert len(digests) == 1
+
+
+def test_actions_are_motions_in_the_end_effectors_frame(hammer):
+    bounds = hammer.task.action
+    for axis in range(6):
+        hammer.reset(seed=0)
+        X_WE = hammer.world_state().X_WE
+        action = np.zeros(6, np.float32)
+        action[axis] = -0.5
+        hammer.step(action)
+        X_EF = X_WE.InvertAndCompose(hammer.world_state().X_WE)
+        if axis < 3:
+            assert X_EF.translation()[axis] == pytest.approx(-0.5 * bounds.translation_m, rel=0.1)
+        else:
+            angle = X_EF.rotation().ToAngleAxis()
+            turned = np.rad2deg(angle.angle() * angle.axis()[axis - 3])
+            assert turned == pytest.approx(-0.5 * bounds.rotation_deg, rel=0.1)

@@ -1,0 +1,131 @@
+"""Observations: their values, and the layout that all tasks share."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from support.environments import press_until_sliding
+
+from fleet_tools.config.tasks import ObservedKeypoints, load_task, task_names
+from fleet_tools.dataset.header import describe_observation
+from fleet_tools.envs.making import make_env
+from fleet_tools.envs.observations import features, observation_space, observe
+from fleet_tools.errors import ConfigError
+from fleet_tools.perception.measurement import Measurement
+from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
+
+
+@pytest.fixture(scope="module", name="contact")
+def _contact(hammer):
+    """A state in the middle of contact, where no measurement is zero."""
+    press_until_sliding(hammer, seed=1)
+    return hammer.get_state()
+
+
+@pytest.fixture(name="env")
+def _env(hammer, contact):
+    hammer.set_state(contact)
+    return hammer
+
+
+@pytest.fixture(name="observation")
+def _observation(env):
+    return observe(env.features, Measurement(env.world_state()))
+
+
+def test_the_observation_is_in_its_space(env, observation):
+    space = observation_space(env.features)
+    assert space.contains(observation)
+    assert all(value.dtype == np.float32 for value in observation.values())
+
+
+def test_the_observation_holds_the_state(env, observation):
+    state = env.world_state()
+    expected = {
+        "joint_position": state.q,
+        "joint_velocity": state.v,
+        "joint_external_torque": state.tau_external,
+        "end_effector_pose": state.X_WE.GetAsMatrix34(),
+        "end_effector_wrench": state.F_E,
+    }
+    for name, value in expected.items():
+        np.testing.assert_array_equal(observation[name], value.astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["tool", "object"])
+def test_keypoints_are_in_the_end_effector_in_the_order_of_the_task(env, observation, kind):
+    state = env.world_state()
+    p_W = getattr(state, f"p_W_{kind}")
+    names = getattr(env.task.keypoints, kind)
+    R_WE, p_WE = state.X_WE.rotation().matrix(), state.X_WE.translation()
+    for row, name in zip(observation[f"{kind}_keypoints"], names, strict=True):
+        np.testing.assert_allclose(p_WE + R_WE @ row, p_W[name], atol=1e-6)
+
+
+def test_the_tools_keypoints_do_not_move_in_the_hand(env, observation):
+    env.step(np.zeros(6, np.float32))
+    later = observe(env.features, Measurement(env.world_state()))
+    np.testing.assert_allclose(later["tool_keypoints"], observation["tool_keypoints"], atol=1e-6)
+
+
+def test_contact_shows_in_every_measurement_of_force(observation):
+    assert np.linalg.norm(observation["joint_external_torque"]) > 1.0
+    assert np.linalg.norm(observation["end_effector_wrench"][3:]) > 5.0
+
+
+def test_wrench_and_joint_torques_are_one_force(env):
+    state = env.world_state()
+    model = env._simulation.world.adjustable.arm_model
+    model.set_state(np.r_[state.q, state.v])
+    R_WE = state.X_WE.rotation()
+    F_W = np.concatenate([R_WE @ state.F_E[:3], R_WE @ state.F_E[3:]])
+    np.testing.assert_allclose(model.jacobian().T @ F_W, state.tau_external, atol=1e-6)
+
+
+def test_an_observation_shares_no_memory_with_the_state(env, observation):
+    state = env.world_state()
+    arrays = [getattr(state, field.name) for field in fields(state)]
+    for array in (array for array in arrays if isinstance(array, np.ndarray)):
+        assert not any(np.shares_memory(array, value) for value in observation.values())
+
+
+@pytest.fixture(scope="module", name="multitask")
+def _multitask():
+    """An environment of each task, with the layout that all tasks share."""
+    return {task: make_env(task=task, obs_mode="multitask_state") for task in task_names()}
+
+
+def test_all_tasks_share_one_layout_and_differ_in_its_masks(multitask):
+    layouts = [describe_observation(env) for env in multitask.values()]
+    assert all(features == layouts[0] for features in layouts)
+    masks = set()
+    for env in multitask.values():
+        observation, _ = env.reset(seed=3)
+        masks.add(
+            tuple(observation[f"{part}_keypoints"][:, 3].sum() for part in ("tool", "object"))
+        )
+    assert len(masks) == len(multitask)
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_the_shared_layout_holds_the_tasks_own_keypoints_and_nothing_else(multitask, task):
+    env = multitask[task]
+    shared, _ = env.reset(seed=4)
+    own, _ = make_env(task=task).reset(seed=4)
+    for part in ("tool_keypoints", "object_keypoints"):
+        rows = shared.pop(part)
+        points = own.pop(part)
+        np.testing.assert_array_equal(rows[: len(points), :3], points)
+        np.testing.assert_array_equal(rows[:, 3], np.arange(len(rows)) < len(points))
+        assert not rows[len(points) :].any()
+    for name, value in own.items():
+        np.testing.assert_array_equal(shared[name], value)
+
+
+def test_more_keypoints_than_the_shared_layout_holds_are_refused():
+    many = ObservedKeypoints(tool=tuple(f"point_{k}" for k in range(9)), object=("head",))
+    config = ObservationConfig.of(
+        load_task("hammer"), "multitask_state", (320, 240), CHANNELS, (512, 512), "farthest"
+    )
+    with pytest.raises(ConfigError, match=r"holds 8 tool_keypoints, and the task observes 9"):
+        features(many, config)

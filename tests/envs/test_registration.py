@@ -1,0 +1,95 @@
+"""Registration with Gymnasium, and imports of the package."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from support.environments import IDS
+from support.processes import run_python
+
+from fleet_tools.config.tasks import load_task, task_names, task_path
+from fleet_tools.envs.making import CUSTOM_ID, env_id
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.errors import ConfigError
+from fleet_tools.registration import register_environments
+
+
+def copied_spec(env: gymnasium.Env) -> EnvSpec:
+    """Returns the spec of an environment after a round trip through JSON."""
+    assert env.spec is not None
+    return EnvSpec.from_json(env.spec.to_json())
+
+
+def test_every_task_has_an_environment():
+    assert sorted(map(env_id, task_names())) == IDS
+
+
+@pytest.mark.parametrize("environment_id", IDS)
+def test_the_spec_has_the_task_files_time_limit(environment_id):
+    spec = gymnasium.spec(environment_id)
+    assert spec.max_episode_steps == load_task(spec.kwargs["task"]).max_episode_steps
+
+
+@pytest.mark.parametrize("environment_id", IDS)
+def test_the_spec_of_a_made_environment_goes_through_json(environment_id):
+    kwargs = {"randomization": {"object_pose": False}, "reward": "dense", "obs_mode": "state"}
+    env = gymnasium.make(environment_id, max_episode_steps=9, **kwargs)
+    again = gymnasium.make(copied_spec(env))
+    assert again.spec is not None
+    assert again.spec.max_episode_steps == 9
+    assert again.spec.kwargs.items() >= kwargs.items()
+    first, second = env.reset(seed=1)[0], again.reset(seed=1)[0]
+    assert all(first[key].tobytes() == second[key].tobytes() for key in first)
+
+
+def test_a_users_own_task_is_made_by_its_path(tmp_path):
+    own = tmp_path / "own.yaml"
+    text = task_path("hammer").read_text()
+    own.write_text(text.replace("name: hammer", "name: own").replace("_steps: 60", "_steps: 3"))
+    env = gymnasium.make(CUSTOM_ID, task=str(own), tool="claw", object="round_nail")
+    for one in (env, gymnasium.make(copied_spec(env))):
+        assert one.spec is not None and one.spec.max_episode_steps is None  # no other limit
+        one.reset(seed=0)
+        ends = [one.step(np.zeros(6, np.float32)) for _ in range(3)]
+        assert [truncated for *_, truncated, _ in ends] == [False, False, True]
+        assert (unwrap(one).task.name, ends[-1][4]["outcome"]) == ("own", "time_limit")
+
+
+def test_a_users_own_task_needs_a_path():
+    with pytest.raises(ConfigError, match="or as the path of a YAML file; given: None"):
+        gymnasium.make(CUSTOM_ID)
+
+
+def test_registering_again_changes_nothing():
+    before = dict(gymnasium.registry)
+    register_environments()
+    assert gymnasium.registry == before
+
+
+def test_importing_the_package_is_light_and_registers():
+    code = """
+import json, sys
+import fleet_tools, gymnasium
+heavy = {"pydrake", "torch", "ray", "open3d", "trimesh", "h5py", "pydantic", "scipy"}
+names = [name for name in gymnasium.registry if name.startswith("FleetTools/")]
+print(json.dumps([sorted(heavy & set(sys.modules)), sorted(names)]))
+"""
+    assert run_python(code) == [[], sorted([*IDS, CUSTOM_ID])]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "import fleet_tools\nenv = gymnasium.make('FleetTools/Hammer-v0')",
+        "env = gymnasium.make('fleet_tools:FleetTools/Hammer-v0')",
+    ],
+)
+def test_an_environment_is_made_with_and_without_an_import_of_the_package(lines):
+    code = f"""
+import json, sys, gymnasium
+{lines}
+observation, info = env.reset(seed=0)
+assert env.action_space.shape == (6,)
+print(json.dumps([env.spec.max_episode_steps, info["outcome"], "torch" in sys.modules]))
+"""
+    assert run_python(code) == [load_task("hammer").max_episode_steps, "running", False]

@@ -1,0 +1,195 @@
+"""The spatula task: a lifted slab, and states that only look like success."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydrake.math import RigidTransform, RotationMatrix
+from pydrake.multibody.math import SpatialVelocity
+
+from fleet_tools.envs.success import judge
+from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.sim.world_state import WorldState
+
+STAY = np.zeros(6, np.float32)
+SECOND = 6
+
+
+@pytest.fixture(scope="module", name="env")
+def _env(make):
+    return make("FleetTools/Spatula-v0", tool="turner", object="brownie")
+
+
+@pytest.fixture(scope="module", name="held")
+def _held(env):
+    """The state in which the expert's blade has just lifted the slab high enough."""
+    observation, info = env.reset(seed=1)
+    expert = ExpertPolicy(env)
+    expert.reset()
+    while not info["success"]:
+        assert info["outcome"] == "running"
+        observation, *_, info = env.step(expert.act(observation))
+    return replace(env.get_state(), steps_held=0)
+
+
+def placed(
+    env: ToolUseEnv,
+    state: EnvState,
+    X_WO: RigidTransform,
+    v_WO: tuple[float, float, float] = (0.0, 0.0, 0.0),
+) -> EnvState:
+    """Returns a state with the slab at another pose and velocity."""
+    assert env._simulation is not None
+    plant = env._simulation.world.plant
+    slab = plant.GetBodyByName("slab")
+    context = plant.CreateDefaultContext()
+    plant.SetPositionsAndVelocities(context, state.snapshot.x)
+    plant.SetFreeBodyPose(context, slab, X_WO)
+    V_WO = SpatialVelocity(np.zeros(3), np.array(v_WO))
+    plant.SetFreeBodySpatialVelocity(context, slab, V_WO)
+    x = plant.GetPositionsAndVelocities(context)
+    return replace(state, snapshot=replace(state.snapshot, x=x))
+
+
+def above(X_WO: RigidTransform, by_m: float) -> RigidTransform:
+    return RigidTransform([0.0, 0.0, by_m]) @ X_WO
+
+
+def follow(
+    env: ToolUseEnv, state: EnvState, steps: int = 2 * SECOND, action: np.ndarray = STAY
+) -> tuple[list[WorldState], str]:
+    """Continues from a state for some steps; returns the state after each, and the outcome."""
+    env.set_state(state)
+    states, outcome = [], ""
+    for _ in range(steps):
+        outcome = env.step(action)[-1]["outcome"]
+        states.append(env.world_state())
+        if outcome != "running":
+            break
+    return states, outcome
+
+
+def violated(env: ToolUseEnv, state: WorldState) -> set[str]:
+    """Returns the types of the success predicates that do not hold."""
+    assert env._episode is not None
+    initial = env._episode.initial
+    return {each.type for each in env.task.success if not judge(each, initial, state).holds}
+
+
+# --- Success --------------------------------------------------------------------------------
+
+
+def test_a_slab_that_rests_on_the_blade_for_a_second_is_lifted(env, held):
+    states, outcome = follow(env, held)
+    assert (outcome, len(states)) == ("success", SECOND)
+    assert all(not violated(env, state) for state in states)
+
+
+def test_a_slab_may_be_moved_while_it_is_held(env, held):
+    sideways = np.array([0.0, 0.3, 0.0, 0.0, 0.0, 0.0], np.float32)
+    assert follow(env, held, action=sideways)[1] == "success"
+
+
+def test_less_than_a_second_is_not_enough(env, held):
+    states, outcome = follow(env, held, steps=SECOND - 1)
+    assert not any(violated(env, state) for state in states)
+    assert outcome == "running"
+
+
+def test_nothing_is_lifted_at_the_start(make):
+    env = make("FleetTools/Spatula-v0")
+    for seed in range(2):
+        env.reset(seed=seed)
+        assert {"keypoint_raised", "keypoints_near"} <= violated(env, env.world_state())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_slab_rests_on_the_table_without_success(make, seed):
+    env = make("FleetTools/Spatula-v0")
+    env.reset(seed=seed)
+    start = env.world_state().p_W_object["base"]
+    infos = [env.step(STAY)[-1] for _ in range(SECOND)]
+    assert np.linalg.norm(env.world_state().p_W_object["base"] - start) < 2e-4
+    assert infos[-1]["success"] is False
+
+
+# --- States that only look like success -----------------------------------------------------
+
+
+def test_thrown_up(env, held):
+    env.reset(options={"scene": held.scene})
+    start, X_WO = env.get_state(), env.world_state().X_WO
+    states, outcome = follow(env, placed(env, start, above(X_WO, 0.001), v_WO=(0, 0, 2.5)))
+    heights = [state.p_W_object["base"][2] for state in states]
+    assert max(heights) > 0.15 and states[-1].in_contact("object", "table")
+    assert outcome == "running" and all(violated(env, state) for state in states)
+
+
+def test_thrown_up_from_the_blade(env, held):
+    env.set_state(held)
+    X_WO = env.world_state().X_WO
+    states, outcome = follow(env, placed(env, held, X_WO, v_WO=(0, 0, 2.0)), steps=SECOND)
+    assert outcome == "running" and not states[0].in_contact("object", "tool")
+    assert "contact" in violated(env, states[0])
+
+
+def test_fallen_through_the_table(env, held):
+    env.set_state(held)
+    below = above(env.world_state().X_WO, -0.4)
+    states, outcome = follow(env, placed(env, held, below), steps=3)
+    assert outcome == "running"
+    assert all("keypoint_raised" in violated(env, state) for state in states)
+
+
+def test_through_the_blade(env, held):
+    env.set_state(held)
+    below = above(env.world_state().X_WO, -0.03)  # all of it, just below
+    states, outcome = follow(env, placed(env, held, below))
+    assert outcome == "running" and states[-1].in_contact("object", "table")
+    assert all(violated(env, state) for state in states)
+
+
+def test_dropped_after_it_was_lifted(env, held):
+    roll = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0], np.float32)
+    states, outcome = follow(env, held, action=roll)
+    assert outcome == "running" and "keypoint_raised" in violated(env, states[-1])
+    assert not states[-1].in_contact("object", "tool")
+
+
+def test_sliding_off(env, held):
+    icy = held.scene.model_copy(update={"tool_friction_scale": 0.01})
+    states, outcome = follow(env, replace(held, scene=icy))
+    assert outcome == "running" and not states[-1].in_contact("object", "tool")
+    assert any(violated(env, state) == {"still"} for state in states)
+
+
+def test_lying_on_the_hand(env, held):
+    env.set_state(held)
+    over = RigidTransform(env.world_state().X_WE @ [0.0, 0.06, -0.125])
+    states, outcome = follow(env, placed(env, held, over))
+    assert outcome == "running"
+    for state in states:
+        assert state.in_contact("object", "robot")
+        assert violated(env, state) == {"contact", "keypoints_near"}  # though raised, and at rest
+
+
+def test_lying_on_the_handle(env, held):
+    env.set_state(held)
+    state = env.world_state()
+    along = state.p_W_tool["edge"] - state.p_W_tool["heel"]
+    tail = RigidTransform(state.p_W_tool["tail"] + 0.033 * along / np.linalg.norm(along))
+    states, outcome = follow(env, placed(env, held, above(tail, 0.0101)))
+    assert states[-1].in_contact("object", "tool")
+    assert violated(env, states[-1]) == {"keypoints_near"}  # raised and held, but not by the blade
+    assert outcome == "running"
+
+
+def test_upside_down(env, held):
+    env.set_state(held)
+    state = env.world_state()
+    p_WTop = state.p_W_object["top"] + [0.0, 0.0, 0.001]
+    turned = RigidTransform(RotationMatrix.MakeXRotation(np.pi), p_WTop)
+    states, outcome = follow(env, placed(env, held, turned))
+    assert violated(env, states[-1]) == {"axis_upright"}
+    assert outcome == "running"

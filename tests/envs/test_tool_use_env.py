@@ -1,0 +1,353 @@
+"""The environment: outcomes, rewards, errors, arguments, options and branching."""
+
+import contextlib
+import json
+import shutil
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from gymnasium.utils.env_checker import check_env
+from support.environments import drive, press, press_until_sliding, same
+from support.rendering import needs_gl
+
+from fleet_tools.config.predicates import JointDisplacement
+from fleet_tools.config.resources import assets_root, task_configs_root
+from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv, unwrap
+from fleet_tools.errors import (
+    ConfigError,
+    EpisodeOverError,
+    FleetToolsError,
+    SimulationError,
+    UnknownNameError,
+)
+from fleet_tools.sim.scene import sample_scene
+
+STILL = np.zeros(6, np.float32)
+ID = "FleetTools/Hammer-v0"
+OWN_LIMIT = 3
+
+
+@pytest.fixture(scope="module", name="own_task")
+def _own_task(tmp_path_factory) -> str:
+    """The path of a user's own task, with a time limit of `OWN_LIMIT` steps."""
+    data = yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
+    data |= {"name": "own", "max_episode_steps": OWN_LIMIT}
+    path = tmp_path_factory.mktemp("own") / "own.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return str(path)
+
+
+def required_displacement(env: ToolUseEnv) -> float:
+    """Returns how far the nail must slide for success, m."""
+    predicate = env.task.success[0]
+    assert isinstance(predicate, JointDisplacement)
+    return predicate.at_least
+
+
+# --- Gymnasium's own checks -----------------------------------------------------------------
+
+UNBOUNDED = "ignore:.*A Box observation space m..imum value is:UserWarning"
+
+
+@pytest.mark.filterwarnings(UNBOUNDED)
+@pytest.mark.parametrize("reward", ["sparse", "dense"])
+def test_gymnasiums_checks_pass(make, reward):
+    check_env(make(tool="claw", object="round_nail", reward=reward), skip_render_check=True)
+
+
+@needs_gl
+@pytest.mark.filterwarnings(UNBOUNDED)
+def test_gymnasiums_checks_pass_with_rendering(make):
+    check_env(make(tool="claw", object="round_nail", render_mode="rgb_array"))
+
+
+# --- Outcomes and rewards -------------------------------------------------------------------
+
+
+def test_success_terminates(hammer):
+    hammer.reset(seed=0)
+    results = drive(hammer)
+    _, reward, terminated, truncated, info = results[-1]
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    assert info["outcome"] == "success" and info["progress"] == 1.0
+    assert info["success"] is info["is_success"] is info["success_once"] is True
+    assert hammer.world_state().object_joints["slide"] >= required_displacement(hammer)
+    for _, reward, terminated, truncated, info in results[:-1]:
+        assert (reward, terminated, truncated) == (0.0, False, False)
+        assert (info["outcome"], info["success"]) == ("running", False)
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_without_motion_the_time_limit_truncates_by_its_name(limit):
+    env = gymnasium.make(ID, tool="claw", object="round_nail", max_episode_steps=limit)
+    env.reset(seed=0)
+    assert env.spec is not None
+    steps = limit or env.spec.max_episode_steps or 0
+    for k in range(1, steps + 1):
+        _, _, terminated, truncated, info = env.step(STILL)
+        assert (terminated, truncated) == (False, k == steps)
+        assert info["outcome"] == ("time_limit" if k == steps else "running")
+        assert info["success"] is False
+    inner = unwrap(env)
+    assert inner.world_state().object_joints["slide"] < 0.02 * required_displacement(inner)
+
+
+def test_an_environment_without_wrappers_counts_its_steps(own_task):
+    env = ToolUseEnv(own_task, tool="claw", object="round_nail")
+    env.reset(seed=0)
+    ends = [env.step(STILL)[3:] for _ in range(OWN_LIMIT)]
+    assert [truncated for truncated, _ in ends] == [False] * (OWN_LIMIT - 1) + [True]
+    assert ends[-1][1]["outcome"] == "time_limit"
+    with pytest.raises(EpisodeOverError, match="ended as 'time_limit'"):
+        env.step(STILL)
+
+
+def test_a_branch_counts_its_steps_from_the_episodes_start(own_task):
+    env = ToolUseEnv(own_task, tool="claw", object="round_nail")
+    env.reset(seed=0)
+    env.step(STILL)
+    state = env.get_state()
+    env.reset(seed=1)
+    env.set_state(state)
+    ends = [env.step(STILL)[3] for _ in range(OWN_LIMIT - 1)]
+    assert not any(ends[:-1]) and ends[-1]
+
+
+def test_no_step_follows_the_end_of_an_episode(hammer):
+    hammer.reset(seed=0)
+    drive(hammer)
+    before = hammer.state_digest()
+    with pytest.raises(EpisodeOverError, match=r"ended as 'success'; call reset\(\)"):
+        hammer.step(STILL)
+    assert hammer.state_digest() == before
+    hammer.reset(seed=0)
+    assert hammer.step(STILL)[4]["outcome"] == "running"
+
+
+def test_there_is_no_episode_before_the_first_reset():
+    env = ToolUseEnv("hammer")
+    for use in (
+        lambda: env.step(STILL),
+        env.render,
+        env.get_state,
+        env.state_digest,
+        env.world_state,
+    ):
+        with pytest.raises(EpisodeOverError, match="reset"):
+            use()
+
+
+# --- Simulation errors ----------------------------------------------------------------------
+
+
+def with_velocity(env: ToolUseEnv, velocity: float) -> EnvState:
+    """Returns the present state with every joint of the arm at another velocity, rad/s."""
+    state = env.get_state()
+    x = state.snapshot.x.copy()
+    x[8:15] = velocity
+    return replace(state, snapshot=replace(state.snapshot, x=x))
+
+
+def test_a_failed_solver_has_its_own_outcome(hammer):
+    hammer.reset(seed=0)
+    hammer.set_state(with_velocity(hammer, 1e10))
+    observation, reward, terminated, truncated, info = hammer.step(STILL)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert (info["outcome"], info["success"]) == ("simulation_error", False)
+    assert "step 1" in info["error"]
+    assert hammer.observation_space.contains(observation)
+    assert all(np.isfinite(value).all() for value in observation.values())
+    with pytest.raises(EpisodeOverError, match="ended as 'simulation_error'"):
+        hammer.step(STILL)
+
+
+def test_a_reset_after_a_failed_solver_starts_anew(hammer):
+    hammer.reset(seed=1)
+    fresh = [hammer.step(press(hammer))[0] for _ in range(5)], hammer.state_digest()
+    hammer.reset(seed=0)
+    hammer.set_state(with_velocity(hammer, 1e10))
+    hammer.step(STILL)
+    hammer.reset(seed=1)
+    again = [hammer.step(press(hammer))[0] for _ in range(5)], hammer.state_digest()
+    assert all(map(same, fresh[0], again[0]))
+    assert fresh[1] == again[1]
+
+
+def test_the_state_after_a_failed_solver_is_restored_or_refused(hammer):
+    hammer.reset(seed=0)
+    hammer.set_state(with_velocity(hammer, 1e10))
+    hammer.step(STILL)
+    with contextlib.suppress(FleetToolsError):  # never an error of Drake
+        hammer.set_state(hammer.get_state())
+    hammer.reset(seed=0)
+    assert hammer.step(STILL)[4]["outcome"] == "running"
+
+
+@pytest.mark.parametrize("velocity", [1e200, np.nan, np.inf])
+def test_an_impossible_state_is_refused(hammer, velocity):
+    hammer.reset(seed=0)
+    with pytest.raises(SimulationError):
+        hammer.set_state(with_velocity(hammer, velocity))
+    hammer.reset(seed=0)
+    assert hammer.step(STILL)[4]["outcome"] == "running"
+
+
+# --- Arguments and options ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kwargs, message",
+    [
+        ({"obs_mode": "stat"}, "obs_mode: 'stat'. Did you mean 'state'"),
+        ({"reward": "dens"}, "reward: 'dens'. Did you mean 'dense'"),
+        ({"render_mode": "rgb"}, "render_mode: 'rgb'"),
+        ({"robot_visuals": "frank"}, "robot_visuals: 'frank'. Did you mean 'franka'"),
+        ({"tool": "clow"}, "'clow'. Did you mean 'claw'"),
+        ({"object": "round_nial"}, "'round_nial'. Did you mean 'round_nail'"),
+        ({"task": "hamer"}, "task: 'hamer'. Did you mean 'hammer'"),
+        ({"randomization": {"object_pos": False}}, "Did you mean 'object_pose'"),
+    ],
+)
+def test_an_invalid_argument_is_refused_with_the_nearest(kwargs, message):
+    with pytest.raises(UnknownNameError, match=message):
+        ToolUseEnv(**({"task": "hammer"} | kwargs))
+
+
+def test_an_invalid_switch_is_refused():
+    with pytest.raises(ConfigError, match="randomization is 'on', 'off' or a mapping"):
+        ToolUseEnv("hammer", randomization="onn")
+
+
+@pytest.mark.filterwarnings("ignore:.*render.mode.*:UserWarning")
+def test_errors_stay_typed_through_gymnasium():
+    invalid: list[dict[str, Any]] = [{"tool": "clow"}, {"obs_mode": "stat"}, {"render_mode": "rgb"}]
+    for kwargs in invalid:
+        with pytest.raises(UnknownNameError, match=r"Unknown .*Known: "):
+            gymnasium.make(ID, **kwargs)
+
+
+def changed(env: ToolUseEnv, **changes: Any) -> dict[str, Any]:
+    return json.loads(env.scene.to_json()) | changes
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (lambda env: {"scne": 1}, "option of reset: 'scne'. Did you mean 'scene'"),
+        (lambda env: {"scene": changed(env, task="wrench")}, "task 'wrench'"),
+        (lambda env: {"scene": changed(env, tool="clow")}, "Did you mean 'claw'"),
+        (lambda env: {"scene": changed(env, tol="claw")}, "Did you mean 'tool'"),
+        (lambda env: {"scene": changed(env, tool_mass_scale=-1)}, "tool_mass_scale"),
+        (lambda env: {"scene": changed(env, joint_resistance={"slid": 30.0})}, "slid"),
+        (lambda env: {"scene": changed(env, cameras={})}, "places the cameras"),
+        (lambda env: {"scene": "0"}, "valid dictionary"),
+    ],
+)
+def test_invalid_options_are_refused_and_nothing_changes(hammer, options, message):
+    hammer.reset(seed=0)
+    hammer.step(STILL)
+    before, scene = hammer.state_digest(), hammer.scene
+    generator = hammer.np_random.bit_generator.state
+    with pytest.raises((ConfigError, UnknownNameError), match=message):
+        hammer.reset(seed=5, options=options(hammer))
+    assert hammer.state_digest() == before
+    assert hammer.scene == scene
+    assert hammer.np_random.bit_generator.state == generator
+    assert hammer.step(STILL)[4]["outcome"] == "running"
+
+
+def test_a_scene_is_restored_from_its_value_and_from_its_json(make):
+    env = make()
+    drawn, _ = env.reset(seed=7)
+    scene = env.scene
+    for given in (scene, scene.model_dump(), json.loads(scene.to_json())):
+        env.reset(seed=1)
+        observation, _ = env.reset(options={"scene": given})
+        assert env.scene == scene
+        assert same(observation, drawn)
+
+
+def test_a_seed_draws_the_scene_that_the_sampler_draws(make):
+    env = make(randomization={"object_pose": False}, tool="mallet")
+    env.reset(seed=9)
+    switches = {"object_pose": False}
+    assert env.scene == sample_scene(env.task, 9, tool="mallet", randomization=switches)
+
+
+def test_later_episodes_follow_from_the_seed(hammer):
+    scenes = []
+    for _ in range(2):
+        hammer.reset(seed=3)
+        drawn = [hammer.scene]
+        for _ in range(3):
+            hammer.reset()
+            drawn.append(hammer.scene)
+        scenes.append(drawn)
+    assert scenes[0] == scenes[1]
+    assert len({scene.seed for scene in scenes[0]}) == 4
+
+
+# --- Branching ------------------------------------------------------------------------------
+
+
+def test_branches_from_one_state_are_independent(hammer):
+    press_until_sliding(hammer, seed=0)
+    state = hammer.get_state()
+    observation = hammer.set_state(state)
+    down = hammer.step(press(hammer))[0]
+    hammer.set_state(state)
+    up = hammer.step(np.array([0, 0, -1, 0, 0, 0], np.float32))[0]
+    assert not same(down, up)
+    assert same(hammer.set_state(state), observation)
+    assert same(hammer.step(press(hammer))[0], down)
+
+
+def test_a_branch_keeps_outcome_and_success_once(hammer):
+    hammer.reset(seed=0)
+    drive(hammer)
+    over = hammer.get_state()
+    hammer.reset(seed=1)
+    hammer.set_state(over)
+    assert hammer.get_state().success_once
+    with pytest.raises(EpisodeOverError, match="ended as 'success'"):
+        hammer.step(STILL)
+
+
+def test_progress_is_measured_from_the_episodes_start_in_a_branch(hammer):
+    press_until_sliding(hammer, seed=0)
+    state = hammer.get_state()
+    progress = hammer.step(STILL)[4]["progress"]
+    assert progress > 0.0
+    hammer.reset(seed=1)
+    hammer.set_state(state)
+    assert hammer.step(STILL)[4]["progress"] == progress
+
+
+def test_a_state_of_another_task_is_refused(hammer):
+    hammer.reset(seed=0)
+    state = hammer.get_state()
+    other = replace(state, scene=state.scene.model_copy(update={"task": "wrench"}))
+    with pytest.raises(ConfigError, match="'wrench'"):
+        hammer.set_state(other)
+
+
+# --- A user's own task ----------------------------------------------------------------------
+
+
+def test_a_users_own_task_and_tool_need_no_python(own_task, tmp_path):
+    tool = shutil.copytree(assets_root() / "tools" / "hammer" / "claw", tmp_path / "my_hammer")
+    env = gymnasium.make(ID, task=own_task, tool=str(tool))
+    env.reset(seed=0)
+    assert unwrap(env).scene.task == "own"
+    assert env.step(STILL)[4]["outcome"] == "running"
+
+
+def test_the_time_limit_is_that_of_a_users_own_task(own_task):
+    env = gymnasium.make(ID, task=own_task, tool="claw", object="round_nail")
+    env.reset(seed=0)
+    ends = [env.step(STILL)[3] for _ in range(OWN_LIMIT)]
+    assert ends == [False] * (OWN_LIMIT - 1) + [True]

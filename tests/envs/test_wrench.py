@@ -1,0 +1,198 @@
+"""The wrench task: a turned nut, and states that only look like success."""
+
+import copy
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from pydrake.math import RigidTransform, RotationMatrix
+
+from fleet_tools.config.distributions import Distribution, Uniform
+from fleet_tools.config.poses import Pose
+from fleet_tools.config.predicates import JointDisplacement
+from fleet_tools.config.tasks import load_task, task_path
+from fleet_tools.envs.making import make_env
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.robot.pose_delta import displacement
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.scene import sample_scene
+
+ID = "FleetTools/Wrench-v0"
+THRESHOLD = np.radians(45)
+KINDS = ("joint_displacement", "contact", "keypoints_near")
+
+
+@pytest.fixture(scope="module", name="follow")
+def _follow(tmp_path_factory):
+    """A function that runs the expert with other motions after the actuation pose."""
+    data = yaml.safe_load(task_path("wrench").read_text())
+    # Success must last longer than an episode, so that none ends early.
+    data |= {"success_steps": 1000}
+    folder = tmp_path_factory.mktemp("wrench")
+
+    def follow(*motions: dict[str, Any], seed: int = 1) -> tuple[ToolUseEnv, dict[str, Any]]:
+        changed = copy.deepcopy(data)
+        changed["expert"]["after"] = [
+            {"motion": motion, "speed": 0.4} for motion in (*motions, {"type": "stay", "steps": 2})
+        ]
+        file = folder / "wrench.yaml"
+        file.write_text(yaml.safe_dump(changed))
+        env = make_env(task=str(file), tool="open_end", object="hex_nut")
+        observation, info = env.reset(seed=seed)
+        expert = ExpertPolicy(env)
+        expert.reset()
+        assert expert.plan is not None
+        for _ in range(len(expert.plan.X_WE) - 1):
+            observation, *_, info = env.step(expert.act(observation))
+        return env, info
+
+    return follow
+
+
+def turn(angle_deg: float) -> dict[str, Any]:
+    return {"type": "rotate", "angle_deg": angle_deg, "about": "nut", "axis": ["top", "base"]}
+
+
+def verdicts(env: ToolUseEnv) -> dict[str, bool]:
+    """Returns which parts of success hold, computed from the state of the world."""
+    state = env.world_state()
+    distance = np.linalg.norm(state.p_W_tool["jaw"] - state.p_W_object["nut"])
+    found = (
+        state.object_joints["turn"] >= THRESHOLD,
+        state.in_contact("tool", "object/nut"),
+        distance <= 0.010,
+    )
+    return dict(zip(KINDS, map(bool, found), strict=True))
+
+
+def test_success_is_an_angle_of_the_nut_with_the_jaw_in_contact():
+    success = load_task("wrench").success
+    assert tuple(predicate.type for predicate in success) == KINDS
+    assert isinstance(success[0], JointDisplacement)
+    assert success[0].at_least == pytest.approx(THRESHOLD, abs=1e-4)
+
+
+# --- Success --------------------------------------------------------------------------------
+
+
+def test_a_nut_turned_and_held_is_a_success(follow):
+    env, info = follow(turn(70))
+    assert all(verdicts(env).values()) and info["success"] is True
+
+
+@pytest.mark.parametrize("object", ["square_nut", "flange_nut", "coupling_nut"])
+def test_the_expert_turns_nuts_of_every_shape(make, object):
+    env = make(ID, tool="flare", object=object)
+    assert rollout(env, ExpertPolicy(env), seed=3).outcome == "success"
+
+
+def limits(distribution: Distribution) -> tuple[float, float]:
+    assert isinstance(distribution, Uniform)
+    return distribution.uniform
+
+
+def test_the_expert_plans_at_the_limits_of_the_randomization(make):
+    env = make(ID, split="all")
+    drawn = env.task.randomization.object_pose
+    x, y, _ = drawn.translation_m
+    corners = list(itertools.product(limits(x), limits(y), limits(drawn.rpy_deg[2])))
+    for tool in ("angled", "combination"):  # jaws at 15 degrees, one way and the other
+        for seed, (px, py, yaw) in enumerate(corners):
+            scene = sample_scene(env.task, seed, split="all", tool=tool, object="hex_nut")
+            pose = Pose(translation_m=(px, py, 0.0), rpy_deg=(0.0, 0.0, yaw))
+            env.reset(options={"scene": scene.model_copy(update={"object_pose": pose})})
+            ExpertPolicy(env).reset()
+
+
+# --- States that only look like success -----------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_robot_without_motion_never_turns_a_nut(make, seed):
+    env = make(ID)
+    env.reset(seed=seed)
+    infos = [env.step(np.zeros(6, np.float32))[-1] for _ in range(10)]
+    assert not infos[-1]["success_once"] and env.world_state().object_joints["turn"] == 0
+
+
+def test_turned_too_little(follow):
+    env, info = follow(turn(45))  # less than 45 degrees of the nut, because of play
+    assert verdicts(env) == dict(zip(KINDS, (False, True, True), strict=True))
+    assert env.world_state().object_joints["turn"] > np.radians(20)
+    assert not info["success_once"]
+
+
+def test_turned_the_wrong_way(follow):
+    env, info = follow(turn(-65), seed=8)  # where there is room for it
+    assert verdicts(env) == dict(zip(KINDS, (False, True, True), strict=True))
+    assert env.world_state().object_joints["turn"] < -THRESHOLD
+    assert not info["success_once"]
+
+
+def test_turned_and_turned_back(follow):
+    env, info = follow(turn(70), turn(-60))
+    assert verdicts(env) == dict(zip(KINDS, (False, True, True), strict=True))
+    assert info["success_once"] and not info["success"]
+
+
+def test_turned_and_released(follow):
+    upwards = {"type": "translate", "by_m": [0, 0, 0.08], "frame": "world"}
+    env, info = follow(turn(70), upwards)
+    assert verdicts(env) == dict(zip(KINDS, (True, False, False), strict=True))
+    assert info["success_once"] and not info["success"]
+
+
+@pytest.fixture(name="env")
+def _env():
+    """A new environment for each test, which leaves a force in it."""
+    env = make_env(task="wrench", tool="open_end", object="hex_nut")
+    env.reset(seed=1)
+    return env
+
+
+def twist_nut(env: ToolUseEnv, torque_above_resistance: float) -> None:
+    """Lets an external torque turn the nut from now on."""
+    simulation = env._simulation
+    assert simulation is not None
+    plant, context = simulation.world.plant, simulation._context
+    forces = np.zeros(plant.num_velocities())
+    torque = env.scene.joint_resistance["turn"] + torque_above_resistance
+    forces[plant.GetJointByName("turn").velocity_start()] = torque
+    plant.get_applied_generalized_force_input_port().FixValue(context, forces)
+
+
+def test_turned_by_an_external_torque_far_from_the_tool(env):
+    twist_nut(env, 0.02)
+    info = {}
+    for _ in range(30):
+        info = env.step(np.zeros(6, np.float32))[-1]
+        if env.world_state().object_joints["turn"] > THRESHOLD:
+            break
+    assert verdicts(env) == dict(zip(KINDS, (True, False, False), strict=True))
+    assert info["outcome"] == "running" and not info["success_once"]
+
+
+def test_turned_by_an_external_torque_in_contact_with_the_tool(env):
+    """The outside of a prong presses on a nut that turns: contact, but not by the jaw."""
+    R_WD = RotationMatrix(np.diag([1.0, -1.0, -1.0]))  # the mouth looks forward
+
+    def approach(*p_NJaw: float) -> dict[str, Any]:
+        state = env.world_state()
+        p_EJaw = state.X_WE.inverse() @ state.p_W_tool["jaw"]
+        X_WD = RigidTransform(R_WD, state.p_W_object["nut"] + p_NJaw - R_WD @ p_EJaw)
+        action = displacement(state.X_WE, X_WD) / env.action_scale
+        return env.step((action / max(1.0, np.abs(action).max())).astype(np.float32))[-1]
+
+    for p_NJaw in [*[(0.0, -0.12, 0.06)] * 14, *[(0.0, -0.12, 0.0)] * 4]:
+        approach(*p_NJaw)  # beside the nut
+    for _ in range(8):
+        approach(0.0, -0.05, 0.0)
+    assert verdicts(env) == dict(zip(KINDS, (False, True, False), strict=True))
+    twist_nut(env, 3.0)
+    infos = []
+    while verdicts(env) != dict(zip(KINDS, (True, True, False), strict=True)):
+        infos.append(approach(0.0, -0.05, 0.0))
+    assert infos and not any(info["success_once"] for info in infos)

@@ -1,0 +1,91 @@
+"""The expert's assessment, on states that are changed one quantity at a time."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.planning_problems import planning_problem
+
+from fleet_tools.config.predicates import JointDisplacement
+from fleet_tools.config.tasks import load_task
+from fleet_tools.experts.assessment import MOVED_M, Assessment, assess
+from fleet_tools.experts.planner import plan
+from fleet_tools.experts.problem import PlanningProblem
+from fleet_tools.sim.world_state import WorldState
+
+PROBLEM = planning_problem(0)
+PLAN = plan(PROBLEM)
+SUCCESS = load_task("hammer").success
+steps = st.integers(0, len(PLAN.X_WE) - 1)
+
+
+@pytest.fixture(name="start", scope="module")
+def _start(hammer):
+    hammer.reset(seed=0)
+    return replace(hammer.world_state(), p_W_object=dict(PROBLEM.p_W_object))
+
+
+def assess_changed(
+    start: WorldState, step: int, problem: PlanningProblem = PROBLEM, **changes: Any
+) -> Assessment:
+    return assess(PLAN, problem, SUCCESS, step, start, replace(start, **changes))
+
+
+def displaced(start: WorldState, p_W: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: p + p_W for name, p in start.p_W_object.items()}
+
+
+@given(step=steps, distance=st.floats(0, 4 * MOVED_M), angle=st.floats(0, 6.28))
+def test_a_moved_object_is_noticed_until_the_tool_acts_on_it(start, step, distance, angle):
+    p_W = distance * np.array([np.cos(angle), np.sin(angle), 0])
+    verdict = assess_changed(start, step, p_W_object=displaced(start, p_W), contacts=frozenset())
+    moved = distance > MOVED_M * (1 + 1e-9)
+    if abs(distance - MOVED_M) > 1e-9:
+        assert (verdict is Assessment.OBJECT_MOVED) == (moved and step < PLAN.actuation)
+
+
+@given(step=st.integers(0, PLAN.actuation - 1))
+def test_an_object_moved_by_the_tool_is_on_track(start, step):
+    contacts = frozenset({("object/nail", "tool")})
+    p_W_object = displaced(start, np.array([0.0, 0.02, 0.0]))
+    assert (
+        assess_changed(start, step, p_W_object=p_W_object, contacts=contacts) is Assessment.ON_TRACK
+    )
+
+
+def test_a_plan_that_ends_without_success_has_failed(start):
+    last = len(PLAN.X_WE) - 1
+    assert assess_changed(start, last) is Assessment.FAILED
+    assert assess_changed(start, last - 1) is Assessment.ON_TRACK
+    joints = {"slide": start.object_joints["slide"] + 0.03}
+    head = {**start.p_W_tool, "head": start.p_W_object["head"]}
+    assert assess_changed(start, last, object_joints=joints, p_W_tool=head) is Assessment.ON_TRACK
+
+
+@pytest.mark.parametrize("keyframe", range(len(PLAN.keyframes) - 1))
+def test_an_expectation_is_checked_at_its_keyframe(start, keyframe):
+    expected = (JointDisplacement(type="joint_displacement", joint="slide", at_least=0.01),)
+    expert = PROBLEM.expert
+    before, after = list(expert.before), list(expert.after)
+    actuation = expert.actuation.model_copy(update={"expect": ()})
+    plain = [k.model_copy(update={"expect": ()}) for k in (*before, *after)]
+    before, after = plain[: len(before)], plain[len(before) :]
+    if keyframe < len(before):
+        before[keyframe] = before[keyframe].model_copy(update={"expect": expected})
+    elif keyframe == len(before):
+        actuation = actuation.model_copy(update={"expect": expected})
+    else:
+        index = keyframe - len(before) - 1
+        after[index] = after[index].model_copy(update={"expect": expected})
+    expert = expert.model_copy(
+        update={"before": tuple(before), "actuation": actuation, "after": tuple(after)}
+    )
+    problem = replace(PROBLEM, expert=expert)
+    moved = {"slide": start.object_joints["slide"] + 0.02}
+    for step in range(len(PLAN.X_WE) - 1):
+        at_it = step == PLAN.keyframes[keyframe]
+        assert (assess_changed(start, step, problem) is Assessment.FAILED) == at_it
+        assert assess_changed(start, step, problem, object_joints=moved) is Assessment.ON_TRACK

@@ -1,0 +1,26 @@
+"""Ctrl-C that is recorded, and raised only the second time."""
+
+import os
+import signal
+
+import pytest
+
+from fleet_tools.parallel.interrupts import deferred_interrupt
+
+
+def test_first_interrupt_is_recorded_and_the_second_is_raised():
+    before = signal.getsignal(signal.SIGINT)
+    with deferred_interrupt() as interrupted:
+        assert not interrupted()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_former_handler_returns_after_an_error():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(OSError, match="full"), deferred_interrupt():
+        raise OSError("full")
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,69 @@
+"""The appearance of scenes: tints and textures change images and nothing else."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydrake.geometry import Rgba
+from support.rendering import needs_gl
+
+from fleet_tools.config.textures import texture_file, texture_names
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.perception.appearance import tinted
+from fleet_tools.sim.scene import Scene
+
+PLAIN = {
+    "tool_tint": (1.0, 1.0, 1.0),
+    "object_tint": (1.0, 1.0, 1.0),
+    "table_tint": (1.0, 1.0, 1.0),
+    "table_texture": "plain",
+}
+units = st.floats(0, 1)
+factors = st.floats(0.1, 3)
+
+
+@given(st.tuples(units, units, units, units), st.tuples(factors, factors, factors))
+def test_a_tint_scales_each_channel_up_to_1(color, tint):
+    result = tinted(Rgba(*color), tint)
+    channels = [result.r(), result.g(), result.b()]
+    np.testing.assert_allclose(channels, np.minimum(np.multiply(color[:3], tint), 1.0))
+    assert result.a() == color[3]
+
+
+def render(env: ToolUseEnv, scene: Scene, **appearance: Any) -> tuple[np.ndarray, int]:
+    """Returns the image of a scene with an appearance, and the digest of its state."""
+    env.reset(options={"scene": scene.model_copy(update={**PLAIN, **appearance})})
+    image = env.render()
+    assert image is not None
+    return image, env.state_digest()
+
+
+@needs_gl
+@pytest.mark.parametrize(
+    "appearance",
+    [
+        {"tool_tint": (0.5, 1.0, 1.0)},
+        {"object_tint": (1.0, 0.5, 1.0)},
+        {"table_tint": (1.0, 1.0, 0.5)},
+        *({"table_texture": name} for name in texture_names()[1:]),
+    ],
+    ids=str,
+)
+def test_the_appearance_changes_the_image_and_nothing_else(make, appearance):
+    env = make(render_mode="rgb_array")
+    env.reset(seed=0)
+    scene = env.scene
+    plain, digest = render(env, scene)
+    other, other_digest = render(env, scene, **appearance)
+    again, _ = render(env, scene)
+    assert 50 < (plain != other).any(axis=2).sum() < 0.8 * plain[..., 0].size
+    np.testing.assert_array_equal(plain, again)
+    assert digest == other_digest
+
+
+def test_an_unknown_texture_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"texture: 'wod'. Did you mean 'wood'"):
+        texture_file("wod")

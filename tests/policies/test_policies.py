@@ -1,0 +1,116 @@
+"""Policies by name, by module:factory or by checkpoint, the same for all programs."""
+
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.evaluated import SMALL, FaultyPolicy, PresumptuousPolicy, a_result
+
+from fleet_tools.dataset.attempts import collect_episode
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import PolicyError, UnknownNameError
+from fleet_tools.evaluation.result import PolicyProvenance, decode_actions
+from fleet_tools.evaluation.trial import make_trials
+from fleet_tools.policies.sources import current_name, find_policy
+from fleet_tools.storage.provenance import installed_packages
+
+MODULE = """
+import numpy as np
+
+
+class Constant:
+    def __init__(self, env):
+        self.info = {"steps": 0}
+
+    def reset(self):
+        pass
+
+    def act(self, observation):
+        return np.full(6, 0.25, np.float32)
+"""
+
+
+@pytest.fixture(name="constant")
+def _constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of a user's own module, `constant`."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "constant.py").write_text(MODULE)
+    yield tmp_path / "constant.py"
+    sys.modules.pop("constant", None)
+
+
+@pytest.mark.parametrize("source", ["expert", "noisy_expert", "random", "support.collected:expert"])
+def test_an_episode_is_the_same_in_collection_and_evaluation(source: str) -> None:
+    (trial,) = SMALL.trials("hammer", "train", 1)
+    policy = find_policy(source)
+    result = a_result(policy=PolicyProvenance.of(policy), packages=installed_packages())
+    evaluated = make_trials(result, policy)(trial)
+    collected = collect_episode("hammer", trial.seed, policy=source, split=trial.split)
+    assert decode_actions(evaluated.actions).tobytes() == collected.actions.tobytes()
+    assert evaluated.outcome == collected.outcome
+    assert evaluated.steps > 0
+
+
+def test_a_source_is_a_value_from_which_other_processes_make_the_policy(
+    hammer: ToolUseEnv, constant: Path
+) -> None:
+    for source in ("random", "constant:Constant"):
+        found = pickle.loads(pickle.dumps(find_policy(source)))
+        assert found == find_policy(source)
+        first, again = (each.make(hammer, seed=4) for each in (found, find_policy(source)))
+        np.testing.assert_array_equal(first.act({}), again.act({}))
+
+
+def test_the_text_of_a_source_changes_with_its_content(constant: Path) -> None:
+    assert str(find_policy("expert")) == "expert"
+    before = find_policy("constant:Constant")
+    assert str(before) == f"constant:Constant ({before.content_digest})"
+    constant.write_text(MODULE.replace("0.25", "0.5"))
+    assert str(find_policy("constant:Constant")) != str(before)
+
+
+def test_a_policy_whose_file_has_changed_is_not_made(hammer: ToolUseEnv, constant: Path) -> None:
+    found = find_policy("constant:Constant")
+    found.make(hammer)
+    constant.write_text(MODULE.replace("0.25", "0.5"))
+    with pytest.raises(PolicyError, match="has changed since the start"):
+        found.make(hammer)
+
+
+def test_an_error_of_a_factory_is_the_policys_error(hammer: ToolUseEnv) -> None:
+    with pytest.raises(PolicyError, match=r"making it raised at evaluated.py:\d+: MemoryError"):
+        find_policy("support.evaluated:failing_factory").make(hammer)
+
+
+def test_a_policy_chooses_its_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_policy("support.evaluated:FaultyPolicy").env_kwargs == {}
+    kwargs = {"obs_mode": "point_cloud", "cloud_size": [8, 8]}
+    monkeypatch.setattr(FaultyPolicy, "env_kwargs", kwargs, raising=False)
+    assert find_policy("support.evaluated:FaultyPolicy").env_kwargs == kwargs
+
+
+def test_the_former_name_of_a_policy_is_its_present_one() -> None:
+    assert current_name("disturbed_expert") == "noisy_expert"
+    assert find_policy("disturbed_expert") == find_policy("noisy_expert")
+    assert current_name("module:factory") == "module:factory"
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ("exprt", UnknownNameError, r"policy: 'exprt'\. Did you mean 'expert'"),
+        ("nowhere.safetensors", UnknownNameError, "or as the path of a checkpoint"),
+        ("support.evaluated:FaultyPolcy", UnknownNameError, r"Did you mean 'FaultyPolicy'"),
+        ("no_such_module:make", PolicyError, "Importing no_such_module raised"),
+        ("support.evaluated:PresumptuousPolicy", UnknownNameError, "may choose: 'randomization'"),
+    ],
+)
+def test_unknown_and_invalid_sources_are_refused(
+    source: str, error: type[Exception], message: str
+) -> None:
+    assert PresumptuousPolicy.env_kwargs
+    with pytest.raises(error, match=message):
+        find_policy(source)

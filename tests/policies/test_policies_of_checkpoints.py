@@ -1,0 +1,158 @@
+"""Checkpoints act in every program, in the environment with the observations that they read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import numpy as np
+import yaml
+from support.evaluated import SMALL, a_result
+from support.meshcat_recordings import tracks
+from support.rendering import needs_gl
+from support.small_checkpoints import SMALL_BODY, untrained
+
+from fleet_tools import collect, view
+from fleet_tools.baselines.policies.config import (
+    MLPConfig,
+    PointNetConfig,
+    PolicyConfig,
+    ResNet18Config,
+)
+from fleet_tools.baselines.policies.policy import load_checkpoint_policy
+from fleet_tools.config.tasks import task_path
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.attempts import collect_episode
+from fleet_tools.envs.making import make_env
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.evaluation.result import PolicyProvenance, decode_actions
+from fleet_tools.evaluation.trial import make_trials
+from fleet_tools.policies.sources import find_policy
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.storage.provenance import installed_packages
+
+
+@pytest.fixture(name="mlp", scope="module")
+def _mlp(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return untrained(tmp_path_factory.mktemp("checkpoints") / "mlp.safetensors")
+
+
+def write_short_task(folder: Path, steps: int) -> str:
+    """Writes the task of the hammer with a lower limit of control steps; returns the path."""
+    task = yaml.safe_load(task_path("hammer").read_text()) | {"max_episode_steps": steps}
+    (folder / "hammer.yaml").write_text(yaml.safe_dump(task))
+    return str(folder / "hammer.yaml")
+
+
+def test_a_checkpoint_acts_the_same_in_every_program(mlp: str) -> None:
+    (trial,) = SMALL.trials("hammer", "train", 1)
+    env = make_env(task="hammer", split="train")
+    direct = rollout(env, load_checkpoint_policy(mlp, env), seed=trial.seed)
+    provenance = PolicyProvenance.of(find_policy(mlp))
+    result = a_result(policy=provenance, packages=installed_packages())
+    evaluated = make_trials(result, find_policy(mlp))(trial)
+    collected = collect_episode("hammer", trial.seed, policy=mlp, split="train")
+    assert decode_actions(evaluated.actions).tobytes() == direct.actions.tobytes()
+    assert collected.actions.tobytes() == direct.actions.tobytes()
+    assert evaluated.outcome == collected.outcome == direct.outcome
+
+
+def test_results_name_the_file(mlp: str) -> None:
+    provenance = PolicyProvenance.of(find_policy(mlp))
+    assert (provenance.name, provenance.source) == ("mlp", "mlp.safetensors")
+    assert provenance.kind == "checkpoint"
+    assert provenance.env_kwargs == {"obs_mode": "state"}
+
+
+def test_the_hash_follows_from_the_content_and_not_from_the_name(mlp: str, tmp_path: Path) -> None:
+    digest = find_policy(mlp).content_digest
+    other = tmp_path / "other.safetensors"
+    assert find_policy(untrained(other)).content_digest == digest
+    wider = PolicyConfig(body=MLPConfig(layers=1, width=9))
+    assert find_policy(untrained(other, wider)).content_digest != digest
+
+
+def test_view_shows_the_episode_of_a_checkpoint(
+    mlp: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "view.html"
+    task = write_short_task(tmp_path, steps=10)
+    options = ["--task", task, "--policy", mlp, "--seed", "3", "--output", str(file), "--json"]
+    assert view.main(options) == 0
+    episode = collect_episode(task, 3, policy=mlp)
+    assert json.loads(capsys.readouterr().out)["outcomes"] == [episode.outcome]
+    track = tracks(file.read_text())["/drake/annotations/keypoints/tool/head", "position"]
+    X_WE = episode.observations["end_effector_pose"]
+    p_EHead = episode.observations["tool_keypoints"][:, 0]
+    p_WHead = np.einsum("tij,tj->ti", X_WE[..., :3], p_EHead) + X_WE[..., 3]
+    np.testing.assert_allclose([p_W for _, p_W in track], p_WHead, atol=1e-5)
+
+
+@needs_gl
+def test_view_shows_the_cloud_that_a_checkpoint_reads(tmp_path: Path) -> None:
+    config = PolicyConfig(body=SMALL_BODY, clouds=PointNetConfig(widths=(4,)))
+    env_kwargs = {"obs_mode": "point_cloud", "cloud_size": [40, 24]}
+    cloud = untrained(tmp_path / "cloud.safetensors", config, **env_kwargs)
+    file = tmp_path / "view.html"
+    task = write_short_task(tmp_path, steps=3)
+    options = ["--task", task, "--policy", cloud, "--output", str(file), "--quiet"]
+    assert view.main(options) == 0
+    assert any("/annotations/cloud/" in path for path, _ in tracks(file.read_text()))
+
+
+def test_a_dataset_is_resumed_only_with_the_same_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, folder = untrained(tmp_path / "policy.safetensors"), tmp_path / "data"
+    task = write_short_task(tmp_path, steps=3)
+    options = ["--task", task, "--episodes", "1", "--workers", "0"]
+    options += ["--policy", policy, "--output", str(folder), "--quiet", "--keep-failures"]
+    options += ["--env", "tool=claw", "object=round_nail"]  # one pair of models is quick to reset
+    assert collect.main(options) == 1  # an untrained policy never succeeds
+    dataset = Dataset(folder)
+    assert dataset.header.policy == f"policy.safetensors ({find_policy(policy).content_digest})"
+    assert dataset.header.env_spec.kwargs["obs_mode"] == "state"
+    env = dataset.header.make_env()
+    record = dataset.stored()[7]
+    direct = rollout(env, load_checkpoint_policy(policy, env), seed=record.seed)
+    np.testing.assert_array_equal(dataset.episode(record.attempt).actions, direct.actions)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    untrained(tmp_path / "policy.safetensors", seed=1)
+    assert collect.main(options) == 2
+    assert "the policy is 'policy.safetensors (" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_nothing_begins_where_a_checkpoint_cannot_act(
+    mlp: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--tool", "knife", "--episodes", "1", "--policy", mlp, "--workers", "0"]
+    assert collect.main([*options, "--output", str(tmp_path / "data")]) == 2
+    assert "The policy reads another layout" in capsys.readouterr().err
+    output = str(tmp_path / "view.html")
+    assert view.main(["--tool", "knife", "--policy", mlp, "--output", output]) == 2
+    assert "The policy reads another layout" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@needs_gl
+def test_a_policy_on_clouds_is_given_the_clouds_of_training(tmp_path: Path) -> None:
+    config = PolicyConfig(body=SMALL_BODY, clouds=PointNetConfig(widths=(4,)))
+    kwargs = {"obs_mode": "point_cloud", "cloud_size": [40, 24], "cloud_sampling": "even"}
+    assert find_policy(untrained(tmp_path / "cloud", config, **kwargs)).env_kwargs == kwargs
+
+
+@needs_gl
+def test_a_policy_on_images_is_given_the_images_of_training(tmp_path: Path) -> None:
+    kwargs = {"obs_mode": "rgbd", "camera_size": [48, 32], "channels": ["rgb"]}
+    config = PolicyConfig(body=SMALL_BODY, images=ResNet18Config(width=4))
+    assert find_policy(untrained(tmp_path / "images", config, **kwargs)).env_kwargs == kwargs
+
+
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "policy.safetensors").write_text("weights")
+    with pytest.raises(FleetToolsError, match="is not a checkpoint"):
+        find_policy(str(tmp_path / "policy.safetensors"))

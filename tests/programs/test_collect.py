@@ -1,0 +1,206 @@
+"""The program that collects, without workers; test_collect_workers.py has them."""
+
+import json
+import os
+import resource
+import signal
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.collected import (
+    EPISODES,
+    ONE_PAIR,
+    lines_of,
+    options,
+    running,
+    wait_until,
+    without_times,
+)
+from support.processes import run_python
+
+from fleet_tools import collect
+from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter
+
+# --- The dataset ----------------------------------------------------------------------------
+
+
+def test_same_seed_same_bytes(uninterrupted: Path, tmp_path: Path):
+    assert collect.main(options(tmp_path, "--quiet")) == 0
+    assert without_times(tmp_path) == without_times(uninterrupted)
+
+
+def test_more_episodes_are_added_to_those_present(
+    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for episodes in (2, EPISODES):
+        assert collect.main(options(tmp_path, "--quiet", "--json", episodes=episodes)) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["attempts_now"] == EPISODES - 2
+    assert without_times(tmp_path) == without_times(uninterrupted)
+
+
+def test_other_options_leave_the_folder_as_it_was(
+    uninterrupted: Path, capsys: pytest.CaptureFixture[str]
+):
+    before = without_times(uninterrupted)
+    for more in (["--seed", "1"], ["--keep-failures"]):
+        assert collect.main(options(uninterrupted, *more)) == 2
+        message = capsys.readouterr().err
+        assert "already holds a dataset, but another one" in message
+        assert "Traceback" not in message
+    assert without_times(uninterrupted) == before
+
+
+def test_gives_up_and_reports_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    policy = "support.collected:InfeasiblePolicy"
+    more = ["--policy", policy, "--keep-failures", *ONE_PAIR]
+    assert collect.main(options(tmp_path, *more, episodes=1)) == 1
+    out, err = capsys.readouterr()
+    assert "0 of 20 attempts succeeded: 0.0%" in out
+    assert "20 ended as policy_error, such as attempt 0" in out
+    assert "point_to_point(head, head): 0.12 m" in out
+    assert "Gave up after 20 attempts" in err
+    dataset = Dataset(tmp_path)
+    assert len(dataset) == len(dataset.manifest()) == 20
+    assert {episode.outcome for episode in dataset} == {"policy_error"}
+
+
+# --- Interruptions --------------------------------------------------------------------------
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Limits the size of files, as if the disk were full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk_loses_no_finished_episode(
+    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with full_disk():
+        assert collect.main(options(tmp_path)) == 1
+    assert "File too large. The same command resumes it" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.aside*"))
+    assert len(Dataset(tmp_path)) == 0
+    assert collect.main(options(tmp_path, "--quiet")) == 0
+    assert without_times(tmp_path) == without_times(uninterrupted)
+
+
+def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted: Path, tmp_path: Path):
+    terminal, stderr = os.openpty()
+    termios.tcsetwinsize(stderr, (24, 100))
+    with running(*options(tmp_path), stderr=stderr) as process:
+        wait_until(lambda: lines_of(tmp_path) >= 1, process)
+        os.kill(process.pid, signal.SIGKILL)
+    assert b"episode/s" in os.read(terminal, 4096)  # the progress bar
+    os.close(stderr)
+    os.close(terminal)
+    assert 1 <= len(Dataset(tmp_path).manifest()) < EPISODES
+    assert collect.main(options(tmp_path, "--quiet")) == 0
+    assert without_times(tmp_path) == without_times(uninterrupted)
+
+
+def test_ctrl_c_waits_for_the_episode_in_progress(
+    uninterrupted: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    add = DatasetWriter.add
+
+    def interrupt_and_add(
+        writer: DatasetWriter, record: AttemptRecord, content: bytes | None
+    ) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        add(writer, record, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "add", interrupt_and_add)
+        assert collect.main(options(tmp_path)) == 130
+    out, err = capsys.readouterr()
+    assert "1 of 1 attempts succeeded" in out
+    assert "The same command resumes it" in err
+    assert collect.main(options(tmp_path, "--quiet")) == 0
+    assert without_times(tmp_path) == without_times(uninterrupted)
+
+
+# --- The command line -----------------------------------------------------------------------
+
+
+def test_json_is_one_object_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    assert collect.main(options(tmp_path, "--json", episodes=1)) == 0
+    summary = json.loads(capfd.readouterr().out)
+    assert summary["successes"] == 1 <= summary["attempts"]
+    assert summary["complete"]
+    assert summary["output"] == str(tmp_path)
+    assert summary["bytes"] == sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
+
+
+def test_keyword_arguments_of_the_environment_are_passed_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    env_kwargs = ["--env", "tool=claw", 'randomization={"object_pose": false}']
+    assert collect.main(options(tmp_path / "claw", "--quiet", *env_kwargs, episodes=1)) == 0
+    dataset = Dataset(tmp_path / "claw")
+    assert dataset.header.env_spec.kwargs["randomization"] == {"object_pose": False}
+    assert dataset.stored()[0].tool == "claw"
+    assert collect.main(options(tmp_path / "none", "--env", "tol=claw")) == 2
+    assert "Did you mean 'tool'?" in capsys.readouterr().err
+    assert collect.main(options(tmp_path / "none", "--env", "task=knife")) == 2
+    assert "Give --tool or --task" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_unknown_tool_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["--tool", "hamer", "--episodes", "1", "--output", str(tmp_path / "none")]
+    assert collect.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert "Did you mean 'hammer'?" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--episodes", "1"],
+        ["--tool", "hammer", "--task", "hammer", "--episodes", "1"],
+        ["--tool", "hammer", "--episodes", "0"],
+        ["--tool", "hammer", "--episodes", "some"],
+        ["--tool", "hammer", "--episodes", "1", "--seed", "-1"],
+        ["--tool", "hammer"],
+        ["--tool", "hammer", "--episodes", "1", "--workers", "-1"],
+        ["--tool", "hammer", "--episodes", "1", "--env", "split"],
+        ["--tool", "hammer", "--episodes", "1", "--timeout", "0"],
+        ["--tool", "hammer", "--episodes", "1", "--timeout", "nan"],
+    ],
+)
+def test_bad_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        collect.main(arguments)
+    assert stopped.value.code == 2
+    assert "python -m fleet_tools.collect --help" in capsys.readouterr().err
+
+
+def test_help_imports_nothing_heavy():
+    code = """
+import contextlib, importlib, io, json, sys
+imported = {}
+for name in sys.argv[1:]:
+    program = importlib.import_module(f"fleet_tools.{name}")
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        program.main(["--help"])
+    heavy = ("pydrake", "h5py", "matplotlib", "ray", "scipy", "torch", "tqdm", "trimesh")
+    imported[name] = [each for each in heavy if each in sys.modules]
+print(json.dumps(imported))
+"""
+    programs = ["collect", "doctor", "evaluate", "replay", "view"]
+    assert run_python(code, *programs) == {name: [] for name in programs}

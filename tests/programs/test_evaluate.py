@@ -1,0 +1,229 @@
+"""The program that evaluates: interrupted, killed, resumed, and run with faulty policies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+from support.evaluated import FIRST, SMALL, FaultyPolicy, without_times
+from support.processes import ROOT
+
+from fleet_tools import evaluate
+from fleet_tools.evaluation.config import EvaluationConfig
+from fleet_tools.evaluation.result import EpisodeResult
+from fleet_tools.evaluation.result_file import EPISODES, load_evaluation
+from fleet_tools.evaluation.run import evaluate_policy
+from fleet_tools.evaluation.writer import EvaluationWriter
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import LostJob, Work
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+COMMAND = [sys.executable, "-m", "fleet_tools.evaluate"]
+Capture = pytest.CaptureFixture[str]
+FAULTY = "support.evaluated:FaultyPolicy"
+
+
+def options(folder: Path, *more: str, policy: str = "expert", scenes: int = 1) -> list[str]:
+    """Returns the program's arguments, with which it works without workers."""
+    trials = ["--tool", "hammer", "--split", "train", "--scenes", str(scenes)]
+    return ["--policy", policy, *trials, "--output", str(folder), "--workers", "0", *more]
+
+
+def episodes(folder: Path) -> list[EpisodeResult]:
+    """Returns the stored episodes without wall times."""
+    return [without_times(episode) for episode in load_evaluation(folder).episodes]
+
+
+def write_protocol(path: Path, **changes: Any) -> str:
+    """Writes the small protocol with some of its entries replaced; returns the path."""
+    path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json") | changes))
+    return str(path)
+
+
+@pytest.fixture(name="two", scope="module")
+def _two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of two scenes that was not interrupted."""
+    folder = tmp_path_factory.mktemp("two") / "expert"
+    assert evaluate.main(options(folder, "--quiet", scenes=2)) == 0
+    return folder
+
+
+# --- Resumption -----------------------------------------------------------------------------
+
+
+def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
+    two: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = EvaluationWriter.append
+
+    def append_and_interrupt(writer: EvaluationWriter, record: EpisodeResult) -> None:
+        append(writer, record)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    command = options(tmp_path, "--json", "--quiet", "--compare", str(two), scenes=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(EvaluationWriter, "append", append_and_interrupt)
+        assert evaluate.main(command) == 130
+    printed = capsys.readouterr()
+    assert "The same command resumes it" in printed.err
+    first = json.loads(printed.out)
+    assert (first["requested"], first["done"], first["done_now"]) == (2, 1, 1)
+    assert first["scores"]["total"]["success"]["trials"] == 1
+    assert first["comparison"]["left_out"] == 1
+    assert episodes(tmp_path) == episodes(two)[:1]
+
+    assert evaluate.main(command) == 0
+    second = json.loads(capsys.readouterr().out)
+    assert (second["requested"], second["done"], second["done_now"]) == (2, 2, 1)
+    assert second["outcomes"] == {"success": 2}
+    assert second["scores"]["total"]["success"]["trials"] == 2
+    assert second["comparison"]["total"]["both"] == 2
+    assert second["comparison"]["left_out"] == 0
+    assert episodes(tmp_path) == episodes(two)
+    result = load_evaluation(tmp_path).result
+    assert result.command.startswith("python -m fleet_tools.evaluate --policy expert --tool hammer")
+    assert result.machine.cores > 0
+
+
+def test_episodes_before_a_kill_are_kept(two: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen([*COMMAND, *options(tmp_path, "--quiet", scenes=20)], cwd=ROOT)
+    log = tmp_path / EPISODES
+    while process.poll() is None and not (log.exists() and b"\n" in log.read_bytes()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    present = load_evaluation(tmp_path)
+    assert 1 <= len(present.episodes) < 20
+    assert present.result.scores is None
+    assert evaluate.main(options(tmp_path, "--quiet", scenes=2)) == 0
+    assert episodes(tmp_path)[:2] == episodes(two)
+
+
+# --- Output ---------------------------------------------------------------------------------
+
+
+def test_the_summary_counts_the_requested_trials(two: Path, capsys: Capture) -> None:
+    assert evaluate.main(options(two, "--json", "--quiet", scenes=1)) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["requested"], summary["done"], summary["done_now"]) == (1, 1, 0)
+    assert summary["scores"]["total"]["success"]["trials"] == 2
+    assert not summary["complete"]
+
+
+def test_the_summary_has_scores_and_speed(two: Path, capsys: Capture) -> None:
+    assert evaluate.main(options(two, scenes=2)) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("expert, protocol tool-use v1 (")
+    assert "2/2 100.0%" in out
+    assert "0 episodes now" in out
+
+
+def test_output_of_a_policy_is_not_in_the_json(tmp_path: Path, capsys: Capture) -> None:
+    assert evaluate.main(options(tmp_path, "--json", "--quiet", policy=FAULTY)) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["outcomes"] == {"policy_error": 1}
+    assert "a policy's own output" in printed.err
+    assert "ended as policy_error: PolicyError: act raised at evaluated.py" in printed.err
+
+
+# --- Workers --------------------------------------------------------------------------------
+
+
+class LosingWorkers(WorkerOptions):
+    """Workers none of which survives; those that really die take half a minute, see below."""
+
+    def run(
+        self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]
+    ) -> Generator[tuple[J, R | LostJob], None, None]:
+        assert callable(jobs)
+        while (job := jobs()) is not None:
+            yield job, LostJob("its worker died")
+
+
+def test_a_lost_trial_is_stored_and_reported_as_an_error(tmp_path: Path, capsys: Capture) -> None:
+    config = EvaluationConfig(policy="expert", tool="hammer", split="train", scenes=1)
+    (episode,) = evaluate_policy(config, tmp_path, LosingWorkers()).episodes
+    assert (episode.outcome, episode.success, episode.steps) == ("worker_error", False, 0)
+    assert evaluate.main(options(tmp_path, "--json")) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["done_now"] == 0
+    score = json.loads(printed.out)["scores"]["total"]
+    assert (score["success"]["trials"], score["worker_errors"]) == (1, 1)
+    assert "1 ended as worker_error: its worker died" in printed.err
+
+
+OUTCOMES_AND_ERRORS = {
+    "raise": ("policy_error", "ZeroDivisionError: by zero"),
+    "nan": ("policy_error", "must be finite"),
+    "shape": ("policy_error", "has shape (6,)"),
+    "word": ("policy_error", "a floating-point dtype"),
+    "exit": ("policy_error", "SystemExit"),
+    "none": ("time_limit", ""),
+    "die": ("worker_error", "its worker died"),
+    "hang": ("worker_error", "10 s, 2 times"),
+}
+
+
+@pytest.mark.slow
+def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    scenes = {"train": {"scenes": len(FaultyPolicy.FAULTS), "first_seed": FIRST}}
+    protocol = write_protocol(tmp_path / "faulty.yaml", splits=scenes)
+    folder = tmp_path / "result"
+    arguments = options(folder, "--json", policy=FAULTY, scenes=len(FaultyPolicy.FAULTS))
+    workers = ["--workers", "2", "--timeout", "10", "--protocol", protocol, "--quiet"]
+    finished = subprocess.run(
+        [*COMMAND, *arguments, *workers],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 1, finished.stderr
+    expected = [OUTCOMES_AND_ERRORS[fault] for fault in FaultyPolicy.FAULTS]
+    assert [e.outcome for e in episodes(folder)] == [outcome for outcome, _ in expected]
+    assert json.loads(finished.stdout)["scores"]["total"]["worker_errors"] == 2
+    for _, message in expected:
+        assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+# --- What cannot begin ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["--policy", "exprt"], "Did you mean 'expert'"),
+        (["--tool", "hamer"], "Did you mean 'hammer'"),
+        (["--split", "all"], "Unknown split of the protocol"),
+        (["--protocol", "v0"], "protocol: 'v0'"),
+        (["--obs-mode", "sonar"], "obs_mode: 'sonar'"),
+        (["--compare", "nowhere"], "nowhere is not an evaluation"),
+    ],
+)
+def test_invalid_options_are_refused_before_anything_is_made(
+    tmp_path: Path, capsys: Capture, changes: list[str], message: str
+) -> None:
+    assert evaluate.main([*options(tmp_path / "result"), *changes]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "result").exists()
+
+
+def test_a_result_of_another_protocol_is_refused_before_anything_is_run(
+    two: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    protocol = write_protocol(tmp_path / "own.yaml")
+    more = ["--protocol", protocol, "--compare", str(two)]
+    assert evaluate.main(options(tmp_path / "result", *more)) == 2
+    assert "Only results of the same protocol" in capsys.readouterr().err
+    assert not (tmp_path / "result").exists()

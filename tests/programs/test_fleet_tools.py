@@ -1,0 +1,81 @@
+"""All programs under one name."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import fleet_tools
+from fleet_tools import __main__ as fleet_tools_program
+
+PROGRAMS = fleet_tools_program._PROGRAMS
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fleet_tools", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        fleet_tools_program.main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"fleet-tools {fleet_tools.__version__}\n"
+
+
+def test_help_lists_every_program(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        fleet_tools_program.main(["--help"])
+    assert stopped.value.code == 0
+    listing = capsys.readouterr().out
+    assert all(f"  {name} " in listing for name in PROGRAMS)
+
+
+@pytest.mark.parametrize("arguments", [[], ["colect"], ["--quiet"]])
+def test_bad_usage_is_2(arguments, capsys):
+    try:
+        code = fleet_tools_program.main(arguments)
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert "PROGRAM" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_of_every_program(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        fleet_tools_program.main([name, "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert f"usage: fleet-tools {name}" in text
+    assert "--json" in text or "subcommands" in text
+
+
+def test_a_program_does_the_same_under_both_names(capsys, tmp_path):
+    from fleet_tools import collect
+
+    missing = ["--tool", "hamer", "--episodes", "1", "--output", str(tmp_path)]
+    codes = [collect.main(missing), fleet_tools_program.main(["collect", *missing])]
+    assert codes == [2, 2]
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.partition(": ")[2] == second.partition(": ")[2]
+    assert second.startswith("fleet-tools collect: ")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="this system has no bash")
+def test_completion_knows_programs_and_their_options(tmp_path):
+    script = tmp_path / "completion.bash"
+    script.write_text(run("completion", "bash").stdout)
+    code = (
+        f"source {script}; COMP_WORDS=({{}}); COMP_CWORD={{}}; "
+        "$(complete -p fleet-tools | grep -oE '\\-F [^ ]+' | cut -c4-); echo ${{COMPREPLY[@]}}"
+    )
+
+    def complete(*words):
+        command = code.format(" ".join(words), len(words) - 1)
+        return subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
+
+    assert "collect" in complete("fleet-tools", "coll")
+    assert "--keep-failures" in complete("fleet-tools", "collect", "--keep")
+    assert "export" in complete("fleet-tools", "dataset", "exp")

@@ -1,0 +1,244 @@
+"""The leaderboard program on real results; consistent forgeries are found by running them again."""
+
+import base64
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rendering import needs_gl
+from support.submitted import renamed, write
+
+from fleet_tools import evaluate
+from fleet_tools.evaluation.protocol import Protocol, load_protocol
+from fleet_tools.evaluation.result import (
+    EpisodeResult,
+    Evaluation,
+    decode_actions,
+    encode_actions,
+)
+from fleet_tools.evaluation.result_file import RESULT, load_evaluation
+from fleet_tools.evaluation.scores import score
+from fleet_tools.leaderboard.__main__ import main
+from fleet_tools.leaderboard.standings import rank_methods
+from fleet_tools.leaderboard.submissions import Submission, read_submissions
+from fleet_tools.leaderboard.verification import draw_episodes
+from fleet_tools.utils.libraries import install_command
+
+PROTOCOL = """
+name: tiny
+version: 1
+description: Two scenes.
+tasks: [hammer]
+splits: {train: {scenes: 2, first_seed: 4503599627370496}}
+"""
+
+Change = Callable[[EpisodeResult], dict[str, Any]]
+
+
+@pytest.fixture(name="root", scope="module")
+def _root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a protocol, and with results of a good policy and of a failing one."""
+    root = tmp_path_factory.mktemp("leaderboard")
+    (root / "tiny.yaml").write_text(PROTOCOL)
+    assert evaluate.main(evaluation_options(root, root / "results/expert", "expert")) == 0
+    failing = evaluation_options(root, root / "results/failing", "support.submitted:QuittingPolicy")
+    assert evaluate.main([*failing, "--name", "failing"]) == 1
+    return root
+
+
+def evaluation_options(root: Path, output: Path, policy: str) -> list[str]:
+    return [
+        *("--policy", policy, "--protocol", str(root / "tiny.yaml"), "--output", str(output)),
+        *("--workers", "0", "--quiet"),
+    ]
+
+
+def run(root: Path, results: Path, *others: str) -> int:
+    return main([str(results), "--protocol", str(root / "tiny.yaml"), "--workers", "0", *others])
+
+
+def small_protocol(root: Path) -> Protocol:
+    return load_protocol(str(root / "tiny.yaml"))
+
+
+def submissions(root: Path) -> list[Submission]:
+    """Returns the results of the expert and of the failing policy."""
+    accepted, rejections = read_submissions(root / "results", small_protocol(root))
+    assert not rejections
+    return accepted
+
+
+def forge(evaluation: Evaluation, name: str, change: Change) -> Evaluation:
+    """Changes the first episode of an evaluation, and adapts its scores and its name."""
+    first, *others = evaluation.episodes
+    episodes = [first.model_copy(update=change(first)), *others]
+    scores = score(evaluation.result.protocol, episodes)
+    forged = Evaluation(evaluation.result.model_copy(update={"scores": scores}), episodes)
+    return renamed(forged, name)
+
+
+def claim_success(_: EpisodeResult) -> dict[str, Any]:
+    return {"outcome": "success", "success": True, "success_once": True}
+
+
+def change_action(episode: EpisodeResult) -> dict[str, Any]:
+    actions = decode_actions(episode.actions).copy()
+    actions[0, 0] = -actions[0, 0]
+    return {"actions": encode_actions(actions)}
+
+
+def blame_simulator(_: EpisodeResult) -> dict[str, Any]:
+    return {"outcome": "simulation_error"}
+
+
+def remove_actions(episode: EpisodeResult) -> dict[str, Any]:
+    actions = decode_actions(episode.actions)[:3]
+    return {"actions": encode_actions(actions), "steps": 3}
+
+
+def test_genuine_results_are_ranked_and_identical_when_run_again(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    options = ["--verify", "1", "--quiet", "--output", str(page)]
+    assert run(root, root / "results", "--json", *options) == 0
+    summary = json.loads(capsys.readouterr().out)
+    best, worst = summary["methods"]
+    assert (best["rank"], best["name"], best["total"]["rate"]) == (1, "expert", 1.0)
+    assert (worst["name"], worst["total"]["rate"], worst["success_once"]) == ("failing", 0.0, 0.0)
+    assert [(v["same"], v["episodes"]) for v in summary["verified"]] == [(1, 1), (1, 1)]
+    assert summary["rejected"] == []
+    assert "1 of 1 episodes identical bit for bit, on the same versions" in page.read_text()
+    before = page.read_bytes(), page.with_suffix(".md").read_bytes()
+    assert run(root, root / "results", *options) == 0
+    assert (page.read_bytes(), page.with_suffix(".md").read_bytes()) == before
+
+
+def test_consistent_forgeries_are_found_by_running_them_again(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forgeries: dict[str, tuple[Change, str]] = {
+        "claimed": (claim_success, "outcome: success in the file"),
+        "changed": (change_action, "state_digest"),
+        "blamed": (blame_simulator, "outcome: simulation_error in the file"),
+        "removed": (remove_actions, "state_digest"),
+    }
+    genuine = load_evaluation(root / "results/failing")
+    for name, (change, _) in forgeries.items():
+        write(forge(genuine, name, change), tmp_path / "forged" / name)
+    page = tmp_path / "page.html"
+    assert run(root, tmp_path / "forged", "--quiet") == 0  # the files alone do not show it
+    assert run(root, tmp_path / "forged", "--verify", "2", "--output", str(page)) == 1
+    printed = capsys.readouterr()
+    errors = [line for line in printed.err.splitlines() if line.startswith("Different: ")]
+    assert len(errors) == len(forgeries)
+    for name, (_, difference) in forgeries.items():
+        (error,) = (line for line in errors if line.startswith(f"Different: {name}: "))
+        assert error.startswith(f"Different: {name}: episode 0 of hammer, train: ")
+        assert difference in error
+        assert difference in page.read_text()
+        (line,) = (line for line in printed.out.splitlines() if f"  {name}: " in line)
+        assert "verified 1 of 2" in line
+
+
+def test_the_seed_alone_draws_what_is_verified(root: Path) -> None:
+    expert, failing = submissions(root)
+    assert draw_episodes(expert, 9, seed=0) == expert.evaluation.episodes
+    assert draw_episodes(expert, 1, seed=0) == draw_episodes(expert, 1, seed=0)
+    assert {draw_episodes(expert, 1, seed=k)[0].index for k in range(20)} == {0, 1}
+    assert len(draw_episodes(failing, 1, seed=0)) == 1
+
+
+def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    genuine = load_evaluation(root / "results/failing")
+    write(genuine, tmp_path / "results" / "good")
+    write(renamed(genuine, "bad"), tmp_path / "results" / "bad")
+    (tmp_path / "results" / "bad" / RESULT).write_text("{}\n")
+    page = tmp_path / "page.html"
+    assert run(root, tmp_path / "results", "--output", str(page), "--json") == 1
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert [(each["folder"], each["kind"]) for each in summary["rejected"]] == [("bad", "schema")]
+    assert [(each["rank"], each["name"]) for each in summary["methods"]] == [(1, "failing")]
+    assert "Rejected: bad (schema)" in printed.err
+    assert "Rejected" in page.read_text() and "Rejected" in page.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "no folder nowhere"),
+        ([".", "--protocol", "v9"], "Unknown protocol: 'v9'"),
+        ([".", "--output", "page.pdf"], "ends with .html"),
+        ([".", "--output", "nowhere/page.html"], "no folder nowhere"),
+    ],
+)
+def test_what_cannot_begin_is_reported_at_once(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_folder_gives_an_empty_page(root: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run(root, tmp_path, "--quiet", "--output", str(page)) == 0
+    assert "How to submit" in page.read_text()
+
+
+def test_a_result_holds_one_training_seed(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = evaluation_options(root, tmp_path / "out", "support.submitted:QuittingPolicy")
+    options += ["--episodes", "1"]
+    assert evaluate.main([*options, "--training-seed", "3"]) == 1
+    assert load_evaluation(tmp_path / "out").result.policy.training_seed == 3
+    assert evaluate.main([*options, "--training-seed", "4"]) == 2
+    assert "training seed is 3, not 4" in capsys.readouterr().err
+
+
+@needs_gl
+@pytest.mark.slow
+def test_clips_show_stored_episodes_and_are_the_same_again(root: Path, tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    pytest.importorskip("PIL")
+    from fleet_tools.visualization.clips import PAUSE_FRAMES, make_clips
+
+    expert = submissions(root)[0]
+    clip = make_clips(rank_methods([expert], small_protocol(root)))["expert"]
+    assert clip.outcomes == {"hammer": "success"}
+    with av.open(io.BytesIO(clip.video)) as video:
+        frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    assert len(frames) == expert.evaluation.episodes[0].steps + 1 + PAUSE_FRAMES
+    assert frames[0].shape == (clip.height, clip.width, 3)
+    assert frames[0].std() > 10 and (frames[0] != frames[-1]).any()
+
+    page = tmp_path / "page.html"
+    assert run(root, root / "results/expert", "--clips", "--quiet", "--output", str(page)) == 0
+    (video,) = re.findall(r"data:video/mp4;base64,([^\"]*)", page.read_text())
+    assert base64.b64decode(video) == clip.video
+
+
+@pytest.mark.parametrize("module", ["av", "PIL"])
+def test_clips_without_their_libraries_name_the_installation_command(
+    module: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main([str(tmp_path), "--clips"]) == 2
+    assert install_command("video") in capsys.readouterr().err

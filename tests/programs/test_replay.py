@@ -1,0 +1,165 @@
+"""The program that checks a dataset, run for real."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.collected import ONE_PAIR
+from support.processes import ROOT
+from support.rendering import needs_gl
+
+from fleet_tools import collect, replay
+from fleet_tools.config.resources import task_configs_root
+from fleet_tools.dataset import episode_file
+from fleet_tools.dataset.reader import Dataset
+
+HERE = ("--workers", "0")
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "hammer"
+    arguments = ["--tool", "hammer", "--episodes", "2", "--output", str(folder), "--quiet", *HERE]
+    assert collect.main(arguments) == 0
+    return folder
+
+
+Altered = tuple[Path, Callable[..., None]]
+
+
+@pytest.fixture(name="altered")
+def _altered(folder: Path) -> Iterator[Altered]:
+    """Gives a function that alters a stored episode, and restores the episode at the end."""
+    file = Dataset(folder).stored()[1].file
+    assert file is not None
+    path = folder / file
+    original = path.read_bytes()
+
+    def alter(**fields: Any) -> None:
+        path.write_bytes(episode_file.to_bytes(replace(episode_file.read(path), **fields), 1))
+
+    yield path, alter
+    path.write_bytes(original)
+
+
+def summary_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_unchanged_dataset_is_identical_in_another_process(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.jsonl"
+    options = [str(folder), "--json", "--output", str(output), *HERE]
+    finished = subprocess.run(
+        [sys.executable, "-m", "fleet_tools.replay", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    summary = json.loads(finished.stdout)
+    assert (summary["episodes"], summary["identical"], summary["still_successes"]) == (2, 2, 2)
+    assert summary["other_versions"] == {}
+    lines = list(map(json.loads, output.read_text().splitlines()))
+    assert sorted(line["attempt"] for line in lines) == [0, 1]
+    assert all(line["identical"] for line in lines)
+
+
+@needs_gl
+@pytest.mark.parametrize("mode", ["point_cloud", pytest.param("rgbd", marks=pytest.mark.slow)])
+def test_images_and_clouds_are_identical_in_another_process(
+    mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / mode
+    options = ["--tool", "hammer", "--episodes", "1", "--obs-mode", mode, "--quiet", *HERE]
+    command = [sys.executable, "-m", "fleet_tools.collect", *options, "--output", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    header = Dataset(folder).header
+    assert ("point_cloud" in header.observation) == (mode == "point_cloud")
+    assert ("wrist_depth" in header.observation) == (mode == "rgbd")
+    assert replay.main([str(folder), "--json", *HERE]) == 0
+    assert summary_of(capsys)["identical"] == 1
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_altered_action_is_found_at_its_step(
+    folder: Path, altered: Altered, step: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, alter = altered
+    actions = episode_file.read(path).actions
+    actions[step - 1, 2] = np.nextafter(actions[step - 1, 2], np.float32(0))
+    alter(actions=actions)
+    assert replay.main([str(folder), *HERE]) == 1
+    out = capsys.readouterr().out
+    assert f"episode_000001.hdf5: differs from step {step} on, in digests" in out
+    assert "1 of 2 episodes identical" in out
+
+
+def test_altered_scene_and_outcome_are_found(
+    folder: Path, altered: Altered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, alter = altered
+    scene = episode_file.read(path).scene
+    alter(outcome="time_limit")
+    assert replay.main([str(folder), *HERE]) == 1
+    assert ", in outcome; outcome success, stored as " in capsys.readouterr().out
+    joints = (scene.initial_joints_rad[0] + 1e-15, *scene.initial_joints_rad[1:])
+    alter(scene=scene.model_copy(update={"initial_joints_rad": joints}), outcome="success")
+    assert replay.main([str(folder), *HERE]) == 1
+    assert "differs from step 0 on, in digests" in capsys.readouterr().out
+
+
+def test_truncated_episode_is_named_and_the_others_are_replayed(
+    folder: Path, altered: Altered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = altered
+    path.write_bytes(path.read_bytes()[:-1])
+    assert replay.main([str(folder), *HERE]) == 1
+    out = capsys.readouterr().out
+    assert "1 of 2 episodes identical" in out
+    assert "episode_000001.hdf5 is damaged" in out
+    assert "Copy it here from" in out
+
+
+def test_the_seed_selects_the_episodes(folder: Path, tmp_path: Path) -> None:
+    def selected(seed: int) -> list[int]:
+        output = tmp_path / "report.jsonl"
+        options = ["--episodes", "1", "--seed", str(seed), "--output", str(output), "--quiet"]
+        assert replay.main([str(folder), *options, *HERE]) == 0
+        return [json.loads(line)["attempt"] for line in output.read_text().splitlines()]
+
+    first, again, other = selected(0), selected(0), selected(1)
+    assert first == again != other
+    assert len(first) == 1
+
+
+def test_a_folder_without_dataset_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay.main([str(tmp_path), *HERE]) == 2
+    message = capsys.readouterr().err
+    assert "has no dataset.json" in message
+    assert "Traceback" not in message
+
+
+def test_a_users_task_is_replayed_without_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = tmp_path / "tap.yaml"
+    text = (task_configs_root() / "hammer.yaml").read_text()
+    task.write_text(text.replace("name: hammer", "name: tap").replace("_steps: 60", "_steps: 2"))
+    output = tmp_path / "data"
+    arguments = ["--task", str(task), "--output", str(output), "--episodes", "1", "--quiet"]
+    arguments += ["--policy", "random", "--keep-failures", *ONE_PAIR, *HERE]
+    assert collect.main(arguments) == 1
+    task.unlink()
+    assert replay.main([str(output), "--json", "--quiet", "--episodes", "2", *HERE]) == 0
+    summary = summary_of(capsys)
+    assert (summary["identical"], summary["stored_successes"]) == (2, 0)
+    assert summary["still_success_share"] is None
+    assert Dataset(output).manifest()[0].outcome == "time_limit"

@@ -1,0 +1,167 @@
+"""The program that shows episodes, run for real; its files are read again by other means."""
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.collected import write_quick_task
+from support.meshcat_recordings import object_paths, tracks
+from support.processes import ROOT
+from support.rendering import needs_gl
+
+from fleet_tools import collect, view
+from fleet_tools.dataset.attempts import collect_episode
+from fleet_tools.rollouts.episode import Episode
+from fleet_tools.utils.libraries import install_command
+
+STEP_S, FRAME_S = 1 / 6, 1 / 64
+
+
+@pytest.fixture(name="quick_task", scope="module")
+def _quick_task(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Path of a task that every policy solves in two steps."""
+    return str(write_quick_task(tmp_path_factory.mktemp("task")))
+
+
+@pytest.fixture(name="recording", scope="module")
+def _recording(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Page with a recording of the expert."""
+    file = tmp_path_factory.mktemp("view") / "rollout.html"
+    assert view.main(["--tool", "hammer", "--seed", "3", "--output", str(file), "--quiet"]) == 0
+    return file.read_text()
+
+
+@pytest.fixture(name="episode", scope="module")
+def _episode() -> Episode:
+    """The same episode, made otherwise."""
+    return collect_episode("hammer", 3)
+
+
+def exit_code(arguments: list[str]) -> int:
+    """Returns the program's exit code, also if it does not accept its arguments."""
+    try:
+        return view.main(arguments)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def test_keypoints_move_with_the_tool(recording: str) -> None:
+    moved = tracks(recording)
+    (tool,) = {path for path, _ in moved if path.startswith("/drake/visualizer/tool/")}
+    body = dict(moved[tool, "position"])
+    keypoints = {path for path, _ in moved if "/keypoints/tool/" in path}
+    assert len(keypoints) >= 3
+    for path in keypoints:
+        positions = moved[path, "position"]
+        distances = [np.linalg.norm(np.subtract(p, body[time])) for time, p in positions]
+        np.testing.assert_allclose(distances, distances[0], atol=1e-6)
+        assert np.linalg.norm(np.subtract(positions[0][1], positions[-1][1])) > 0.1
+
+
+def test_keypoints_are_where_the_episode_had_them(recording: str, episode: Episode) -> None:
+    X_WE = episode.observations["end_effector_pose"]
+    p_EHead = episode.observations["tool_keypoints"][:, 0]
+    positions = tracks(recording)["/drake/annotations/keypoints/tool/head", "position"]
+    assert len(positions) == len(episode) + 1
+    for k, (time, p_W) in enumerate(positions):
+        assert 0 <= k * STEP_S - time < FRAME_S
+        np.testing.assert_allclose(p_W, X_WE[k, :, :3] @ p_EHead[k] + X_WE[k, :, 3], atol=1e-5)
+
+
+def test_slider_shows_the_path_as_it_is_travelled(recording: str, episode: Episode) -> None:
+    shown = sorted(
+        max(time for time, visible in track if visible)
+        for (path, name), track in tracks(recording).items()
+        if "/travelled/" in path and name == "visible"
+    )
+    assert len(shown) == len(episode)
+    np.testing.assert_allclose(shown, np.arange(1, len(episode) + 1) * STEP_S, atol=FRAME_S)
+    plans = {path for path in object_paths(recording) if path.endswith("/way")}
+    assert len(plans) == episode.info["plans"]
+
+
+def test_stored_episode_is_shown_again(
+    quick_task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = tmp_path / "data", tmp_path / "again.html"
+    collected = ["--task", quick_task, "--policy", "zero", "--episodes", "1", "--workers", "0"]
+    assert collect.main([*collected, "--output", str(folder), "--quiet"]) == 0
+    assert view.main(["--dataset", str(folder), "--save", str(file), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {"outcomes": ["success"], "output": str(file)}
+    assert tracks(file.read_text())
+    assert view.main(["--data", str(folder), "--attempt", "7", "--output", str(file)]) == 2
+    assert "from attempt 7" in capsys.readouterr().err
+
+
+def test_live_view_plays_until_ctrl_c(quick_task: str) -> None:
+    command = [sys.executable, "-m", "fleet_tools.view", "--task", quick_task, "--policy", "zero"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as program:
+        assert program.stdout is not None
+        played = program.stdout.readline()
+        program.send_signal(signal.SIGINT)
+        assert program.wait(timeout=60) == 0
+    assert played.startswith("quick, seed 0: zero: success")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tool", "hammer", "--output", "rollout.gif"], "writes .html or .mp4"),
+        (["--tool", "hammer", "--output", "nowhere/rollout.html"], "no folder"),
+        (["--tool", "hammer", "--output", "r.html", "--episodes", "2"], "holds one episode"),
+        (["--tool", "hamer"], "Did you mean 'hammer'"),
+        (["--dataset", "nowhere"], "not a dataset"),
+        (["--dataset", "data", "--tool", "hammer"], "give one of"),
+        ([], "give one of"),
+    ],
+)
+def test_invalid_options_are_reported_at_once(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("module", ["av", "PIL"])
+def test_video_without_its_libraries_is_refused_with_the_command_that_installs_them(
+    module: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert view.main(["--tool", "hammer", "--output", str(tmp_path / "rollout.mp4")]) == 2
+    assert install_command("video") in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@needs_gl
+def test_video_shows_every_step(quick_task: str, tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    pytest.importorskip("PIL")
+    file = tmp_path / "rollout.mp4"
+    options = ["--task", quick_task, "--policy", "random", "--seed", "3", "--episodes", "2"]
+    assert view.main([*options, "--output", str(file), "--quiet"]) == 0
+    episodes = [collect_episode(quick_task, seed, policy="random") for seed in (3, 4)]
+    with av.open(str(file)) as video:
+        stream = video.streams.video[0]
+        frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(stream)]
+        assert (stream.codec_context.name, stream.pix_fmt) == ("h264", "yuv420p")
+        assert stream.average_rate == 6
+    assert len(frames) == sum(len(episode) + 1 for episode in episodes)
+    for one, next in itertools.pairwise(frames):
+        assert np.abs(one.astype(np.int16) - next).max() > 50

@@ -1,0 +1,162 @@
+"""The catalog: models by family and name or by path, and messages about wrong ones."""
+
+import itertools
+import shutil
+
+import pytest
+
+from fleet_tools.config.resources import assets_root
+from fleet_tools.config.tasks import load_task
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.sim.catalog import find_model, load_model, model_names
+from fleet_tools.sim.world import build_world
+
+FOLDERS = {
+    kind: sorted(path.parent for path in assets_root().glob(f"{kind}s/*/*/keypoints.yaml"))
+    for kind in ("tool", "object")
+}
+EVERY = [(kind, folder) for kind, folders in FOLDERS.items() for folder in folders]
+
+
+@pytest.fixture(name="own")
+def _own(tmp_path):
+    """A folder of a user's own: a copy of the claw hammer."""
+    return shutil.copytree(assets_root() / "tools" / "hammer" / "claw", tmp_path / "own")
+
+
+@pytest.mark.parametrize("kind, folder", EVERY, ids=[f"{f.parent.name}-{f.name}" for _, f in EVERY])
+def test_every_model_of_the_package_loads(kind, folder):
+    model = find_model(kind, folder.parent.name, folder.name)
+    assert (model.name, model.labels.kind) == (folder.name, kind)
+    assert model.labels.family == folder.parent.name
+    assert model.file.is_file()
+
+
+HAMMERS, NAILS = model_names("tool", "hammer"), model_names("object", "nail")
+EACH_ONCE = list(zip(HAMMERS, itertools.cycle(NAILS), strict=False))  # hammers outnumber nails
+
+
+@pytest.mark.parametrize(
+    ("tool", "object"),
+    [
+        pytest.param(*pair, marks=() if pair in EACH_ONCE else pytest.mark.slow)
+        for pair in itertools.product(HAMMERS, NAILS)
+    ],
+)
+def test_every_hammer_meets_every_nail_in_a_world(tool, object):
+    assert {nail for _, nail in EACH_ONCE} == set(NAILS)
+    models = find_model("tool", "hammer", tool), find_model("object", "nail", object)
+    world = build_world(load_task("hammer"), *models)
+    assert list(world.adjustable.brakes) == ["slide"]
+    assert world.plant.num_positions() == 8
+
+
+def test_there_are_four_hammers_and_four_nails_at_least():
+    assert len(model_names("tool", "hammer")) >= 4
+    assert len(model_names("object", "nail")) >= 4
+
+
+def test_names_are_sorted_so_that_their_choice_is_reproducible():
+    names = model_names("tool", "hammer")
+    assert names == sorted(names)
+
+
+def test_a_users_own_model_is_given_by_path(own, monkeypatch):
+    assert find_model("tool", "hammer", str(own)).name == "own"
+    monkeypatch.chdir(own.parent)
+    assert find_model("tool", "hammer", "./own").file == (own / "model.sdf").resolve()
+
+
+def test_a_users_folder_of_models_is_added_to_the_packages_own(tmp_path):
+    source = assets_root() / "tools" / "hammer" / "claw"
+    shutil.copytree(source, tmp_path / "tools" / "hammer" / "own")
+    names = model_names("tool", "hammer", str(tmp_path))
+    assert {"own", "claw"} <= set(names)
+    assert find_model("tool", "hammer", "own", str(tmp_path)).name == "own"
+
+
+def test_an_unknown_family_is_refused_with_the_nearest():
+    with pytest.raises(
+        UnknownNameError, match=r"Unknown family of tools: 'hamer'. Did you mean 'hammer'"
+    ):
+        model_names("tool", "hamer")
+
+
+def test_an_unknown_model_is_refused_with_the_nearest_and_the_remedy():
+    with pytest.raises(UnknownNameError, match=r"'clow'. Did you mean 'claw'.*path of its folder"):
+        find_model("tool", "hammer", "clow")
+
+
+@pytest.mark.parametrize("given", ["", 5, "~no-such-user/claw"])
+def test_other_data_than_a_name_or_a_folder_is_refused(given):
+    with pytest.raises(UnknownNameError, match="Unknown tool"):
+        find_model("tool", "hammer", given)
+
+
+def test_an_unknown_keypoint_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"'claw': 'haed'. Did you mean 'head'"):
+        find_model("tool", "hammer", "claw").keypoint("haed")
+
+
+def test_a_folder_without_a_model_file_is_refused(own):
+    (own / "model.sdf").unlink()
+    with pytest.raises(ConfigError, match=r"must hold one SDFormat or URDF file.*holds none"):
+        load_model(own, "tool")
+
+
+def test_a_folder_with_two_unnamed_model_files_is_refused(own):
+    (own / "model.sdf").rename(own / "first.sdf")
+    shutil.copy(own / "first.sdf", own / "second.sdf")
+    with pytest.raises(ConfigError, match=r"first\.sdf.*second\.sdf"):
+        load_model(own, "tool")
+
+
+def test_one_model_file_may_have_any_name(own):
+    (own / "model.sdf").rename(own / "any.sdf")
+    assert load_model(own, "tool").file == own / "any.sdf"
+
+
+def test_a_folder_without_labels_is_refused(own):
+    (own / "keypoints.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"lacks keypoints\.yaml.*keypoints: \{head"):
+        load_model(own, "tool")
+
+
+def test_labels_without_keypoints_are_refused(own):
+    (own / "keypoints.yaml").write_text("family: hammer\nkind: tool\nkeypoints: {}\n")
+    with pytest.raises(ConfigError, match=r"keypoints\.yaml.*\n.*keypoints: .*at least 1"):
+        load_model(own, "tool")
+
+
+def test_a_tool_in_place_of_an_object_is_refused(own):
+    with pytest.raises(ConfigError, match="labelled as kind: tool"):
+        load_model(own, "object")
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="is not a folder"):
+        load_model(tmp_path / "none", "tool")
+
+
+def test_a_keypoint_on_a_link_that_does_not_exist_is_refused(own):
+    labels = (own / "keypoints.yaml").read_text()
+    (own / "keypoints.yaml").write_text(labels.replace("link: hammer", "link: hamer", 1))
+    models = find_model("tool", "hammer", str(own)), find_model("object", "nail", "round_nail")
+    with pytest.raises(ConfigError, match=r"'hamer', which the model lacks.*Its links: .*ham"):
+        build_world(load_task("hammer"), *models)
+
+
+def test_a_model_file_that_drake_cannot_read_is_refused(own):
+    (own / "model.sdf").write_text("<sdf version='1.9'><model name='broken'>")
+    models = find_model("tool", "hammer", str(own)), find_model("object", "nail", "round_nail")
+    with pytest.raises(ConfigError, match=r"model\.sdf"):
+        build_world(load_task("hammer"), *models)
+
+
+def test_an_object_without_the_tasks_brake_is_refused(tmp_path):
+    own = shutil.copytree(assets_root() / "objects" / "nail" / "round_nail", tmp_path / "bare")
+    text = (own / "model.sdf").read_text()
+    (own / "model.sdf").write_text(text.replace('<drake:controller_gains p="0" d="100000" />', ""))
+    models = find_model("tool", "hammer", "claw"), find_model("object", "nail", str(own))
+    with pytest.raises(ConfigError, match=r"sets the resistance of the joint 'slide'.*no brake"):
+        build_world(load_task("hammer"), *models)

@@ -1,0 +1,198 @@
+"""Scenes: drawn from seeds, group by group, and stored without loss."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.processes import run_python
+
+from fleet_tools.config.distributions import Choice, NameChoice, Uniform, nominal
+from fleet_tools.config.randomization import Randomization
+from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
+from fleet_tools.sim.scene import Scene, check_randomization, sample_scene
+
+GROUPS = sorted(Randomization.model_fields)
+TASKS = {name: load_task(name) for name in task_names()}
+HAMMER = TASKS["hammer"]
+
+tasks = st.sampled_from(list(TASKS.values()))
+seeds = st.integers(0, 2**64)
+
+
+@given(tasks, seeds)
+def test_json_round_trip_is_lossless(task, seed):
+    scene = sample_scene(task, seed)
+    back = parse(Scene, json.loads(scene.to_json()), "test")
+    assert back == scene
+    assert back.to_json() == scene.to_json()
+    assert back.digest() == scene.digest()
+
+
+@given(tasks, seeds)
+def test_a_scene_is_a_function_of_its_seed(task, seed):
+    sample_scene(task, seed + 1)
+    assert sample_scene(task, seed).to_json() == sample_scene(task, seed).to_json()
+
+
+@given(tasks, st.lists(st.integers(0, 2**32), min_size=2, max_size=2, unique=True))
+def test_different_seeds_draw_different_scenes(task, pair):
+    first, second = (sample_scene(task, seed) for seed in pair)
+    assert first.model_copy(update={"seed": second.seed}) != second
+
+
+@given(tasks, seeds, st.sampled_from(GROUPS))
+def test_switching_a_group_off_leaves_the_others_as_they_were(task, seed, group):
+    everything = sample_scene(task, seed).model_dump()
+    rest = sample_scene(task, seed, randomization={group: False}).model_dump()
+    off = sample_scene(task, seed, randomization="off").model_dump()
+    assert rest.pop(group) == off[group]
+    everything.pop(group)
+    assert rest == everything
+
+
+@given(seeds, st.sampled_from(["tool", "object"]))
+def test_fixing_a_model_leaves_the_rest_as_it_was(seed, kind):
+    name = {"tool": "claw", "object": "round_nail"}[kind]
+    fixed = sample_scene(HAMMER, seed, split="all", **{kind: name}).model_dump()
+    free = sample_scene(HAMMER, seed, split="all").model_dump()
+    assert fixed.pop(kind) == name
+    free.pop(kind)
+    assert fixed == free
+
+
+@given(seeds)
+def test_off_gives_nominal_values(seed):
+    scene = sample_scene(HAMMER, seed, randomization="off")
+    limits = HAMMER.randomization
+    assert scene.tool_mass_scale == nominal(limits.tool_mass_scale)
+    assert scene.initial_joints_rad == tuple(map(nominal, limits.initial_joints_rad))
+    assert scene.object_pose.translation_m == tuple(map(nominal, limits.object_pose.translation_m))
+    assert scene.tool_in_hand.rpy_deg == tuple(map(nominal, limits.tool_in_hand.rpy_deg))
+    assert scene.joint_resistance == {k: nominal(d) for k, d in limits.joint_resistance.items()}
+
+
+def test_off_still_chooses_among_the_models():
+    scenes = [sample_scene(HAMMER, seed, randomization="off") for seed in range(40)]
+    assert len({scene.tool for scene in scenes}) > 2
+    assert len({scene.object for scene in scenes}) > 2
+
+
+@given(seeds)
+def test_every_switch_on_is_on(seed):
+    every = dict.fromkeys(GROUPS, True)
+    on = sample_scene(HAMMER, seed)
+    assert on == sample_scene(HAMMER, seed, randomization=every)
+    assert on == sample_scene(HAMMER, seed, randomization={})
+
+
+def draws(distributions: Any, values: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields pairs of a distribution and the value drawn from it, at any depth."""
+    match distributions:
+        case Uniform() | Choice() | NameChoice() | float() | str():
+            yield distributions, values
+        case dict():
+            for key, inner in distributions.items():
+                yield from draws(inner, values[key])
+        case tuple():
+            for inner, value in zip(distributions, values, strict=True):
+                yield from draws(inner, value)
+        case _:
+            for key in type(distributions).model_fields:
+                yield from draws(getattr(distributions, key), getattr(values, key))
+
+
+@given(tasks, seeds)
+def test_every_value_lies_in_its_distribution(task, seed):
+    pairs = list(draws(task.randomization, sample_scene(task, seed)))
+    assert len(pairs) >= 23
+    for distribution, value in pairs:
+        match distribution:
+            case Uniform(uniform=(low, high)):
+                assert low <= value <= high
+            case Choice(choice=options) | NameChoice(choice=options):
+                assert value in options
+            case _:
+                assert value == distribution
+
+
+def test_the_models_of_a_family_are_drawn_evenly():
+    tools = [sample_scene(HAMMER, seed).tool for seed in range(500)]
+    counts = np.unique(tools, return_counts=True)[1]
+    assert counts.min() > 0.6 * len(tools) / len(counts)
+
+
+def test_another_process_draws_the_same_bytes():
+    code = """
+import json
+from fleet_tools.sim.scene import sample_scene
+from fleet_tools.config.tasks import load_task, task_names
+scenes = [sample_scene(load_task(name), seed) for name in task_names() for seed in range(5)]
+print(json.dumps([scene.to_json() for scene in scenes]))
+"""
+    here = [sample_scene(task, seed).to_json() for task in TASKS.values() for seed in range(5)]
+    assert run_python(code) == here
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, "1", None])
+def test_an_invalid_seed_is_refused(seed):
+    with pytest.raises(ConfigError, match="non-negative integer; given"):
+        sample_scene(HAMMER, seed)
+
+
+def test_numpys_integers_are_seeds_too():
+    seed: Any = np.int64(3)
+    assert sample_scene(HAMMER, seed).to_json() == sample_scene(HAMMER, 3).to_json()
+
+
+@pytest.mark.parametrize("switch", ["onn", True, None, ["object_pose"], {"object_pose": 0}])
+def test_an_invalid_switch_is_refused(switch):
+    with pytest.raises(ConfigError, match=r"randomization .*given"):
+        sample_scene(HAMMER, 0, randomization=switch)
+
+
+def test_an_unknown_group_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"'object_pos'. Did you mean 'object_pose'"):
+        check_randomization({"object_pos": False})
+
+
+@pytest.mark.parametrize("models", [{"tool": "clow"}, {"object": "round_nial"}])
+def test_a_model_that_does_not_exist_is_refused(models):
+    with pytest.raises(UnknownNameError, match="Did you mean"):
+        sample_scene(HAMMER, 0, **models)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tool_mass_scale": 0.0},
+        {"object_friction_scale": -0.1},
+        {"joint_resistance": {"slide": 0.0}},
+        {"initial_joints_rad": [0.0] * 6},
+        {"initial_joints_rad": [float("nan")] * 7},
+        {"tool_mas_scale": 1.0},
+        {"seed": 1.5},
+        {"table_texture": "velvet"},
+        {"table_tint": [1.0, 0.0, 1.0]},
+        {"push": {"step": 0, "translation_m": [0.01, 0, 0]}},
+    ],
+)
+def test_an_invalid_scene_is_refused(change):
+    data = json.loads(sample_scene(HAMMER, 0).to_json())
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        parse(Scene, data | change, "scene.json")
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(st.text(), st.booleans() | st.none() | st.text(), max_size=3))
+def test_any_switches_are_accepted_or_refused(switches):
+    try:
+        check_randomization(switches)
+    except FleetToolsError:
+        return
+    assert set(switches) <= set(GROUPS)

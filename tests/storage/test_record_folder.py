@@ -1,0 +1,191 @@
+"""Folders of records: created, claimed, repaired and resumed in one way."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_tools.config.values import Value
+from fleet_tools.errors import DatasetError
+from fleet_tools.storage.record_folder import Document, FolderKind, RecordWriter
+
+
+class Plan(Document):
+    """A document whose note may differ within one folder."""
+
+    schema_version: int = 2
+    goal: str
+    tools: tuple[str, ...] = ()
+    note: str = ""
+
+    def essence(self) -> dict[str, object]:
+        """Returns all but the note."""
+        return {"the goal": self.goal, "the tools": list(self.tools)}
+
+
+class Whole(Document):
+    """A document of which nothing may differ."""
+
+    goal: str
+    note: str = ""
+
+
+class Step(Value):
+    """A record."""
+
+    number: int
+
+
+def from_1(data: dict[str, Any]) -> dict[str, Any]:
+    return {"goal": data["aim"], "schema_version": 2}
+
+
+PLANS = FolderKind(
+    what="a plan",
+    maker="make plan",
+    error=DatasetError,
+    document=Plan,
+    document_name="plan.json",
+    version=2,
+    record=Step,
+    log_name="steps.jsonl",
+    upgrades={1: from_1},
+    subfolders=("files",),
+)
+HOUSE = Plan(goal="a house")
+
+
+def write(folder: Path, *numbers: int, plan: Plan = HOUSE) -> list[int]:
+    """Appends records, and returns the numbers of all records."""
+    with RecordWriter(PLANS, folder, plan) as writer:
+        for number in numbers:
+            writer.append(Step(number=number))
+    assert writer.records == PLANS.read_records(folder)[0]
+    return [step.number for step in writer.records]
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+# --- Documents ------------------------------------------------------------------------------
+
+
+def test_documents_differ_in_their_essence():
+    assert HOUSE.differences(HOUSE.model_copy(update={"note": "urgent"})) == []
+    other = Plan(goal="a shed", tools=("saw",))
+    assert HOUSE.differences(other) == [
+        "the goal is 'a house', not 'a shed'",
+        "the tools is [], not ['saw']",
+    ]
+    assert other.differences(HOUSE)[0] == "the goal is 'a shed', not 'a house'"
+
+
+def test_the_essence_is_everything_unless_a_document_says_otherwise():
+    document = Whole(goal="a house")
+    assert document.essence() == {"goal": "a house", "note": ""}
+    assert document.differences(Whole(goal="a house", note="urgent")) == [
+        "note is '', not 'urgent'"
+    ]
+
+
+# --- Folders --------------------------------------------------------------------------------
+
+
+def test_new_folder_holds_the_document_the_log_and_the_subfolders(tmp_path: Path):
+    folder = tmp_path / "new" / "plan"
+    assert write(folder) == []
+    assert sorted(contents(folder)) == ["files", "plan.json", "steps.jsonl"]
+    assert PLANS.read_document(folder) == HOUSE
+    assert (folder / "plan.json").read_text() == HOUSE.model_dump_json(indent=2) + "\n"
+
+
+def test_records_are_appended_across_writers(tmp_path: Path):
+    assert write(tmp_path, 1, 2) == [1, 2]
+    assert write(tmp_path, 3) == [1, 2, 3]
+    assert (tmp_path / "steps.jsonl").read_text() == '{"number":1}\n{"number":2}\n{"number":3}\n'
+
+
+def test_what_a_crash_leaves_is_repaired(tmp_path: Path):
+    write(tmp_path / "one", 1)
+    with (tmp_path / "one" / "steps.jsonl").open("ab") as log:
+        log.write(b'{"numb')
+    (tmp_path / "one" / "files" / ".file.7.aside.bin").write_bytes(b"half")
+    assert [step.number for step in PLANS.read_records(tmp_path / "one")[0]] == [1]
+    assert write(tmp_path / "one", 2) == [1, 2]
+    write(tmp_path / "other", 1, 2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "other")
+
+
+def test_interrupted_creation_is_begun_again(tmp_path: Path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "steps.jsonl").touch()
+    (tmp_path / ".plan.7.aside.json").write_text("{")
+    assert write(tmp_path, 1) == [1]
+    assert not list(tmp_path.rglob("*.aside*"))
+
+
+def test_document_is_replaced_and_the_records_stay(tmp_path: Path):
+    urgent = HOUSE.model_copy(update={"note": "urgent"})
+    write(tmp_path, 1)
+    with RecordWriter(PLANS, tmp_path, HOUSE) as writer:
+        writer.replace_document(urgent)
+    assert PLANS.read_document(tmp_path) == urgent
+    assert write(tmp_path) == [1]
+
+
+def test_folder_of_an_earlier_version_is_read_and_resumed(tmp_path: Path):
+    write(tmp_path, 1)
+    (tmp_path / "plan.json").write_text('{"schema_version": 1, "aim": "a house"}')
+    assert PLANS.read_document(tmp_path) == HOUSE
+    assert write(tmp_path, 2) == [1, 2]
+
+
+# --- What is refused ------------------------------------------------------------------------
+
+
+def test_another_document_is_refused_and_the_folder_is_left_as_it_is(tmp_path: Path):
+    write(tmp_path, 1)
+    with (tmp_path / "steps.jsonl").open("ab") as log:
+        log.write(b"torn")
+    before = contents(tmp_path)
+    match = "already holds a plan, but another one: in it, the goal is 'a house', not 'a shed'"
+    with pytest.raises(DatasetError, match=match):
+        write(tmp_path, 2, plan=Plan(goal="a shed"))
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "files/thesis.tex", "steps.jsonl"])
+def test_folder_of_something_else_is_left_as_it_is(tmp_path: Path, name: str):
+    (tmp_path / "files").mkdir()
+    (tmp_path / name).write_text("Years of work.")
+    before = contents(tmp_path)
+    with pytest.raises(DatasetError, match=r"neither empty nor a plan\. Give another --output"):
+        write(tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_one_writer_at_a_time(tmp_path: Path):
+    with (
+        RecordWriter(PLANS, tmp_path, HOUSE),
+        pytest.raises(DatasetError, match="Another process is writing"),
+    ):
+        write(tmp_path)
+    assert write(tmp_path, 1) == [1]
+
+
+def test_damaged_log_releases_the_folder(tmp_path: Path):
+    write(tmp_path, 1)
+    log = tmp_path / "steps.jsonl"
+    log.write_bytes(b"damaged\n" + log.read_bytes())
+    for _ in range(2):  # the second time, too, it is not in use
+        with pytest.raises(DatasetError, match=r"steps\.jsonl:1 is damaged"):
+            write(tmp_path)
+
+
+def test_folder_without_a_document_names_the_command_that_makes_one(tmp_path: Path):
+    with pytest.raises(DatasetError, match=r"is not a plan: it has no plan\.json.*`make plan`"):
+        PLANS.read_document(tmp_path)

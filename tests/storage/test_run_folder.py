@@ -1,0 +1,64 @@
+"""Folders of runs: claimed by one process, with a log that follows from the state."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_tools.errors import PolicyError
+from fleet_tools.storage.record_folder import Document
+from fleet_tools.storage.run_folder import RunWriter, read_spec
+
+LINES = st.lists(st.text("ab", max_size=2), max_size=4)
+
+
+class Spec(Document):
+    """The specification of a run."""
+
+    seed: int
+
+
+def writer_of(folder: Path, seed: int = 0) -> RunWriter[Spec]:
+    return RunWriter(folder, Spec(seed=seed), log_name="log", what="a run", error=PolicyError)
+
+
+@settings(max_examples=40)
+@given(LINES, LINES, st.binary(max_size=3).filter(lambda torn: b"\n" not in torn))
+def test_the_log_becomes_the_given_lines_whatever_it_was(
+    tmp_path_factory: pytest.TempPathFactory, before: list[str], lines: list[str], torn: bytes
+):
+    folder = tmp_path_factory.mktemp("run")
+    with writer_of(folder) as writer:
+        writer.write_log(before)
+        with (folder / "log").open("ab") as log:
+            log.write(torn)
+        writer.write_log(lines)
+    assert (folder / "log").read_text() == "".join(f"{line}\n" for line in lines)
+
+
+def test_the_same_run_is_resumed_and_another_is_refused(tmp_path: Path):
+    with writer_of(tmp_path / "run") as writer:
+        assert writer.spec == read_spec(tmp_path / "run", Spec, PolicyError)
+        with pytest.raises(PolicyError, match="Another process is writing"):
+            writer_of(tmp_path / "run")
+    (tmp_path / "run" / ".state.7.aside.bin").write_bytes(b"half")
+    writer_of(tmp_path / "run").close()
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.json", "log"]
+    with pytest.raises(PolicyError, match=r"already holds a run, .* seed is 0, not 1"):
+        writer_of(tmp_path / "run", seed=1)
+
+
+def test_folder_of_something_else_is_left_as_it_is(tmp_path: Path):
+    (tmp_path / "thesis.tex").write_text("Years of work.")
+    with pytest.raises(PolicyError, match="neither empty nor a run"):
+        writer_of(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"seed": "x"}', '{"seed": 0, "more": 1}'])
+def test_damaged_specification_is_named(tmp_path: Path, content: str | None):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(PolicyError, match=r"config\.json"):
+        read_spec(tmp_path, Spec, PolicyError)

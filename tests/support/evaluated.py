@@ -1,0 +1,151 @@
+"""Evaluations for tests: made-up episodes of a small protocol, and policies that fail."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from hypothesis import strategies as st
+
+from fleet_tools.envs.outcomes import (
+    POLICY_ERROR,
+    SIMULATION_ERROR,
+    SUCCESS,
+    TIME_LIMIT,
+    WORKER_ERROR,
+)
+from fleet_tools.evaluation.protocol import (
+    Protocol,
+    Scenes,
+    Trial,
+    protocol_digest,
+    task_digests,
+)
+from fleet_tools.evaluation.result import (
+    EpisodeResult,
+    Evaluation,
+    PolicyProvenance,
+    Result,
+    encode_actions,
+)
+from fleet_tools.sim.seeds import EVALUATION
+from fleet_tools.storage.provenance import Machine
+
+FIRST = EVALUATION.start
+
+SMALL = Protocol(
+    name="small",
+    version=1,
+    description="For tests.",
+    tasks=("hammer", "knife"),
+    splits={
+        "train": Scenes(scenes=4, first_seed=FIRST),
+        "unseen_tools": Scenes(scenes=3, first_seed=FIRST + 100),
+    },
+)
+TRIALS = SMALL.trials()
+
+OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, POLICY_ERROR, WORKER_ERROR, SIMULATION_ERROR])
+
+
+def an_episode(
+    trial: Trial,
+    outcome: str = SUCCESS,
+    *,
+    success_once: bool = False,
+    scene_digest: str = "00",
+    steps: int = 2,
+) -> EpisodeResult:
+    """Returns a possible result of a trial."""
+    return EpisodeResult(
+        **trial.model_dump(include={"task", "split", "index", "seed"}),
+        outcome=outcome,
+        success=outcome == SUCCESS,
+        success_once=outcome == SUCCESS or success_once,
+        steps=steps,
+        scene_digest=scene_digest,
+        state_digest="ab",
+        actions=encode_actions(np.zeros((steps, 6))),
+        seconds=1.0,
+    )
+
+
+def a_result(protocol: Protocol = SMALL, name: str = "somebody", **changes: Any) -> Result:
+    """Returns the description of an evaluation, with some of its fields replaced."""
+    digests = task_digests(protocol)
+    values: dict[str, Any] = {
+        "protocol": protocol,
+        "task_digests": digests,
+        "protocol_digest": protocol_digest(protocol, digests),
+        "policy": PolicyProvenance(
+            name=name, kind="built_in", source="zero", content_digest=None, env_kwargs={}
+        ),
+        "packages": {"fleet_tools": "0"},
+        "machine": Machine(system="", processor="", cores=1, memory_gib=1),
+        "command": "evaluate",
+    }
+    return Result(**{**values, **changes})
+
+
+def an_evaluation(
+    outcomes: Sequence[str], name: str = "somebody", scene_digest: str = "00"
+) -> Evaluation:
+    """Returns an evaluation whose first trials have these outcomes."""
+    episodes = [
+        an_episode(trial, outcome, scene_digest=scene_digest)
+        for trial, outcome in zip(TRIALS, outcomes, strict=False)
+    ]
+    return Evaluation(a_result(name=name), episodes)
+
+
+def without_times(episode: EpisodeResult) -> EpisodeResult:
+    """Returns an episode without wall times, which differ when it is run again."""
+    return episode.model_copy(update={"seconds": 0.0, "info": {}})
+
+
+class FaultyPolicy:
+    """A policy whose fault is chosen from `FAULTS` by the index of the scene in its split."""
+
+    FAULTS = ("raise", "nan", "shape", "word", "exit", "none", "die", "hang")
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        from fleet_tools.envs.tool_use_env import unwrap
+
+        self._env = unwrap(env)
+        self.info = {"when": object()}  # which is not JSON
+        print("a policy's own output")
+
+    def reset(self) -> None:
+        pass
+
+    def act(self, observation: dict[str, np.ndarray]) -> Any:
+        match self.FAULTS[(self._env.scene.seed - FIRST) % len(self.FAULTS)]:
+            case "raise":
+                raise ZeroDivisionError("by zero")
+            case "nan":
+                return np.full(6, np.nan, np.float32)
+            case "shape":
+                return np.zeros(7, np.float32)
+            case "word":
+                return "forward"
+            case "exit":
+                sys.exit(0)
+            case "die":
+                os._exit(1)
+            case "hang":
+                time.sleep(1000)
+        return np.zeros(6, np.float32)
+
+
+def failing_factory(env: gymnasium.Env) -> Any:
+    """A factory of policies that raises an error."""
+    raise MemoryError("no room")
+
+
+class PresumptuousPolicy:
+    """A policy that chooses what only the protocol may choose."""
+
+    env_kwargs = {"randomization": "off"}

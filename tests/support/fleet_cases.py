@@ -1,0 +1,163 @@
+"""Small fleets, and a transport that records messages."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from support.small_datasets import Drawn, a_header, write
+
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.record import load_progress
+from fleet_tools.baselines.federated.rounds import RoundResult, run_round
+from fleet_tools.baselines.federated.transport import LocalTransport, LostRobot, Transport
+from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.config.values import parse
+
+torch.set_num_threads(1)
+
+LAYOUT = {"joint_position": ((7,), "float32"), "object_keypoints": ((2, 3), "float32")}
+STEPS = (5, 1, 7, 3, 4, 9, 3, 6, 2, 5, 8, 4, 3, 5)
+ROUNDS: dict[str, Any] = {
+    "merge_every": 1,
+    "training": {"epochs": 8, "batch_size": 8, "seed": 5},
+}
+"""Values of the configuration of a fleet with many short rounds."""
+
+PROGRAM = [sys.executable, "-m", "fleet_tools.baselines.fleet"]
+"""The program's command."""
+
+POLICY = {"body": {"type": "gru", "layers": 1, "width": 6}}
+
+
+def write_data(folder: Path, steps: Sequence[int] = STEPS, seed: int = 0) -> Path:
+    """Writes episodes of random numbers, with two tools in turn."""
+    write(folder, Drawn(list(steps), [True] * len(steps), seed), a_header(LAYOUT))
+    return folder
+
+
+def config_of(data: Path, **changes: Any) -> FleetConfig:
+    """Returns the configuration of a small fleet of three robots."""
+    settings = {
+        "data": [str(data)],
+        "policy": POLICY,
+        "method": "naive_average",
+        "robots": 3,
+        "held_out": 0.2,
+        "training": {"epochs": 4, "batch_size": 8, "seed": 5},
+        "merge_every": 2,
+    }
+    return parse(FleetConfig, settings | changes, "The test")
+
+
+def plan_of(data: Path, **changes: Any) -> FleetPlan:
+    """Returns the plan of a small fleet."""
+    return FleetPlan.of(config_of(data, **changes))
+
+
+def local(plan: FleetPlan) -> LocalTransport:
+    """Returns a transport to robots in this process."""
+    return LocalTransport(plan.assignments)
+
+
+def run_rounds(
+    plan: FleetPlan, transport: Transport | None = None, count: int | None = None
+) -> list[RoundResult]:
+    """Runs rounds, all by default, without storing anything."""
+    transport = transport or local(plan)
+    results: list[RoundResult] = []
+    for number in range(1, (count or plan.config.rounds) + 1):
+        weights = results[-1].weights if results else None
+        results.append(run_round(plan, transport, number, weights, {}))
+    return results
+
+
+def arguments(folder: Path, output: Path, *more: str, **changes: Any) -> list[str]:
+    """Writes a configuration beside the output, and returns the program's arguments.
+
+    Args:
+        folder: Folder of the dataset.
+        output: Folder of the fleet.
+        more: Other arguments.
+        changes: Other values of the configuration.
+    """
+    settings = config_of(folder).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    path = Path(f"{output}.yaml")
+    path.write_text(yaml.safe_dump(settings | changes))
+    return [str(path), "--output", str(output), "--workers", "0", "--quiet", *more]
+
+
+def run_program(arguments: Sequence[str], errors: Path) -> None:
+    """Runs the program, and exits with its code; to be called by a new process.
+
+    Args:
+        arguments: Arguments of the program.
+        errors: File for its stderr.
+    """
+    from fleet_tools.baselines.fleet import main
+
+    with errors.open("w") as file, redirect_stderr(file):
+        sys.exit(main(arguments))
+
+
+def rounds_of(folder: Path) -> list[dict[str, Any]]:
+    """Returns the rounds in a fleet's state, without wall times."""
+    return [each.model_dump(exclude={"seconds"}) for each in load_progress(folder).rounds]
+
+
+def same_result(one: Path, other: Path) -> bool:
+    """Whether two runs have the same result, except for wall times."""
+    files = ["merged.safetensors", "report.json", *(f"robots/{k}.safetensors" for k in range(3))]
+    bits = all((one / name).read_bytes() == (other / name).read_bytes() for name in files)
+    return bits and rounds_of(one) == rounds_of(other)
+
+
+Tamper = Callable[[int, int, bytes | LostRobot], bytes | LostRobot]
+"""tamper(robot, before, answer): returns the answer that arrives instead; `before` is the number of
+messages that the robot was sent before."""
+
+
+class RecordingTransport:
+    """A transport that records messages, and may tamper with answers.
+
+    Args:
+        inner: The transport.
+        tamper: Changes answers.
+
+    Attributes:
+        exchanges: Robot, message and answer of each exchange.
+    """
+
+    def __init__(
+        self, inner: Transport, tamper: Tamper = lambda robot, before, answer: answer
+    ) -> None:
+        self._inner, self._tamper = inner, tamper
+        self.exchanges: list[tuple[int, bytes, bytes | LostRobot]] = []
+
+    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+        for robot, answer in self._inner.exchange(messages):
+            before = sum(each[0] == robot for each in self.exchanges)
+            answer = self._tamper(robot, before, answer)
+            self.exchanges.append((robot, messages[robot], answer))
+            yield robot, answer
+
+    def end(self, robot: int) -> None:
+        self._inner.end(robot)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def answered(answer: bytes | LostRobot) -> bytes:
+    """Returns the answer of a robot that is not lost."""
+    assert isinstance(answer, bytes)
+    return answer
+
+
+def same(one: Tensors, other: Tensors) -> bool:
+    """Whether tensors by name are the same bit for bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -1,0 +1,55 @@
+"""Spec functions as a user would write them, for the tests of the program."""
+
+import numpy as np
+from support.merging_cases import WIDE, make_data_holder, noisy
+
+from fleet_tools.baselines.merging.matching.activations import record
+from fleet_tools.baselines.merging.spec import ModelSpec
+from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+
+MLP = WIDE["mlp"]
+
+
+def table() -> dict[str, str]:
+    """Returns a table of axis strings."""
+    return MLP.symmetry.table()
+
+
+def symmetry() -> Symmetry:
+    """Returns a table of axes."""
+    return MLP.symmetry
+
+
+def with_data() -> ModelSpec:
+    """Returns a spec with data of a teacher that both models imitate, on shared inputs."""
+    holder = make_data_holder(MLP, MLP.outputs(MLP.build(5)))
+    return ModelSpec(
+        MLP.symmetry,
+        data_holders=[holder, holder],
+        shared_data_holder=holder,
+        activations=lambda state: record(MLP.build(), state, MLP.example(), {"h1": "1", "h2": "3"}),
+    )
+
+
+def wrong_table() -> ModelSpec:
+    """Returns a spec with a table in which the first bias is fixed, although all sizes fit."""
+    axes = MLP.symmetry.table() | {"0.bias": "_"}
+    return ModelSpec(axes, data_holders=with_data().data_holders)
+
+
+def broken() -> float:
+    """Raises an error."""
+    return 1 / 0
+
+
+def number() -> int:
+    """Returns what is no spec."""
+    return 3
+
+
+def models() -> tuple[State, State]:
+    """Returns two models of one function, except for noise and the order of their units."""
+    teacher = MLP.build(5).state_dict()
+    generator = np.random.default_rng(0)
+    group = MLP.symmetry.group(teacher)
+    return teacher, MLP.symmetry.apply(group.random(generator), noisy(teacher, 0.01, 1))

@@ -1,0 +1,95 @@
+"""Networks that are wide enough to distinguish units, and data holders for them."""
+
+from collections.abc import Callable
+
+import torch
+from support.architectures import Architecture, Recurrent, numbers
+from torch import nn
+
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
+from fleet_tools.baselines.merging.symmetry import attention as att
+from fleet_tools.baselines.merging.symmetry import layers as lay
+from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+
+
+class _Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = nn.Linear(3, 24), nn.Linear(24, 2)
+        self.layer = nn.TransformerEncoderLayer(24, 4, 20, dropout=0.0, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.layer(self.into(x)))
+
+
+def _recurrent(kind: Callable[..., nn.Module], table: Callable[..., lay.Table]) -> Architecture:
+    return Architecture(
+        lambda: Recurrent(kind(3, 24, num_layers=2, batch_first=True), 24),
+        Symmetry.of(table("core", "_", ["h0", "h1"]), lay.linear("head", "h1", "_")),
+        lambda: numbers(20, 6, 3),
+    )
+
+
+WIDE = {
+    "mlp": Architecture(
+        lambda: nn.Sequential(
+            nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 2)
+        ),
+        Symmetry.of(lay.mlp(["0", "2", "4"], ["_", "h1", "h2", "_"])),
+        lambda: numbers(40, 3),
+    ),
+    "elman": _recurrent(nn.RNN, lay.elman),
+    "lstm": _recurrent(nn.LSTM, lay.lstm),
+    "gru": _recurrent(nn.GRU, lay.gru),
+    "conv": Architecture(
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(256, 2)
+        ),
+        Symmetry.of(
+            lay.conv("0", "_", "c"), lay.batch_norm("1", "c"), lay.linear("4", "c _hw:16", "_")
+        ),
+        lambda: numbers(20, 2, 6, 6),
+    ),
+    "transformer": Architecture(
+        _Attending,
+        Symmetry.of(
+            lay.mlp(["into", "out"], ["_", "res", "_"]),
+            att.transformer_encoder_layer("layer", 4, "l0", "res"),
+        ),
+        lambda: numbers(20, 5, 3),
+    ),
+}
+"""Networks whose units differ enough to be matched exactly."""
+
+
+def noisy(state: State, scale: float, seed: int) -> dict[str, torch.Tensor]:
+    """Returns a model, each number changed by about `scale` relative to itself."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: tensor * (1 + scale * torch.randn(tensor.shape, generator=generator).to(tensor))
+        if tensor.is_floating_point()
+        else tensor.clone()
+        for name, tensor in state.items()
+    }
+
+
+def make_data_holder(
+    architecture: Architecture, targets: torch.Tensor, inputs: torch.Tensor | None = None
+) -> LocalDataHolder:
+    """Returns a data holder whose loss is the mean squared error of outputs.
+
+    Args:
+        architecture: The architecture.
+        targets: The targets.
+        inputs: The inputs; those of the example if None.
+    """
+    given = architecture.example() if inputs is None else inputs
+
+    def loss(policy: Policy, seed: int | None) -> torch.Tensor:
+        rows = torch.arange(len(given))
+        if seed is not None:
+            generator = torch.Generator().manual_seed(seed)
+            rows = torch.randperm(len(given), generator=generator)[:10]
+        return (policy(given[rows]) - targets[rows]).square().mean()
+
+    return LocalDataHolder(architecture.build(), loss)

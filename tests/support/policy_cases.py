@@ -1,0 +1,110 @@
+"""Small policies of every kind, and observations for them."""
+
+from functools import cache
+
+import numpy as np
+import torch
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.config import (
+    BodyConfig,
+    MLPConfig,
+    PointNetConfig,
+    PolicyConfig,
+    RecurrentConfig,
+    ResNet18Config,
+    TransformerConfig,
+)
+from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.dataset.header import ArraySpec
+
+torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
+
+ACTION = ArraySpec(
+    shape=(6,), dtype="float32", unit="m, rad", frame="end effector", scale=(0.05,) * 6
+)
+
+STATE = {
+    "joint_position": ArraySpec(shape=(7,), dtype="float32", unit="rad", frame=None),
+    "object_keypoints": ArraySpec(
+        shape=(2, 3), dtype="float32", unit="m", frame="end effector", entries=("head", "base")
+    ),
+}
+CLOUD = {
+    "point_cloud": ArraySpec(shape=(20, 4), dtype="float32", unit="m, mask", frame="end effector")
+}
+IMAGES = {
+    f"{name}_rgb": ArraySpec(shape=(40, 33, 3), dtype="uint8", unit="1/255", frame=f"camera {name}")
+    for name in ("wrist", "table")
+}
+
+BODIES: dict[str, BodyConfig] = {
+    "mlp": MLPConfig(layers=2, width=24),
+    "elman": RecurrentConfig(type="elman", layers=2, width=16),
+    "lstm": RecurrentConfig(type="lstm", layers=2, width=16),
+    "gru": RecurrentConfig(type="gru", layers=2, width=16),
+    "transformer": TransformerConfig(layers=2, width=16, heads=2, feedforward=20, context=3),
+}
+
+_CLOUDS, _IMAGES = PointNetConfig(widths=(12, 16)), ResNet18Config(width=4)
+
+BLUEPRINTS = {
+    **{
+        f"{name} on {what}": blueprint
+        for name, body in BODIES.items()
+        for what, blueprint in {
+            "state": Blueprint.of(PolicyConfig(body=body), STATE, ACTION),
+            "clouds": Blueprint.of(PolicyConfig(body=body, clouds=_CLOUDS), CLOUD | STATE, ACTION),
+            "images": Blueprint.of(PolicyConfig(body=body, images=_IMAGES), IMAGES, ACTION),
+        }.items()
+    },
+    "gru on all": Blueprint.of(
+        PolicyConfig(body=BODIES["gru"], clouds=_CLOUDS, images=_IMAGES),
+        STATE | CLOUD | IMAGES,
+        ACTION,
+        Scaling(
+            mean={"joint_position": (0.3,) * 7, "object_keypoints": (0.2,) * 6},
+            std={"joint_position": (1.7,) * 7, "object_keypoints": (0.6,) * 6},
+        ),
+    ),
+    "mlp on frozen images": Blueprint.of(
+        PolicyConfig(body=BODIES["mlp"], images=ResNet18Config(width=4, frozen=True)),
+        IMAGES,
+        ACTION,
+    ),
+}
+
+
+@cache
+def made(name: str, seed: int = 0) -> PolicyNetwork:
+    """Returns a network that all tests share, and none changes."""
+    return BLUEPRINTS[name].create(seed).eval()
+
+
+def observations(
+    blueprint: Blueprint, batch: int, steps: int, seed: int = 0
+) -> dict[str, torch.Tensor]:
+    """Returns trajectories of random numbers, (B, T, *shape) by name.
+
+    A third of a cloud's points are absent.
+    """
+    generator = np.random.default_rng(seed)
+    arrays = {}
+    for name, array in blueprint.observation.items():
+        shape = (batch, steps, *array.shape)
+        if array.dtype == "uint8":
+            arrays[name] = torch.tensor(generator.integers(0, 256, shape), dtype=torch.uint8)
+            continue
+        numbers = generator.normal(size=shape).astype(np.float32)
+        if name in CLOUD:
+            numbers[..., :3] *= 0.1
+            numbers[..., 3] = generator.integers(-1, 2, shape[:-1])
+            numbers *= np.abs(numbers[..., 3:])
+        arrays[name] = torch.tensor(numbers)
+    return arrays
+
+
+def step(trajectories: dict[str, torch.Tensor], batch: int, index: int) -> dict[str, np.ndarray]:
+    """Returns the observation of one step, as an environment does."""
+    return {name: rows[batch, index].numpy() for name, rows in trajectories.items()}

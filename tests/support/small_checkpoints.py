@@ -1,0 +1,34 @@
+"""Checkpoints of policies that have learned nothing."""
+
+from pathlib import Path
+from typing import Any
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
+from fleet_tools.dataset.header import describe_action, describe_observation
+from fleet_tools.envs.making import make_env
+
+SMALL_BODY = MLPConfig(layers=1, width=8)
+
+
+def untrained(
+    path: Path, config: PolicyConfig | None = None, seed: int = 0, **env_kwargs: Any
+) -> str:
+    """Stores a policy for the hammer, and returns its path.
+
+    Args:
+        path: Path of the file.
+        config: Configuration of the policy; a small one on state if None.
+        seed: Seed of its weights.
+        env_kwargs: Keyword arguments of its environment.
+    """
+    env = make_env(task="hammer", **env_kwargs)
+    blueprint = Blueprint.of(
+        config or PolicyConfig(body=SMALL_BODY),
+        describe_observation(env),
+        describe_action(env),
+        env_kwargs=env_kwargs,
+    )
+    save_checkpoint(path, Checkpoint(blueprint, blueprint.create(seed=seed).state_dict()))
+    return str(path)

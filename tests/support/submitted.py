@@ -1,0 +1,183 @@
+"""Results as others submit them: made up, but of the scenes that a protocol really draws."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from fleet_tools.config.tasks import TaskConfig, load_task
+from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
+from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, protocol_digest, task_digests
+from fleet_tools.evaluation.result import (
+    EpisodeResult,
+    Evaluation,
+    PolicyProvenance,
+    Result,
+    encode_actions,
+)
+from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.evaluation.scores import score
+from fleet_tools.leaderboard.standings import Overall, Standing
+from fleet_tools.leaderboard.submissions import Submission
+from fleet_tools.sim.scene import Scene, sample_scene
+from fleet_tools.sim.seeds import EVALUATION
+from fleet_tools.storage.provenance import Machine
+
+SMALL = Protocol(
+    name="small",
+    version=1,
+    description="For tests.",
+    tasks=("hammer", "knife"),
+    splits={
+        "train": Scenes(scenes=3, first_seed=EVALUATION.start),
+        "unseen_tools": Scenes(scenes=2, first_seed=EVALUATION.start + 100),
+    },
+)
+
+
+@cache
+def _task(name: str) -> TaskConfig:
+    return load_task(name)
+
+
+@cache
+def _scene(task: str, split: str, seed: int) -> Scene:
+    return sample_scene(_task(task), seed, split=split, randomization="on")
+
+
+@cache
+def _digests(tasks: tuple[str, ...]) -> dict[str, str]:
+    return task_digests(SMALL.model_copy(update={"tasks": tasks}))
+
+
+def renamed(evaluation: Evaluation, name: str) -> Evaluation:
+    """Returns the evaluation with another name of its policy."""
+    policy = evaluation.result.policy.model_copy(update={"name": name})
+    return Evaluation(evaluation.result.model_copy(update={"policy": policy}), evaluation.episodes)
+
+
+def evaluation_with(
+    outcome_of: Callable[[Trial], str],
+    name: str = "somebody",
+    protocol: Protocol = SMALL,
+    tasks: Sequence[str] | None = None,
+    training_seed: int | None = None,
+) -> Evaluation:
+    """Returns an evaluation with a given outcome of each trial.
+
+    Args:
+        outcome_of: Returns the outcome of a trial.
+        name: Name of the policy.
+        protocol: The protocol.
+        tasks: The covered tasks; all if None.
+        training_seed: Seed of the policy's training run.
+    """
+    episodes = [
+        _episode(trial, outcome_of(trial))
+        for trial in protocol.trials()
+        if tasks is None or trial.task in tasks
+    ]
+    digests = _digests(protocol.tasks)
+    result = Result(
+        protocol=protocol,
+        task_digests=digests,
+        protocol_digest=protocol_digest(protocol, digests),
+        policy=PolicyProvenance(
+            name=name,
+            kind="factory",
+            source="their_module:factory",
+            content_digest="ab" * 16,
+            env_kwargs={"obs_mode": "state"},
+            training_seed=training_seed,
+        ),
+        packages={"fleet_tools": "0.1.0"},
+        machine=Machine(system="Linux", processor="some", cores=2, memory_gib=8),
+        command="python -m fleet_tools.evaluate ...",
+        complete=len(episodes) == len(protocol.trials()),
+        scores=score(protocol, episodes),
+    )
+    return Evaluation(result, episodes)
+
+
+def _episode(trial: Trial, outcome: str) -> EpisodeResult:
+    scene = _scene(trial.task, trial.split, trial.seed)
+    return EpisodeResult(
+        **trial.model_dump(),
+        outcome=outcome,
+        success=outcome == SUCCESS,
+        success_once=outcome == SUCCESS,
+        steps=2,
+        tool=scene.tool,
+        object=scene.object,
+        scene_digest=scene.digest(),
+        state_digest="0123456789abcdef",
+        actions=encode_actions(np.zeros((2, 6))),
+        seconds=0.25,
+    )
+
+
+def random_evaluation(rate: float, seed: int = 0, **others: Any) -> Evaluation:
+    """Returns an evaluation whose trials succeed at a rate; see `evaluation_with`."""
+    generator = np.random.default_rng(seed)
+    return evaluation_with(
+        lambda trial: SUCCESS if generator.random() < rate else TIME_LIMIT, **others
+    )
+
+
+def submission(evaluation: Evaluation, folder: str | None = None) -> Submission:
+    """Returns the evaluation as if it had been read from a folder."""
+    policy = evaluation.result.policy
+    return Submission(folder or f"{policy.name}/{policy.training_seed}", evaluation)
+
+
+def overall(standing: Standing) -> Overall:
+    """Returns the performance of a method that covers all tasks."""
+    assert standing.overall is not None
+    return standing.overall
+
+
+def write(evaluation: Evaluation, folder: Path) -> Path:
+    """Stores an evaluation as the program does, and returns the folder."""
+    folder.mkdir(parents=True)
+    (folder / RESULT).write_text(evaluation.result.model_dump_json(indent=2) + "\n")
+    lines = [f"{episode.to_json()}\n" for episode in evaluation.episodes]
+    (folder / EPISODES).write_text("".join(lines))
+    return folder
+
+
+def as_version_1(document: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content of `result.json` with the names of schema version 1."""
+    former = {"success": "end", "success_once": "any_time", "env_kwargs": "environment"}
+
+    def renamed_keys(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {former.get(key, key): renamed_keys(inner) for key, inner in value.items()}
+
+    return {**renamed_keys(document), "schema_version": 1}
+
+
+class QuittingPolicy:
+    """A policy that acts at random, and raises an error after a few steps.
+
+    Args:
+        env: The environment; it is not used.
+    """
+
+    STEPS = 5
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        self._generator = np.random.default_rng(0)
+        self._remaining = self.STEPS
+
+    def reset(self) -> None:
+        self._remaining = self.STEPS
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        if self._remaining == 0:
+            raise RuntimeError("no more steps")
+        self._remaining -= 1
+        return self._generator.uniform(-1, 1, 6).astype(np.float32)

@@ -1,0 +1,62 @@
+"""Small datasets and policies to train."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from support.policy_cases import BODIES
+from support.small_datasets import Drawn, a_header, write
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.training.demonstrations import blueprint_of
+from fleet_tools.baselines.training.state import Tensors, TrainingState
+from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.dataset.samples import Samples
+
+torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
+
+LAYOUT = {"joint_position": ((7,), "float32"), "object_keypoints": ((2, 3), "float32")}
+STEPS = (5, 1, 7, 0, 4, 9, 3)
+
+_POLICY = [
+    "--architecture", "gru", "--set", "body.layers=1", "--set", "body.width=8", "--threads", "1",
+    "--batch-size", "8",
+]  # fmt: skip
+
+
+def small_data(folder: Path, steps: Sequence[int] = STEPS, seed: int = 0) -> Samples:
+    """Writes a dataset of random numbers, and returns its samples.
+
+    Args:
+        folder: Folder of the dataset.
+        steps: Number of steps of each episode.
+        seed: Seed of the random numbers.
+    """
+    write(folder, Drawn(list(steps), [True] * len(steps), seed), a_header(LAYOUT))
+    return Samples(folder)
+
+
+def cloned(samples: Samples, body: str = "elman") -> tuple[Blueprint, Trajectories, TrainingState]:
+    """Returns a policy that learns from samples: its blueprint, its data and its first state."""
+    blueprint = blueprint_of(PolicyConfig(body=BODIES[body]), samples)
+    weights = blueprint.create(seed=3).state_dict()
+    weights["head.weight"] *= 0.3  # its actions stay within bounds, where nothing is clipped
+    state = TrainingState.initial(weights)
+    return blueprint, Trajectories(samples, blueprint), state
+
+
+def same(one: Tensors, other: Tensors) -> bool:
+    """Whether tensors by name are the same bit for bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def train_options(data: Path, output: Path, *more: str) -> list[str]:
+    """Returns options of the training program for a small policy.
+
+    Args:
+        data: Folder of the dataset.
+        output: Folder of the run.
+        more: Further options.
+    """
+    return [*_POLICY, "--dataset", str(data), "--output", str(output), *more]

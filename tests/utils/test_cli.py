@@ -1,0 +1,299 @@
+"""Programs: options made from config classes, messages, exit codes and reports."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+from tyro.conf import Positional
+
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import Count, Positive, Seed
+from fleet_tools.errors import FleetToolsError, UnknownNameError
+from fleet_tools.utils import cli
+from fleet_tools.utils.libraries import OPTIONAL, install_command
+from fleet_tools.utils.option_parser import KeyValue
+
+Capture = pytest.CaptureFixture[str]
+
+
+class OptimizerConfig(OptionGroup):
+    """The optimizer."""
+
+    aliases = {"steps": ["--iterations"]}
+
+    rate: Positive = 0.001
+    """Step size."""
+    steps: Count = 100
+    """Number of steps."""
+
+
+class TrainOptions(cli.Options):
+    """Trains.
+
+    Exit codes:
+    0: it is trained.
+    """
+
+    dataset: Annotated[Path, Positional]
+    """Folder of the dataset."""
+    optimizer: OptimizerConfig = OptimizerConfig(steps=70)
+    method: Literal["adam", "sgd"] = "adam"
+    seed: Seed | None = None
+    env: tuple[KeyValue, ...] = ()
+    output: Path | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _output_for_seed(self) -> "TrainOptions":
+        if self.seed == 13:
+            raise ValueError("--seed 13 is not for --method adam")
+        return self
+
+
+class ListOptions(cli.Options):
+    """Lists the trained."""
+
+
+def train(options: TrainOptions) -> int:
+    summary = options.model_dump(mode="json", include={"dataset", "optimizer", "seed", "env"})
+    options.report(summary | {"command": options.command_line}, lambda: "It is trained.")
+    return cli.FAILED if options.method == "sgd" else cli.OK
+
+
+TRAIN = cli.Program("trial", cli.Command(TrainOptions, train))
+
+
+def program(work: Callable[[], object]) -> cli.Program:
+    """Returns a program without options that does some work."""
+
+    def run(options: cli.Options) -> int:
+        work()
+        return cli.OK
+
+    return cli.Program("trial", cli.Command(ListOptions, run))
+
+
+def raising(error: BaseException) -> cli.Program:
+    """Returns a program that raises an error."""
+
+    def work() -> None:
+        raise error
+
+    return program(work)
+
+
+def refused(arguments: list[str], capsys: Capture) -> str:
+    """Returns the message about arguments that are not valid."""
+    with pytest.raises(SystemExit) as stopped:
+        TRAIN.main(arguments)
+    printed = capsys.readouterr()
+    assert (stopped.value.code, printed.out) == (2, "")
+    return printed.err
+
+
+# --- Options --------------------------------------------------------------------------------
+
+
+def summary_of(arguments: list[str], capsys: Capture) -> dict[str, Any]:
+    """Returns what the program reports about its options."""
+    assert TRAIN.main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_options_of_a_nested_group_have_no_prefix(capsys: Capture) -> None:
+    summary = summary_of(["data", "--rate", "0.5", "--seed", "4"], capsys)
+    assert summary["dataset"] == "data"
+    assert summary["optimizer"] == {"rate": 0.5, "steps": 70}
+    assert summary["seed"] == 4
+    assert "--optimizer.rate" in refused(["data", "--optimizer.rate", "0.5"], capsys)
+
+
+def test_an_alias_is_the_option(capsys: Capture) -> None:
+    by_name, by_alias = (
+        summary_of(["data", name, "3"], capsys) for name in ("--steps", "--iterations")
+    )
+    assert by_alias["optimizer"] == by_name["optimizer"] == {"rate": 0.001, "steps": 3}
+
+
+def test_key_value_arguments_hold_json_or_strings(capsys: Capture) -> None:
+    summary = summary_of(["data", "--env", "size=[8, 6]", "tool=claw", "gains=1=2"], capsys)
+    assert summary["env"] == [["size", [8, 6]], ["tool", "claw"], ["gains", "1=2"]]
+    assert "KEY=VALUE" in refused(["data", "--env", "tool"], capsys)
+
+
+def test_the_help_describes_options_and_states_each_default_once(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        TRAIN.main(["--help"])
+    assert stopped.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert "python -m fleet_tools.trial" in text
+    assert "Trains. Exit codes: 0: it is trained." in text
+    assert "Folder of the dataset. (required)" in text
+    assert "Step size. (default: 0.001)" in text  # of the config class
+    assert "Number of steps. (default: 70)" in text  # of the program, in its place
+    assert text.count("(default: ") == 3
+    assert "None" not in text and "False" not in text
+
+
+def test_the_command_line_is_the_one_given(capsys: Capture) -> None:
+    command = summary_of(["my data"], capsys)["command"]
+    assert command == "python -m fleet_tools.trial 'my data' --json"
+
+
+# --- Invalid arguments ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rate", "-1"], "--rate: Input should be greater than 0 (given: -1.0)"),
+        (["--steps", "0"], "--steps: Input should be greater than or equal to 1 (given: 0)"),
+        (["--seed", "-3"], "--seed: Input should be greater than or equal to 0 (given: -3)"),
+        (["--seed", "13"], "--seed 13 is not for --method adam"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_in_one_line(
+    arguments: list[str], message: str, capsys: Capture
+) -> None:
+    line, hint = refused(["data", *arguments], capsys).splitlines()
+    assert line == f"python -m fleet_tools.trial: {message}"
+    assert hint == "`python -m fleet_tools.trial --help` describes the options."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "PATH"),
+        (["data", "--rate", "fast"], "--rate: could not convert string to float: 'fast'"),
+        (["data", "--seed", "fast"], "--seed: no type matching INT"),
+        (["data", "--seed", "None"], "--seed: no type matching INT"),
+        (["data", "--method", "newton"], "adam"),
+        (["data", "--stesp", "3"], "--steps"),
+        (["data", "more"], "more"),
+    ],
+)
+def test_arguments_that_do_not_parse_are_refused(
+    arguments: list[str], message: str, capsys: Capture
+) -> None:
+    text = refused(arguments, capsys)
+    assert message in text
+    assert "pydantic" not in text and "Validator" not in text and "Traceback" not in text
+
+
+# --- Several commands -----------------------------------------------------------------------
+
+SEVERAL = cli.Program(
+    "trials",
+    {
+        "train": cli.Command(TrainOptions, train),
+        "list": cli.Command(ListOptions, lambda options: cli.FAILED),
+    },
+    "Trains and lists.",
+)
+
+
+def test_the_first_argument_names_the_command(capsys: Capture) -> None:
+    assert SEVERAL.main(["train", "data", "--steps", "5", "--json"], "fleet-tools trials") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["optimizer"]["steps"] == 5
+    assert summary["command"] == "python -m fleet_tools.trials train data --steps 5 --json"
+    assert SEVERAL.main(["list"]) == 1
+
+
+def test_the_help_lists_the_commands(capsys: Capture) -> None:
+    for arguments, texts in (
+        (["--help"], ["Trains and lists.", "Trains.", "Lists the trained."]),
+        (["train", "--help"], ["Number of steps. (default: 70)", "Exit codes:"]),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            SEVERAL.main(arguments, "fleet-tools trials")
+        assert stopped.value.code == 0
+        printed = " ".join(capsys.readouterr().out.replace("│", "").split())
+        assert "usage: fleet-tools trials" in printed
+        assert all(text in printed for text in texts)
+
+
+@pytest.mark.parametrize("arguments", [[], ["lst"], ["list", "data"], ["train"]])
+def test_an_unknown_or_incomplete_command_is_refused(arguments: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        SEVERAL.main(arguments)
+    assert stopped.value.code == 2
+    assert not capsys.readouterr().out
+
+
+# --- Exit codes and messages ----------------------------------------------------------------
+
+
+def test_the_exit_code_is_that_of_the_work() -> None:
+    assert TRAIN.main(["data", "--quiet"]) == 0
+    assert TRAIN.main(["data", "--quiet", "--method", "sgd"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (FleetToolsError("There is no plan."), 2, "There is no plan."),
+        (UnknownNameError("tool", "hamer", ["hammer"]), 2, "Did you mean 'hammer'? Known: hammer."),
+        (OSError(28, "No space left on device"), 1, "[Errno 28] No space left on device"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_an_expected_error_is_one_line_on_stderr(
+    error: BaseException, code: int, message: str, capsys: Capture
+) -> None:
+    assert raising(error).main([], "fleet-tools trial") == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.startswith("fleet-tools trial: ") and line.endswith(message)
+
+
+def test_a_defect_is_raised_with_its_traceback() -> None:
+    for error in (ZeroDivisionError("a defect"), ModuleNotFoundError("a defect", name="fleet")):
+        with pytest.raises(type(error), match="a defect"):
+            raising(error).main([])
+
+
+def test_an_absent_optional_library_is_named_with_its_installation_command(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = OPTIONAL[0]
+    monkeypatch.setitem(sys.modules, library.module, None)
+    assert program(lambda: __import__(f"{library.module}.part")).main([]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"python -m fleet_tools.trial: {library.module} is needed to ")
+    assert install_command(library.extra) in message
+
+
+def test_ctrl_c_interrupts_the_work_and_is_handled_as_before_afterwards(capsys: Capture) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert program(lambda: os.kill(os.getpid(), signal.SIGINT)).main([]) == 130
+    assert capsys.readouterr().err == "python -m fleet_tools.trial: interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_stopped_work_can_be_resumed(capsys: Capture) -> None:
+    assert cli.stopped(OSError(28, "No space left on device")) == 1
+    assert "No space left on device. The same command resumes it." in capsys.readouterr().err
+    for reason in (None, KeyboardInterrupt()):
+        assert cli.stopped(reason) == 130
+        assert "interrupted. The same command resumes it." in capsys.readouterr().err
+
+
+# --- Reports --------------------------------------------------------------------------------
+
+
+def test_stdout_holds_text_or_only_json_or_nothing(capsys: Capture) -> None:
+    assert TRAIN.main(["data"]) == 0
+    assert capsys.readouterr().out == "It is trained.\n"
+    for more in (["--json"], ["--json", "--quiet"]):
+        assert TRAIN.main(["data", *more]) == 0
+        (line,) = capsys.readouterr().out.splitlines()
+        assert json.loads(line)["dataset"] == "data"
+    assert TRAIN.main(["data", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""

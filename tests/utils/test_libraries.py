@@ -1,0 +1,57 @@
+"""Optional libraries: what the extras install, and messages about absent ones."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.processes import ROOT
+
+from fleet_tools.errors import MissingLibraryError
+from fleet_tools.utils import libraries
+from fleet_tools.utils.libraries import OPTIONAL, Library, install_command, require
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def test_the_table_lists_exactly_what_the_extras_install() -> None:
+    listed = {(library.extra, library.distribution) for library in OPTIONAL}
+    installed = {
+        (extra, re.split(r"[^\w-]", requirement)[0])
+        for extra, requirements in EXTRAS.items()
+        if extra not in ("test", "dev")
+        for requirement in requirements
+    }
+    assert listed == installed
+
+
+@pytest.mark.parametrize("library", OPTIONAL, ids=lambda library: library.module)
+def test_the_message_about_an_absent_library_holds_its_installation_command(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library.module, None)
+    with pytest.raises(MissingLibraryError) as error:
+        require(library.module, "try")
+    assert library.module in str(error.value)
+    assert install_command(library.extra) in str(error.value)
+
+
+def test_the_command_for_a_checkout_fits_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert install_command("video") == 'python3 -m pip install -c constraints.txt -e ".[video]"'
+    monkeypatch.chdir(tmp_path)
+    assert install_command("video") == (
+        f'python3 -m pip install -c "{ROOT / "constraints.txt"}" -e "{ROOT}[video]"'
+    )
+
+
+def test_the_command_for_a_wheel_needs_no_checkout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        libraries, "__file__", str(tmp_path / "fleet_tools" / "utils" / "libraries.py")
+    )
+    assert install_command("video") == 'python3 -m pip install "fleet-tools[video]"'

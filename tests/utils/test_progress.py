@@ -1,0 +1,39 @@
+"""Progress bars, which are drawn on terminals only."""
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from fleet_tools.utils.progress import TallyBar
+
+
+class Terminal(io.StringIO):
+    """A terminal, on which progress bars are drawn."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def progress_of(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, **options: Any) -> str:
+    """Returns what a bar of four episodes shows at its end, after a success and a failure."""
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with TallyBar(4, "episode", **options) as bar:
+        bar.update("success")
+        bar.update("time_limit")
+    return stderr.getvalue().strip().rpartition("\r")[2]
+
+
+def test_a_progress_bar_counts_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = progress_of(monkeypatch, Terminal())
+    assert "2/4" in everything and "1 success, 1 time_limit" in everything
+    resumed = progress_of(monkeypatch, Terminal(), tally={"success": 1}, counted="success")
+    assert "2/4" in resumed and "2 success, 1 time_limit" in resumed
+
+
+def test_a_progress_bar_is_absent_without_a_terminal_or_if_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert progress_of(monkeypatch, io.StringIO()) == ""
+    assert progress_of(monkeypatch, Terminal(), quiet=True) == ""

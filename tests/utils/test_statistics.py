@@ -1,0 +1,165 @@
+"""Intervals and tests, against their laws, published cases and SciPy."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from fleet_tools.utils.statistics import (
+    Counts,
+    PairedCounts,
+    mcnemar,
+    paired_difference,
+    paired_interval,
+    stratified_interval,
+    stratified_rate,
+    wilson_interval,
+)
+
+FEW = settings(max_examples=25)  # an interval takes 10000 draws
+
+COUNTS = st.integers(1, 80).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+STRATA = st.lists(COUNTS, min_size=1, max_size=6)
+PAIRED = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 40)).map(
+        lambda counts: (counts[0], counts[1], sum(counts))
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(COUNTS)
+def test_wilson_is_that_of_scipy(counts: Counts) -> None:
+    expected = binomtest(*counts).proportion_ci(method="wilson")
+    assert wilson_interval(*counts) == pytest.approx(tuple(expected), abs=2e-6)
+
+
+def test_wilson_in_a_published_case() -> None:
+    # Newcombe 1998, table I, method 3: 81 of 263, 15 of 148, 0 of 20 and 1 of 29.
+    cases = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605), (0, 20): (0.0, 0.1611)}
+    for counts, expected in cases.items():
+        assert wilson_interval(*counts) == pytest.approx(expected, abs=1e-4)
+    assert wilson_interval(1, 29) == pytest.approx((0.0061, 0.1718), abs=1e-4)
+
+
+@FEW
+@given(STRATA, st.randoms())
+def test_the_order_of_strata_changes_nothing(strata: list[Counts], shuffle: random.Random) -> None:
+    again = strata.copy()
+    shuffle.shuffle(again)
+    assert stratified_rate(again) == stratified_rate(strata)
+    assert stratified_interval(again) == stratified_interval(strata)
+
+
+@FEW
+@given(STRATA)
+def test_the_rate_lies_in_its_interval_and_that_between_0_and_1(strata: list[Counts]) -> None:
+    low, high = stratified_interval(strata)
+    rate = stratified_rate(strata)
+    assert rate is not None
+    assert 0.0 <= low <= rate + 1e-6
+    assert rate - 1e-6 <= high <= 1.0
+    assert low < high
+
+
+@FEW
+@given(PAIRED)
+def test_exchanging_the_two_mirrors_the_difference(strata: list[PairedCounts]) -> None:
+    exchanged = [(second, first, pairs) for first, second, pairs in strata]
+    low, high = paired_interval(strata)
+    difference = paired_difference(strata)
+    if difference is None:
+        assert (low, high) == (-1.0, 1.0)
+        return
+    assert paired_interval(exchanged) == (-high, -low)
+    assert paired_difference(exchanged) == -difference
+    assert -1.0 <= low <= difference + 1e-6
+    assert difference - 1e-6 <= high <= 1.0
+
+
+@FEW
+@given(PAIRED, st.randoms())
+def test_the_order_of_strata_of_pairs_changes_nothing(
+    strata: list[PairedCounts], shuffle: random.Random
+) -> None:
+    again = strata.copy()
+    shuffle.shuffle(again)
+    assert paired_interval(again) == paired_interval(strata)
+
+
+def test_without_trials_nothing_is_known() -> None:
+    assert stratified_rate([(0, 0)]) is None
+    assert stratified_interval([]) == (0.0, 1.0)
+    assert paired_interval([(0, 0, 0)]) == (-1.0, 1.0)
+    assert stratified_rate([(1, 2), (0, 0)]) == 0.5
+
+
+def test_perfect_scores_have_wilsons_interval() -> None:
+    assert stratified_interval([(75, 75)] * 4) == wilson_interval(300, 300)
+    assert stratified_interval([(0, 75)] * 4) == wilson_interval(0, 300)
+
+
+def test_one_stratum_that_varies_nearly_gives_wilsons_interval() -> None:
+    assert stratified_interval([(150, 300)]) == pytest.approx(wilson_interval(150, 300), abs=0.004)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.just(30)), min_size=2, max_size=5))
+def test_strata_of_equal_size_have_the_pooled_rate(strata: list[Counts]) -> None:
+    pooled = sum(successes for successes, _ in strata) / (30 * len(strata))
+    assert stratified_rate(strata) == pytest.approx(pooled)
+
+
+def coverage(
+    draw_interval: Callable[[np.random.Generator], tuple[float, float]],
+    truth: float,
+    repeats: int = 200,
+) -> float:
+    """Returns the fraction of random intervals that contain the truth."""
+    generator = np.random.default_rng(5)
+    within = [
+        low <= truth <= high for low, high in (draw_interval(generator) for _ in range(repeats))
+    ]
+    return float(np.mean(within))
+
+
+@pytest.mark.parametrize("rates", [(0.9, 0.5, 0.3), (0.85, 0.95, 0.8)])
+def test_intervals_contain_the_true_rate_with_their_confidence(rates: tuple[float, ...]) -> None:
+    sizes = (75, 75, 40)
+    truth = float(np.mean(rates))
+    covered = coverage(
+        lambda generator: stratified_interval(
+            [(int(generator.binomial(n, rate)), n) for n, rate in zip(sizes, rates, strict=True)]
+        ),
+        truth,
+    )
+    assert 0.91 <= covered <= 0.985
+
+
+def test_paired_intervals_contain_the_true_difference_with_their_confidence() -> None:
+    chances = [(0.2, 0.1, 0.7), (0.2, 0.05, 0.75)]
+
+    def draw(generator: np.random.Generator) -> tuple[float, float]:
+        counts = [generator.multinomial(75, chance) for chance in chances]
+        return paired_interval([(int(first), int(second), 75) for first, second, _ in counts])
+
+    assert 0.91 <= coverage(draw, (0.10 + 0.15) / 2) <= 0.985
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_the_exact_binomial_test(only_first: int, only_second: int) -> None:
+    assert mcnemar(only_first, only_second) == mcnemar(only_second, only_first)
+    if only_first + only_second:
+        expected = binomtest(only_first, only_first + only_second, 0.5).pvalue
+        assert mcnemar(only_first, only_second) == pytest.approx(expected, rel=1e-9)
+
+
+def test_mcnemar_at_its_ends() -> None:
+    assert mcnemar(0, 0) == 1.0
+    assert mcnemar(7, 7) == 1.0
+    assert mcnemar(1200, 0) == pytest.approx(2.0**-1199)
+    assert mcnemar(3, 10) == pytest.approx(0.0923, abs=1e-4)
