@@ -24,8 +24,9 @@ from fleet_tools.config.options import OptionGroup
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
+from fleet_tools.utils.startup import INTERRUPTED
 
-OK, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, BAD_USAGE = 0, 1, 2
 
 
 class Options(OptionGroup):

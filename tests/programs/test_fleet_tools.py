@@ -1,10 +1,12 @@
 """All programs under one name."""
 
+import os
 import shutil
 import subprocess
 import sys
 
 import pytest
+from support.processes import ROOT
 
 import fleet_tools
 from fleet_tools import __main__ as fleet_tools_program
@@ -15,6 +17,31 @@ PROGRAMS = fleet_tools_program._PROGRAMS
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fleet_tools", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("program", ["fleet_tools", "fleet_tools.collect"])
+def test_ctrl_c_during_the_first_imports_ends_with_130_and_one_line(program, tmp_path):
+    code = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "gymnasium.py").write_text(code)
+    finished = subprocess.run(
+        [sys.executable, "-m", program, "--help"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (finished.returncode, finished.stderr) == (130, "fleet-tools: interrupted\n")
+
+
+def test_an_import_of_the_package_leaves_ctrl_c_alone(tmp_path):
+    (tmp_path / "user.py").write_text(
+        "import signal, fleet_tools\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    )
+    for arguments in (["-m", "user"], ["user.py"], ["-c", "import user"]):
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, *arguments], cwd=tmp_path, env=environment, check=True)
 
 
 def test_version(capsys):
