@@ -29,6 +29,7 @@ from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.storage.run_folder import RunWriter
+from fleet_tools.storage.tensor_files import write_tensors
 
 STATE, ROUNDS = "state.safetensors", "rounds.jsonl"
 MERGED, FINE_TUNED, REPORT = "merged.safetensors", "fine_tuned.safetensors", "report.json"
@@ -71,8 +72,6 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         Raises:
             OSError: The disk is full or gone; the progress before is still stored.
         """
-        from safetensors.torch import save
-
         named = {
             "merged": progress.weights,
             **{f"{ROBOTS}/{robot}": each for robot, each in progress.robot_weights.items()},
@@ -83,8 +82,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
             for name, tensor in weights.items()
         }
         rounds = [each.model_dump(mode="json", by_alias=True) for each in progress.rounds]
-        with atomic_write(self.folder / STATE) as aside:
-            aside.write_bytes(save(tensors, {_KEY: json.dumps(rounds)}))
+        write_tensors(self.folder / STATE, tensors, {_KEY: json.dumps(rounds)})
         shutil.rmtree(self.folder / REPLIES, ignore_errors=True)
         self._save_rest(progress)
 

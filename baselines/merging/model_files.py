@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.merging.symmetry.table import State
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.tensor_files import write_tensors
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
@@ -90,9 +90,7 @@ def write_model(path: Path, state: State, notes: Any = None) -> None:
         notes: JSON data, stored in the file's metadata.
     """
     tensors = {name: packed(tensor) for name, tensor in state.items()}
-    with atomic_write(path) as temporary:
-        # One key only: the library stores several in random order.
-        temporary.write_bytes(save(tensors, None if notes is None else {_NOTES: json.dumps(notes)}))
+    write_tensors(path, tensors, None if notes is None else {_NOTES: json.dumps(notes)})
 
 
 def not_finite(state: State) -> list[str]:

@@ -16,7 +16,7 @@ from fleet_tools.baselines.policies.blueprint import VERSION, Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.tensor_files import write_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -64,10 +64,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         path: Path of the file, such as policy.safetensors; an existing file is replaced.
         checkpoint: The policy.
     """
-    from safetensors.torch import save
-
-    with atomic_write(Path(path)) as aside:
-        aside.write_bytes(save(dict(checkpoint.weights), {_KEY: _to_json(checkpoint)}))
+    write_tensors(Path(path), checkpoint.weights, {_KEY: _to_json(checkpoint)})
 
 
 def is_checkpoint(path: Path) -> bool:

@@ -19,8 +19,8 @@ from fleet_tools.baselines.training.progress import EpochMetrics, TrainingProgre
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.config.values import parse
-from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.storage.run_folder import RunWriter
+from fleet_tools.storage.tensor_files import write_tensors
 
 STATE, METRICS = "state.safetensors", "metrics.jsonl"
 LAST, BEST = "last.safetensors", "best.safetensors"
@@ -59,12 +59,11 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
         Raises:
             OSError: The disk is full or gone; the progress before is still stored.
         """
-        import torch
-        from safetensors.torch import save
+        from fleet_tools.baselines.merging.queries.wire import packed
 
         state = progress.state
         tensors = {
-            f"{kind}/{name}": tensor.clone(memory_format=torch.contiguous_format)  # shares nothing
+            f"{kind}/{name}": packed(tensor)
             for kind, named in (
                 ("weights", state.weights),
                 ("moments", state.moments),
@@ -74,8 +73,8 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
         }
         numbers = {name: getattr(state, name) for name in ("epoch", "batch", "squares", "steps")}
         metrics = [each.model_dump() for each in progress.metrics]
-        with atomic_write(self.folder / STATE) as aside:
-            aside.write_bytes(save(tensors, {_KEY: json.dumps({**numbers, "metrics": metrics})}))
+        content = json.dumps({**numbers, "metrics": metrics})
+        write_tensors(self.folder / STATE, tensors, {_KEY: content})
         self.write_log([json.dumps(each) for each in metrics])
         save_checkpoint(self.folder / LAST, Checkpoint(self.spec.blueprint, state.weights))
         if progress.best:

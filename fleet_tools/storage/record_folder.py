@@ -11,9 +11,9 @@ from typing import Generic, Self, TypeVar
 
 from fleet_tools.config.values import Value, differences
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.storage.append_log import AppendLog
-from fleet_tools.storage.atomic_files import atomic_write, is_blank, leftovers
+from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.storage.json_documents import Upgrade, read_document, read_records
+from fleet_tools.storage.locked_folder import LockedFolder, require_blank
 
 
 class Document(Value):
@@ -88,7 +88,7 @@ class FolderKind(Generic[D, R]):
         return read_records(folder / self.log_name, self.record, self.error, self.without_log)
 
 
-class RecordWriter(Generic[D, R]):
+class RecordWriter(LockedFolder, Generic[D, R]):
     """Appends records to a new folder, or to one whose document is the same.
 
     Args:
@@ -105,17 +105,15 @@ class RecordWriter(Generic[D, R]):
     """
 
     def __init__(self, kind: FolderKind[D, R], folder: Path, document: D) -> None:
-        self.kind, self.folder = kind, folder
+        self.kind = kind
         if (folder / kind.document_name).exists():
             require_same(kind.read_document(folder), document, folder, kind.what, kind.error)
         else:
-            self._create(document)
+            self._create(folder, document)
+        super().__init__(folder, kind.log_name, kind.error)
         try:
-            self._log = AppendLog(folder / kind.log_name)
-        except BlockingIOError:
-            raise kind.error(f"Another process is writing to {folder}.") from None
-        try:
-            self.records = self._repair()
+            self.records, size = kind.read_records(folder)
+            self._log.truncate(size)
         except BaseException:
             self.close()
             raise
@@ -133,33 +131,13 @@ class RecordWriter(Generic[D, R]):
         """Stores a new version of the document."""
         write_document(self.folder / self.kind.document_name, document)
 
-    def close(self) -> None:
-        """Releases the folder to other processes."""
-        self._log.close()
-
-    def __enter__(self) -> Self:
-        """Returns the writer itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Releases the folder."""
-        self.close()
-
-    def _create(self, document: D) -> None:
-        folder, kind = self.folder, self.kind
-        if folder.exists() and not is_blank(folder, (kind.log_name, *kind.subfolders)):
-            raise kind.error(f"{folder} is neither empty nor {kind.what}. Give another --output.")
+    def _create(self, folder: Path, document: D) -> None:
+        kind = self.kind
+        require_blank(folder, (kind.log_name, *kind.subfolders), kind.what, kind.error)
         for subfolder in (folder, *(folder / name for name in kind.subfolders)):
             subfolder.mkdir(parents=True, exist_ok=True)
         (folder / kind.log_name).touch()
         write_document(folder / kind.document_name, document)  # last: it makes it such a folder
-
-    def _repair(self) -> list[R]:
-        """Removes what a crash may have left, and returns the records."""
-        clear_leftovers(self.folder)
-        records, size = self.kind.read_records(self.folder)
-        self._log.truncate(size)
-        return records
 
 
 def require_same(
@@ -181,9 +159,3 @@ def write_document(path: Path, document: Value, indent: int = 2) -> None:
     """Stores a document, completely or not at all."""
     with atomic_write(path) as aside:
         aside.write_text(document.model_dump_json(indent=indent, by_alias=True) + "\n")
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Removes the temporary files that killed processes left."""
-    for leftover in leftovers(folder):
-        leftover.unlink()

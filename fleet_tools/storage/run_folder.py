@@ -7,18 +7,12 @@ records (`record_folder`), nothing is known from the log alone.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from fleet_tools.config.values import parse
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.storage.append_log import AppendLog
-from fleet_tools.storage.atomic_files import is_blank
-from fleet_tools.storage.record_folder import (
-    Document,
-    clear_leftovers,
-    require_same,
-    write_document,
-)
+from fleet_tools.storage.locked_folder import LockedFolder, require_blank
+from fleet_tools.storage.record_folder import Document, require_same, write_document
 from fleet_tools.storage.strict_json import loads
 
 CONFIG = "config.json"
@@ -27,7 +21,7 @@ CONFIG = "config.json"
 D = TypeVar("D", bound=Document)
 
 
-class RunWriter(Generic[D]):
+class RunWriter(LockedFolder, Generic[D]):
     """Claims a new folder of a run, or one whose document is the same.
 
     Args:
@@ -47,26 +41,17 @@ class RunWriter(Generic[D]):
     def __init__(
         self, folder: Path, spec: D, *, log_name: str, what: str, error: type[FleetToolsError]
     ) -> None:
-        self.folder, self.spec = folder, spec
+        self.spec = spec
         if (folder / CONFIG).exists():
             present = read_spec(folder, type(spec), error)
             require_same(present, spec, folder, what, error)
-        elif folder.exists() and not is_blank(folder, (log_name,)):
-            raise error(f"{folder} is neither empty nor {what}. Give another --output.")
         else:
+            require_blank(folder, (log_name,), what, error)
             folder.mkdir(parents=True, exist_ok=True)
             write_document(folder / CONFIG, spec, indent=1)
         self._log_path = folder / log_name
         self._log_path.touch()
-        try:
-            self._log = AppendLog(self._log_path)
-        except BlockingIOError:
-            raise error(f"Another process is writing to {folder}.") from None
-        try:
-            clear_leftovers(folder)
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(folder, log_name, error)
 
     def write_log(self, lines: Sequence[str]) -> None:
         """Makes the log consist of the given lines; those that it already has are not rewritten.
@@ -88,18 +73,6 @@ class RunWriter(Generic[D]):
             self._log.truncate(size)
         for line in lines[present:]:
             self._log.append(line)
-
-    def close(self) -> None:
-        """Releases the folder to other processes."""
-        self._log.close()
-
-    def __enter__(self) -> Self:
-        """Returns the writer itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Releases the folder."""
-        self.close()
 
 
 def read_spec(folder: Path, kind: type[D], error: type[FleetToolsError]) -> D:
