@@ -7,6 +7,7 @@ import yaml
 from gymnasium.envs.registration import WrapperSpec
 
 from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.yaml_reader import FastLoader
 from fleet_tools.envs.making import CUSTOM_ID, env_id
 from fleet_tools.envs.making import make_env as make_environment
 
@@ -36,5 +37,5 @@ def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:
 
 def _max_episode_steps(path: Path) -> int:
     # Only this one number, without the validation that loads the rest of the package.
-    top_level = yaml.compose(path.read_text()).value
+    top_level = yaml.compose(path.read_text(), FastLoader).value
     return next(int(value.value) for key, value in top_level if key.value == "max_episode_steps")
