@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, UseAppendAction
-from tyro.constructors import PrimitiveConstructorSpec
 
 from fleet_tools.config.values import Count
 from fleet_tools.errors import ConfigError, RenderServerError, UnknownNameError
 from fleet_tools.parallel import workers
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.utils import cli
+from fleet_tools.utils.option_parser import notation
 from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
@@ -43,13 +43,7 @@ def _parse_size(text: str) -> tuple[int, int]:
 
 Size = Annotated[
     tuple[Count, Count],
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="WxH",
-        instance_from_str=lambda texts: _parse_size(texts[0]),
-        is_instance=lambda given: isinstance(given, tuple) and len(given) == 2,
-        str_from_instance=lambda given: [f"{given[0]}x{given[1]}"],
-    ),
+    notation(_parse_size, "WxH", lambda size: f"{size[0]}x{size[1]}"),
 ]
 """An option WIDTHxHEIGHT, such as 640x480."""
 

@@ -2,14 +2,13 @@
 
 import math
 import re
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import pydantic
-from tyro.constructors import PrimitiveConstructorSpec
 
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.values import Vector3
+from fleet_tools.utils.option_parser import notation
 
 UNITS = {"m": 1.0, "mm": 0.001, "cm": 0.01, "inch": 0.0254}
 """Metres per unit, in the order in which units are tried."""
@@ -87,33 +86,21 @@ def _colour(text: str) -> Vector3:
     return colour
 
 
-def _spec(
-    read: Callable[[str], Any], metavar: str, write: Callable[[Any], str] = str
-) -> PrimitiveConstructorSpec[Any]:
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda texts: read(texts[0]),
-        is_instance=lambda _: True,
-        str_from_instance=lambda value: [write(value)],
-    )
-
-
 ModelName = Annotated[str, pydantic.AfterValidator(check_model_name)]
 """Name of a model or a family."""
 
-KeypointArgument = Annotated[tuple[str, Vector3], _spec(_keypoint, "NAME=X,Y,Z")]
+KeypointArgument = Annotated[tuple[str, Vector3], notation(_keypoint, "NAME=X,Y,Z")]
 """Name and position of a keypoint."""
 
-GraspArgument = Annotated[Pose | None, _spec(_grasp, "X,Y,Z[,ROLL,PITCH,YAW]")]
+GraspArgument = Annotated[Pose | None, notation(_grasp, "X,Y,Z[,ROLL,PITCH,YAW]")]
 """Pose of the hand, in m and degrees."""
 
 ScaleArgument = Annotated[
     float | None,
     pydantic.Field(gt=0),
-    _spec(_scale, "{auto," + ",".join(UNITS) + ",NUMBER}", lambda scale: str(scale or "auto")),
+    notation(_scale, "{auto," + ",".join(UNITS) + ",NUMBER}", lambda scale: str(scale or "auto")),
 ]
 """Metres per unit of a file; None is to be guessed."""
 
-ColourArgument = Annotated[Vector3 | None, _spec(_colour, "R,G,B")]
+ColourArgument = Annotated[Vector3 | None, notation(_colour, "R,G,B")]
 """Red, green and blue, from 0 to 1."""

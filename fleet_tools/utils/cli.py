@@ -24,7 +24,7 @@ from fleet_tools.config.options import OptionGroup
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
-from fleet_tools.utils.startup import INTERRUPTED
+from fleet_tools.utils.startup import INTERRUPTED, end_process
 
 OK, FAILED, BAD_USAGE = 0, 1, 2
 
@@ -185,7 +185,6 @@ def _quiet_interrupts_of_imports(prog: str) -> Iterator[None]:
 def _interrupt(prog: str, signal_number: int, frame: FrameType | None) -> None:
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            os.write(sys.stderr.fileno(), f"{prog}: interrupted\n".encode())
-            os._exit(INTERRUPTED)
+            end_process(prog)
         frame = frame.f_back
     raise KeyboardInterrupt

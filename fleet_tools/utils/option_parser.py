@@ -155,6 +155,25 @@ def _with_option_name(line: str, values: Mapping[str, Any]) -> str:
     return f"--{field.replace('_', '-')}: {reason}" if field in values else line
 
 
+def notation(
+    read: Callable[[str], Any], metavar: str, write: Callable[[Any], str] = str
+) -> PrimitiveConstructorSpec[Any]:
+    """Returns how an option with a notation of its own is read from one argument.
+
+    Args:
+        read: Reads a value, or raises a ValueError.
+        metavar: The notation in the help.
+        write: Returns the notation of a default.
+    """
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda texts: read(texts[0]),
+        is_instance=lambda _: True,  # no option has an alternative of another type
+        str_from_instance=lambda value: [write(value)],
+    )
+
+
 def key_value(text: str) -> tuple[str, Any]:
     """Reads KEY=VALUE; the value is JSON, or else a string.
 
@@ -172,12 +191,6 @@ def key_value(text: str) -> tuple[str, Any]:
 
 KeyValue = Annotated[
     tuple[str, Any],
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="KEY=VALUE",
-        instance_from_str=lambda texts: key_value(texts[0]),
-        is_instance=lambda given: isinstance(given, tuple) and len(given) == 2,
-        str_from_instance=lambda given: [f"{given[0]}={json.dumps(given[1])}"],
-    ),
+    notation(key_value, "KEY=VALUE", lambda given: f"{given[0]}={json.dumps(given[1])}"),
 ]
 """An argument KEY=VALUE, see `key_value`."""

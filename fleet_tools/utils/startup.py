@@ -5,6 +5,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -20,6 +21,16 @@ def end_on_interrupt() -> None:
         signal.signal(signal.SIGINT, _end)
 
 
+def end_process(prog: str) -> NoReturn:
+    """Reports the interrupt, and ends the process at once, without any cleaning up.
+
+    Args:
+        prog: Name of the program in the message.
+    """
+    os.write(sys.stderr.fileno(), f"{prog}: interrupted\n".encode())
+    os._exit(INTERRUPTED)
+
+
 def _is_started(command: list[str]) -> bool:
     """Returns whether a command line is `python -m fleet_tools...` or `fleet-tools`."""
     if sys.argv[:1] == ["-m"] and "-m" in command[:-1]:  # while Python imports the parent package
@@ -29,5 +40,4 @@ def _is_started(command: list[str]) -> bool:
 
 
 def _end(signal_number: int, frame: FrameType | None) -> None:
-    os.write(sys.stderr.fileno(), b"fleet-tools: interrupted\n")
-    os._exit(INTERRUPTED)
+    end_process("fleet-tools")
