@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from console import print_now
 from task_selection import TaskSelection
+from timing import cpu_seconds
 
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
@@ -96,7 +97,7 @@ def measure(task: str, mode: str, size: tuple[int, int], episodes: int) -> dict[
     observations: list[float] = []
     env = make_env(task=task, obs_mode=mode, camera_size=size)
     for _, action in expert_steps(env, range(episodes)):
-        steps.append(_seconds(lambda action=action: env.step(action)))
+        steps.append(cpu_seconds(lambda action=action: env.step(action)))
     timed = _timed(Observer.measure, observations)
     for _, action in expert_steps(env, range(episodes)):
         # Not during resets, whose first observation takes longer.
@@ -150,12 +151,6 @@ def _rate(task: str, seconds: float, seed: int) -> float:
             total += time.perf_counter() - started
             count += 1
     return count / total
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
 
 
 PROGRAM = cli.Program(

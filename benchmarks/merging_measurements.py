@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from merging_libraries import REBASIN, SINKHORN_REBASIN, run_library
 from scipy.optimize import linear_sum_assignment
+from timing import cpu_seconds
 from torch import nn
 
 from fleet_tools.baselines.merging.average import flatten
@@ -173,21 +174,18 @@ def matrix_products(width: int) -> Figures:
     """Measures the 15 products of hidden weights with permutations in such a step."""
     a, b = torch.randn(2, width, width)
 
-    def seconds() -> float:
-        started = time.process_time()
+    def multiply() -> None:
         for _ in range(15):
             torch.matmul(a, b)
-        return time.process_time() - started
 
-    return {"seconds": min(seconds() for _ in range(10))}
+    return {"seconds": min(cpu_seconds(multiply) for _ in range(10))}
 
 
 def match_untrained(width: int) -> Figures:
     """Measures the matching of two untrained networks."""
     one, other = (_untrained(width, seed) for seed in (0, 1))
-    started = time.process_time()
-    match_weights(MLP, one, other, np.random.default_rng(0))
-    return {"seconds": time.process_time() - started}
+    generator = np.random.default_rng(0)
+    return {"seconds": cpu_seconds(lambda: match_weights(MLP, one, other, generator))}
 
 
 def step_untrained(width: int) -> Figures:
@@ -198,9 +196,7 @@ def step_untrained(width: int) -> Figures:
 def merge_many(count: int) -> Figures:
     """Measures MergeMany of untrained networks."""
     problem = MergeProblem(MLP, [_untrained(64, seed) for seed in range(count)])
-    started = time.process_time()
-    merge("git_rebasin", problem)
-    return {"seconds": time.process_time() - started}
+    return {"seconds": cpu_seconds(lambda: merge("git_rebasin", problem))}
 
 
 def in_process(work: Callable[[int], Figures], argument: int) -> Figures:

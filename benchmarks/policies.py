@@ -2,8 +2,9 @@
 
 import statistics
 import sys
-import time
 from typing import Any
+
+from timing import cpu_seconds
 
 from fleet_tools.baselines.policies.config import ARCHITECTURES, policy_config
 from fleet_tools.config.values import Count
@@ -91,9 +92,7 @@ def measure(name: str, camera_size: tuple[int, int]) -> dict[str, float]:
     }
     seconds = []
     for _ in range(_STEPS):
-        started = time.process_time()
-        policy.act(observation)
-        seconds.append(time.process_time() - started)
+        seconds.append(cpu_seconds(lambda: policy.act(observation)))
     return {
         "parameters": sum(tensor.numel() for tensor in network.parameters()),
         "act_ms": 1e3 * statistics.median(seconds[_STEPS // 2 :]),

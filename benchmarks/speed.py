@@ -5,12 +5,11 @@ an idle machine all the same.
 """
 
 import sys
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from console import print_now
 from task_selection import TaskSelection
+from timing import cpu_seconds
 
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
@@ -77,7 +76,7 @@ def measure_episodes(task: str, episodes: int) -> Figures:
     planning: dict[int | None, float] = {}  # by the scene's seed
     for expert, action in expert_steps(env, range(episodes)):
         planning.setdefault(env.scene.seed, expert.info["planning_seconds"])
-        seconds = _seconds(lambda action=action: env.step(action))
+        seconds = cpu_seconds(lambda action=action: env.step(action))
         (contact if env.world_state().contacts else free).append(seconds)
     env.close()
     both = [*free, *contact]
@@ -114,7 +113,7 @@ def measure_parts(task: str, episodes: int) -> Figures:
     actuation: list[float] = []
 
     def timed(self: "OperationalSpaceController", context: Context, output: BasicVector) -> None:
-        actuation.append(_seconds(lambda: original(self, context, output)))
+        actuation.append(cpu_seconds(lambda: original(self, context, output)))
 
     polygons = HydroelasticContactRepresentation.kPolygon
     steps: list[float] = []
@@ -124,15 +123,15 @@ def measure_parts(task: str, episodes: int) -> Figures:
     with patch.object(controller.OperationalSpaceController, "_calc_actuation", timed):
         env = make_env(task=task)
         for _, action in expert_steps(env, range(episodes)):
-            step = _seconds(lambda action=action: env.step(action))
+            step = cpu_seconds(lambda action=action: env.step(action))
             if not env.world_state().contacts:
                 continue
             simulation = env._simulation  # a profile looks inside
             assert simulation is not None  # during an episode
             find = simulation.query().ComputeContactSurfacesWithFallback
             steps.append(step)
-            measurements.append(_seconds(simulation.world_state))
-            geometry.append(_seconds(lambda find=find: find(polygons)))
+            measurements.append(cpu_seconds(simulation.world_state))
+            geometry.append(cpu_seconds(lambda find=find: find(polygons)))
             surfaces, _ = find(polygons)
             faces.append(sum(surface.num_faces() for surface in surfaces))
         env.close()
@@ -169,18 +168,12 @@ def measure_resets(task: str) -> Figures:
         current = (env.scene.tool, env.scene.object)
         kind = "same" if (scene.tool, scene.object) == current else "other"
         reset = lambda scene=scene: env.reset(options={"scene": scene})  # noqa: E731
-        times[kind].append(_seconds(reset))
-        times["same"].append(_seconds(reset))
+        times[kind].append(cpu_seconds(reset))
+        times["same"].append(cpu_seconds(reset))
     env.close()
     return {
         f"reset, {kind} models, median ms": float(1e3 * np.median(times[kind])) for kind in times
     }
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
 
 
 PROGRAM = cli.Program(
