@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.refusals import require_refusal
 from support.rendering import needs_gl
 from support.submitted import renamed, write
 
@@ -187,10 +188,7 @@ def test_what_cannot_begin_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    require_refusal(main, arguments, message, tmp_path, monkeypatch, capsys)
 
 
 def test_an_empty_folder_gives_an_empty_page(root: Path, tmp_path: Path) -> None:

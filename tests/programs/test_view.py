@@ -12,6 +12,7 @@ import pytest
 from support.collected import write_quick_task
 from support.meshcat_recordings import object_paths, tracks
 from support.processes import ROOT
+from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
 
 from fleet_tools import collect, view
@@ -40,14 +41,6 @@ def _recording(tmp_path_factory: pytest.TempPathFactory) -> str:
 def _episode() -> Episode:
     """The same episode, made otherwise."""
     return collect_episode("hammer", 3)
-
-
-def exit_code(arguments: list[str]) -> int:
-    """Returns the program's exit code, also if it does not accept its arguments."""
-    try:
-        return view.main(arguments)
-    except SystemExit as ended:
-        return int(ended.code or 0)
 
 
 def test_keypoints_move_with_the_tool(recording: str) -> None:
@@ -130,10 +123,7 @@ def test_invalid_options_are_reported_at_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(arguments) == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    require_refusal(exit_code(view.main), arguments, message, tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("module", ["av", "PIL"])

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from support.collected import write_quick_task
+from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
 
 from fleet_tools import collect
@@ -152,14 +153,6 @@ def on_page(page: np.ndarray, figure: Figure, axes: Axes) -> np.ndarray:
 
 def read(path: Path) -> np.ndarray:
     return np.round(255 * imread(path)[..., :3]).astype(np.uint8)
-
-
-def exit_code(arguments: list[str]) -> int:
-    """Returns the program's exit code, also if it does not accept its arguments."""
-    try:
-        return main(arguments)
-    except SystemExit as ended:
-        return int(ended.code or 0)
 
 
 # --- Filmstrips -----------------------------------------------------------------------------
@@ -320,10 +313,8 @@ def test_invalid_options_are_reported_at_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(["info", str(folder), *options]) == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    arguments = ["info", str(folder), *options]
+    require_refusal(exit_code(main), arguments, message, tmp_path, monkeypatch, capsys)
 
 
 def test_dataset_without_episodes_has_no_page(

@@ -44,11 +44,6 @@ def model(request: pytest.FixtureRequest) -> ModelDescription:
     return request.param
 
 
-@pytest.fixture(scope="module")
-def bench(model: ModelDescription) -> Bench:
-    return Bench(model)
-
-
 test_shipped, test_random = family_laws("nail", check, examples=25)
 
 

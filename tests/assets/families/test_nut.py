@@ -47,11 +47,6 @@ def model(request: pytest.FixtureRequest) -> ModelDescription:
     return request.param
 
 
-@pytest.fixture(scope="module")
-def bench(model: ModelDescription) -> Bench:
-    return Bench(model)
-
-
 test_shipped, test_random = family_laws("nut", check, examples=25)
 
 
