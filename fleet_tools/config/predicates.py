@@ -70,6 +70,20 @@ class Still(Value):
     below_m_s: Positive
 
 
+class CausedByPart(Value):
+    """Another predicate would hold if only a part of the tool had moved the object.
+
+    Motion of the object counts as far as it was caused by contact with the part
+    (`fleet_tools.sim.part_motion`).
+    """
+
+    type: Literal["caused_by_part"]
+    part: str
+    """Name in the task's `tool_parts`."""
+    change: "Predicate"
+    """What the part must have done; its threshold may leave a share to everything else."""
+
+
 Predicate = Annotated[
     JointDisplacement
     | KeypointsNear
@@ -77,6 +91,7 @@ Predicate = Annotated[
     | KeypointsParted
     | AxisUpright
     | Contact
-    | Still,
+    | Still
+    | CausedByPart,
     pydantic.Field(discriminator="type"),
 ]

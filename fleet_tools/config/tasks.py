@@ -17,7 +17,7 @@ import pydantic
 
 from fleet_tools.config.cameras import Camera
 from fleet_tools.config.expert import Expert
-from fleet_tools.config.predicates import Predicate
+from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.values import Count, Positive, Value, load_yaml
@@ -44,6 +44,14 @@ class ObservedKeypoints(Value):
 
     tool: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     object: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+
+
+class ToolPart(Value):
+    """A part of the tool: what lies within a distance of the line through some keypoints."""
+
+    keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+    """One keypoint, or the corners of a line."""
+    within_m: Positive
 
 
 class Reach(Value):
@@ -77,6 +85,8 @@ class TaskConfig(Value):
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
     keypoints: ObservedKeypoints
+    tool_parts: dict[str, ToolPart] = {}
+    """Parts of the tool by name, for the predicate `caused_by_part`."""
     max_episode_steps: Count
     action: ActionBounds
     controller: ControllerGains
@@ -109,6 +119,14 @@ class TaskConfig(Value):
                 raise ValueError(f"{location}: {error}")
         return self
 
+    @pydantic.model_validator(mode="after")
+    def _parts_exist(self):
+        for i, predicate in enumerate(self.success):
+            if isinstance(predicate, CausedByPart) and predicate.part not in self.tool_parts:
+                error = UnknownNameError("part of the tool", predicate.part, self.tool_parts)
+                raise ValueError(f"success.{i}.part: {error}")
+        return self
+
     def _keypoint_uses(self) -> Iterator[tuple[str, Literal["tool", "object"], str]]:
         """Yields where a keypoint is named, of which part it is, and its name."""
         users: list[tuple[str, Any]] = [
@@ -117,8 +135,16 @@ class TaskConfig(Value):
                 for i, term in enumerate(self.expert.actuation.constraints)
             ),
             *((f"success.{i}", predicate) for i, predicate in enumerate(self.success)),
+            *(
+                (f"success.{i}.change", predicate.change)
+                for i, predicate in enumerate(self.success)
+                if isinstance(predicate, CausedByPart)
+            ),
             ("reach", self.reach),
         ]
+        for name, part in self.tool_parts.items():
+            for i, keypoint in enumerate(part.keypoints):
+                yield f"tool_parts.{name}.keypoints.{i}", "tool", keypoint
         keys: dict[str, Literal["tool", "object"]]
         keys = {"tool": "tool", "object": "object", "objects": "object"}
         for location, user in users:

@@ -1,13 +1,14 @@
 """Success: the evaluation of a task file's predicates."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from fleet_tools.config.predicates import (
     AxisUpright,
+    CausedByPart,
     Contact,
     JointDisplacement,
     KeypointRaised,
@@ -17,6 +18,7 @@ from fleet_tools.config.predicates import (
     Still,
 )
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.sim.object_motion import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
 T = TypeVar("T")
@@ -66,14 +68,49 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
         case Still(seen_from=observer, below_m_s=limit):
             speeds = [_speed(p, v, observer, now) for p, v in now.links.values()]
             return _stays_below(max(speeds), limit)
+        case CausedByPart(part=part, change=change):
+            motion = _named("part of the tool", part, now.part_motion)
+            return judge(change, initial, _moved_only_by(motion, initial, now))
     raise TypeError(f"no rule for {type(predicate).__name__}")
 
 
-def judge_all(predicates: tuple[Predicate, ...], initial: WorldState, now: WorldState) -> Verdict:
-    """Evaluates the conjunction of predicates; its progress is the mean of theirs."""
-    verdicts = [judge(predicate, initial, now) for predicate in predicates]
+def judge_all(predicates: Sequence[Predicate], initial: WorldState, now: WorldState) -> Verdict:
+    """Evaluates the conjunction of predicates; see `conjunction`."""
+    return conjunction([judge(predicate, initial, now) for predicate in predicates])
+
+
+def judge_each(
+    predicates: Sequence[Predicate], initial: WorldState, now: WorldState
+) -> dict[str, Verdict]:
+    """Evaluates a task's success predicates, each named by its place in the task file."""
+    return {
+        f"success[{i}] {predicate.type}": judge(predicate, initial, now)
+        for i, predicate in enumerate(predicates)
+    }
+
+
+def conjunction(verdicts: Collection[Verdict]) -> Verdict:
+    """Returns whether all verdicts hold; the progress is the mean of theirs."""
     progress = sum(verdict.progress for verdict in verdicts) / len(verdicts)
     return Verdict(all(verdict.holds for verdict in verdicts), progress)
+
+
+def _moved_only_by(motion: PartMotion, initial: WorldState, now: WorldState) -> WorldState:
+    """Returns the present state, with the object where the given motion alone has brought it."""
+    return replace(
+        now,
+        object_joints={
+            name: initial.object_joints[name] + moved
+            for name, moved in motion.object_joints.items()
+        },
+        p_W_object={
+            name: initial.p_W_object[name] + moved for name, moved in motion.p_W_object.items()
+        },
+        links={
+            name: (initial.links[name][0] + moved, now.links[name][1])
+            for name, moved in motion.links.items()
+        },
+    )
 
 
 def _reaches(value: float, threshold: float) -> Verdict:

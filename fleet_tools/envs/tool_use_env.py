@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -14,7 +14,7 @@ from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_scale, action_space, check_action
 from fleet_tools.envs.observations import Observation, features, observation_space, observe
 from fleet_tools.envs.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
-from fleet_tools.envs.success import Verdict, judge, judge_all
+from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, UnknownNameError
 from fleet_tools.perception.measurement import Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
@@ -76,9 +76,10 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
     and object, two thirds progress towards success, and 1 on success.
 
     `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` (now;
-    `is_success` is the same), `success_once` (so far), `progress` in [0, 1], `forces` (contact
-    forces on tool and object, see `WorldState.forces`); with images, `cameras`, each with its
-    intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also
+    `is_success` is the same), `success_once` (so far), `progress` in [0, 1], `verdicts` (whether
+    each success predicate `holds`, and its `progress`, see `ToolUseEnv.verdicts`), `forces`
+    (contact forces on tool and object, see `WorldState.forces`); with images, `cameras`, each with
+    its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also
     `action` (as executed) and `action_clipped`; after a simulation error, `error`. Success
     terminates, the other two outcomes truncate. The time limit is the task file's;
     `gym.make(..., max_episode_steps=...)` can only shorten episodes.
@@ -188,7 +189,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))
             scene = sample_scene(self.task, drawn, **self._scene_options)
         episode = self._episode = self._begin(scene)
-        return self._observe(episode), self._info(episode, self._verdict(episode))
+        return self._observe(episode), self._info(episode, self._judge(episode))
 
     def step(self, action: np.ndarray) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Runs one control step.
@@ -210,9 +211,12 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             measurement = self._observer.measure(simulation, episode.scene)
         except SimulationError as error:
             episode = self._episode = replace(episode, outcome=SIMULATION_ERROR)
-            info = self._info(episode, Verdict(False, 0.0)) | done | {"error": str(error)}
+            failed = dict.fromkeys(self._judge(episode), Verdict(False, 0.0))
+            info = self._info(episode, failed) | done | {"error": str(error)}
             return self._observe(episode), 0.0, False, True, info
-        verdict = judge_all(self.task.success, episode.initial, measurement.state)
+        episode = replace(episode, measurement=measurement)
+        verdicts = self._judge(episode)
+        verdict = conjunction(verdicts.values())
         steps_held = episode.steps_held + 1 if verdict.holds else 0
         outcome = RUNNING
         if steps_held >= self.task.success_steps:
@@ -221,7 +225,6 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             outcome = TIME_LIMIT
         episode = self._episode = replace(
             episode,
-            measurement=measurement,
             outcome=outcome,
             steps_held=steps_held,
             success_once=episode.success_once or verdict.holds,
@@ -233,7 +236,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             self._reward(verdict, measurement.state),
             outcome == SUCCESS,
             outcome == TIME_LIMIT,
-            self._info(episode, verdict) | done,
+            self._info(episode, verdicts) | done,
         )
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -279,13 +282,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         Raises:
             EpisodeOverError: No episode has begun.
         """
-        episode, _ = self._running()
-        return {
-            f"success[{i}] {predicate.type}": judge(
-                predicate, episode.initial, episode.measurement.state
-            )
-            for i, predicate in enumerate(self.task.success)
-        }
+        return self._judge(self._running()[0])
 
     def get_state(self) -> EnvState:
         """Returns a value from which `set_state` continues this episode bit for bit.
@@ -378,8 +375,8 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         # would collect a hundred of them too late.
         gc.collect()
 
-    def _verdict(self, episode: _Episode) -> Verdict:
-        return judge_all(self.task.success, episode.initial, episode.measurement.state)
+    def _judge(self, episode: _Episode) -> dict[str, Verdict]:
+        return judge_each(self.task.success, episode.initial, episode.measurement.state)
 
     def _reward(self, verdict: Verdict, state: WorldState) -> float:
         if self.reward == "sparse":
@@ -389,7 +386,8 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
     def _observe(self, episode: _Episode) -> Observation:
         return observe(self.features, episode.measurement)
 
-    def _info(self, episode: _Episode, verdict: Verdict) -> dict[str, Any]:
+    def _info(self, episode: _Episode, verdicts: dict[str, Verdict]) -> dict[str, Any]:
+        verdict = conjunction(verdicts.values())
         cameras = self._observer.camera_info(episode.measurement)
         return {
             "outcome": episode.outcome,
@@ -397,6 +395,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             "is_success": verdict.holds,  # as Stable-Baselines3 calls it
             "success_once": episode.success_once,
             "progress": verdict.progress,
+            "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
             "forces": episode.measurement.state.forces(),
             **({"cameras": cameras} if cameras else {}),
         }

@@ -1,12 +1,12 @@
 """Contact as Drake's solver finds it: contact pairs, their forces, and the forces on joints."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from pydrake.geometry import SceneGraph
+from pydrake.geometry import GeometryId, SceneGraph
 from pydrake.multibody.math import SpatialForce
-from pydrake.multibody.plant import MultibodyPlant
+from pydrake.multibody.plant import ContactResults, MultibodyPlant
 from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import Context, DiagramBuilder
 from pydrake.systems.primitives import DiscreteTimeIntegrator
@@ -37,22 +37,32 @@ def find_contacts(
         RuntimeError: The solver finds no contact forces.
     """
     inspector = scene_graph.model_inspector()
+
+    def body(shape: GeometryId) -> RigidBody:
+        body = plant.GetBodyFromFrameId(inspector.GetFrameId(shape))
+        assert body is not None  # a collision shape of the plant
+        return body
+
     results = plant.get_contact_results_output_port().Eval(context)
-    pairs = []
+    return [
+        ContactPair(body(A), body(B), p_WC, F_AC_W)
+        for (A, B), p_WC, F_AC_W in contact_wrenches(results)
+    ]
+
+
+def contact_wrenches(
+    results: ContactResults,
+) -> Iterator[tuple[tuple[GeometryId, GeometryId], np.ndarray, SpatialForce]]:
+    """Yields each contact as its shapes A and B, p_WC, and F_AC_W; see `ContactPair`."""
     for k in range(results.num_hydroelastic_contacts()):
         info = results.hydroelastic_contact_info(k)
         surface = info.contact_surface()
-        A, B = (
-            plant.GetBodyFromFrameId(inspector.GetFrameId(shape))
-            for shape in (surface.id_M(), surface.id_N())
-        )
-        pairs.append(ContactPair(A, B, surface.centroid(), info.F_Ac_W()))
+        yield (surface.id_M(), surface.id_N()), surface.centroid(), info.F_Ac_W()
     for k in range(results.num_point_pair_contacts()):
         point = results.point_pair_contact_info(k)
-        A, B = (plant.get_body(index) for index in (point.bodyA_index(), point.bodyB_index()))
+        shapes = point.point_pair()
         F_AC_W = SpatialForce(np.zeros(3), -point.contact_force())  # Drake's is the one on B
-        pairs.append(ContactPair(A, B, point.contact_point(), F_AC_W))
-    return pairs
+        yield (shapes.id_A, shapes.id_B), point.contact_point(), F_AC_W
 
 
 def total_wrench(

@@ -19,6 +19,7 @@ from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, 
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
 from fleet_tools.sim.model_checks import contact_surface_error, model_frame
+from fleet_tools.sim.object_motion import PartMotion
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 from fleet_tools.sim.world_state import WorldState
@@ -36,19 +37,21 @@ class Snapshot:
         x: Positions and velocities of the plant.
         reference: The controller's reference.
         impulse: Contact impulse on the object's degrees of freedom during the last control step.
+        attribution: What `fleet_tools.sim.part_motion` knows of who moved the object.
     """
 
     step: int
     x: np.ndarray
     reference: Reference
     impulse: np.ndarray
+    attribution: np.ndarray
 
     def digest(self) -> int:
-        """Returns a 64-bit hash of the exact bits of step and x.
+        """Returns a 64-bit hash of the exact bits of step, x and attribution.
 
         Reference and impulse tell how the state was reached; the next step replaces them.
         """
-        content = self.step.to_bytes(8, "little") + self.x.tobytes()
+        content = self.step.to_bytes(8, "little") + self.x.tobytes() + self.attribution.tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
@@ -89,6 +92,10 @@ class Simulation:
         self._joint_contact = JointContact(
             plant, world.object, self._object_joints, world.impulse_meter, self._root
         )
+        self._part_motion = None
+        if world.part_motion is not None:
+            context = world.part_motion.GetMyMutableContextFromRoot(self._root)
+            self._part_motion = world.part_motion, context
         self._defaults = read_defaults(world, self._root)
         self.reset(scene)
 
@@ -142,7 +149,9 @@ class Simulation:
     def snapshot(self) -> Snapshot:
         """Returns the present state, from which the same scene can continue."""
         x = self.world.plant.GetPositionsAndVelocities(self._context)
-        return Snapshot(self._step, x, self._reference, self._joint_contact.impulse())
+        return Snapshot(
+            self._step, x, self._reference, self._joint_contact.impulse(), self._attribution()
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         """Returns to a snapshot of the present scene.
@@ -161,6 +170,9 @@ class Simulation:
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._follow(snapshot.reference)
         self._joint_contact.set_impulse(snapshot.impulse)
+        if self._part_motion is not None:
+            _, context = self._part_motion
+            context.SetDiscreteState(snapshot.attribution)
         self._simulator.Initialize()
 
     def query(self) -> QueryObject:
@@ -209,7 +221,20 @@ class Simulation:
                 )
                 for body in world.bodies(world.object)
             },
+            part_motion=self._motion_by_part(),
         )
+
+    def _motion_by_part(self) -> dict[str, PartMotion]:
+        if self._part_motion is None:
+            return {}
+        meter, context = self._part_motion
+        return meter.motion(context)
+
+    def _attribution(self) -> np.ndarray:
+        if self._part_motion is None:
+            return np.zeros(0)
+        _, context = self._part_motion
+        return context.get_discrete_state_vector().CopyToVector()
 
     def _body_name(self, body: RigidBody) -> str:
         instance = body.model_instance()

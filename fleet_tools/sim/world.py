@@ -36,9 +36,11 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
+from fleet_tools.robot.python_systems import release_builder
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
+from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 
 TIME_STEP = 0.004
 """Simulation time step, s."""
@@ -79,6 +81,7 @@ class World:
         diagram, plant, scene_graph: Drake's systems.
         arm, tool, object: Model instances in the plant.
         impulse_meter: Integrates the contact forces on the object's joints; None without joints.
+        part_motion: Attributes the object's motion to parts of the tool; None without parts.
         adjustable: What a scene adjusts.
     """
 
@@ -89,6 +92,7 @@ class World:
     tool: ModelInstanceIndex
     object: ModelInstanceIndex
     impulse_meter: DiscreteTimeIntegrator | None
+    part_motion: PartMotionMeter | None
     adjustable: AdjustableParts
 
     def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
@@ -141,6 +145,9 @@ def build_world(
     arm_model = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
+    part_motion = add_part_motion_meter(
+        builder, plant, arm, (tool_instance, tool), (object_instance, object), task.tool_parts
+    )
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
     return World(
@@ -151,6 +158,7 @@ def build_world(
         tool=tool_instance,
         object=object_instance,
         impulse_meter=impulse_meter,
+        part_motion=part_motion,
         adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes),
     )
 
@@ -279,10 +287,7 @@ def _add_controller(
     builder.Connect(plant.get_state_output_port(arm), arm_state)
     builder.Connect(controller.get_output_port(), plant.get_actuation_input_port(arm))
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
-    # Drake keeps a Python system alive as long as its diagram, and ties it to the builder by a
-    # reference which keeps the diagram alive: without this, nothing would ever be freed
-    # (RobotLocomotion/drake issues 22515 and 23161).
-    vars(controller).pop("_pydrake_internal_ref_cycle_peers", None)
+    release_builder(controller)
     return arm_model
 
 

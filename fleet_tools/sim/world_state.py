@@ -1,11 +1,13 @@
 """The privileged state of the world, from which success, rewards and observations follow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from pydrake.math import RigidTransform
+
+from fleet_tools.sim.object_motion import PartMotion
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class WorldState:
         V_WE: (6,), angular (rad/s), then linear velocity (m/s) of the end effector.
         links: Position (m) and velocity (m/s) of the centre of mass of each link of the object, in
             the world, (3,) each.
+        part_motion: Motion of the object since the start of the episode that each of the task's
+            `tool_parts` caused, by the name of the part.
     """
 
     time: float
@@ -61,6 +65,7 @@ class WorldState:
     object_joint_impulses: dict[str, float]
     V_WE: np.ndarray
     links: dict[str, tuple[np.ndarray, np.ndarray]]
+    part_motion: dict[str, PartMotion] = field(default_factory=dict)
 
     def in_contact(self, one: str, other: str) -> bool:
         """Whether two bodies are in contact; "object" stands for any of its links."""

@@ -1,0 +1,156 @@
+"""The coordinates in which an object's motion is attributed: joints, keypoints, links' centres."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from pydrake.math import RigidTransform
+from pydrake.multibody.math import SpatialVelocity
+from pydrake.multibody.plant import MultibodyPlant
+from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
+
+from fleet_tools.sim.catalog import Model
+from fleet_tools.utils.compiled import compiled
+
+FIXED = -1
+"""Mechanism of links that are fixed to the world."""
+
+
+@dataclass(frozen=True)
+class PartMotion:
+    """Motion of the object since the start of the episode that a part of the tool caused.
+
+    Attributes:
+        object_joints: Displacements of the object's joints by name, m or rad.
+        p_W_object: Displacements of the object's keypoints by name, (3,) each, m.
+        links: Displacements of the centres of mass of its links by name, (3,) each, m.
+    """
+
+    object_joints: dict[str, float]
+    p_W_object: dict[str, np.ndarray]
+    links: dict[str, np.ndarray]
+
+
+class ObjectMotion:
+    """Tables of an object's links and coordinates; immutable.
+
+    A mechanism is a set of links that joints connect, other than through the world: work on one of
+    its links moves all of them.
+
+    Args:
+        plant: The finalized plant.
+        instance: Model instance of the object.
+        model: The object.
+
+    Attributes:
+        bodies: Body index of each link.
+        link_mechanism: (links,), mechanism of each link, or `FIXED`.
+        num_mechanisms: Number of mechanisms.
+        coordinate_mechanism: (coordinates,), mechanism of each coordinate: the joints with one
+            degree of freedom, then x, y and z of each keypoint and of each centre of mass.
+    """
+
+    def __init__(self, plant: MultibodyPlant, instance: ModelInstanceIndex, model: Model) -> None:
+        links = [plant.get_body(index) for index in plant.GetBodyIndices(instance)]
+        joints = [plant.get_joint(index) for index in plant.GetJointIndices(instance)]
+        self.bodies = [int(body.index()) for body in links]
+        self.link_mechanism = _mechanisms(plant, links, joints)
+        self.num_mechanisms = int(self.link_mechanism.max(initial=FIXED)) + 1
+
+        own = [joint for joint in joints if joint.num_velocities() == 1]
+        velocities = list(plant.GetVelocitiesFromArray(instance, np.arange(plant.num_velocities())))
+        self._joint_names = [joint.name() for joint in own]
+        self._joint_velocity = np.array(
+            [
+                plant.num_positions(instance) + velocities.index(joint.velocity_start())
+                for joint in own
+            ],
+            dtype=int,
+        )
+        labels = model.labels.keypoints
+        of_body = {body.name(): i for i, body in enumerate(links)}
+        context = plant.CreateDefaultContext()
+        self._keypoint_names, self._link_names = list(labels), [body.name() for body in links]
+        self._point_link = np.array(
+            [*(of_body[k.link] for k in labels.values()), *range(len(links))]
+        )
+        self._p_LP = np.array(
+            [
+                *(keypoint.position for keypoint in labels.values()),
+                *(body.CalcCenterOfMassInBodyFrame(context) for body in links),
+            ]
+        )
+        self.coordinate_mechanism = np.concatenate(
+            [
+                [self.link_mechanism[self.bodies.index(int(j.child_body().index()))] for j in own],
+                np.repeat(self.link_mechanism[self._point_link], 3),
+            ]
+        ).astype(np.int64)
+
+    def rates(
+        self, X_WB: list[RigidTransform], V_WB: list[SpatialVelocity], x: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the velocities of the links and the rates of the coordinates.
+
+        Args:
+            X_WB: Poses of all bodies of the plant.
+            V_WB: Their spatial velocities.
+            x: State of the object in the plant.
+
+        Returns:
+            (links, 6), rad/s and m/s, and (coordinates,), rad/s or m/s.
+        """
+        V_WL = np.array([V_WB[body].get_coeffs() for body in self.bodies])
+        R_WL = np.array([X_WB[body].rotation().matrix() for body in self.bodies])
+        rate = np.empty(len(self.coordinate_mechanism))
+        joints = len(self._joint_velocity)
+        rate[:joints] = x[self._joint_velocity]
+        _point_velocities(V_WL, R_WL, self._point_link, self._p_LP, rate[joints:].reshape(-1, 3))
+        return V_WL, rate
+
+    def named(self, motion: np.ndarray) -> PartMotion:
+        """Returns coordinates, (coordinates,), by name."""
+        joints, keypoints = len(self._joint_names), len(self._keypoint_names)
+        points = motion[joints:].reshape(-1, 3)
+        return PartMotion(
+            dict(zip(self._joint_names, map(float, motion), strict=False)),
+            dict(zip(self._keypoint_names, points, strict=False)),
+            dict(zip(self._link_names, points[keypoints:], strict=True)),
+        )
+
+
+@compiled
+def _point_velocities(
+    V_WL: np.ndarray, R_WL: np.ndarray, link: np.ndarray, p_LP: np.ndarray, v_WP: np.ndarray
+) -> None:
+    """Sets v_WP = v_WL + w_WL x R_WL p_LP for points of links."""
+    for i in range(link.shape[0]):
+        V, R = V_WL[link[i]], R_WL[link[i]]
+        x = R[0, 0] * p_LP[i, 0] + R[0, 1] * p_LP[i, 1] + R[0, 2] * p_LP[i, 2]
+        y = R[1, 0] * p_LP[i, 0] + R[1, 1] * p_LP[i, 1] + R[1, 2] * p_LP[i, 2]
+        z = R[2, 0] * p_LP[i, 0] + R[2, 1] * p_LP[i, 1] + R[2, 2] * p_LP[i, 2]
+        v_WP[i, 0] = V[3] + V[1] * z - V[2] * y
+        v_WP[i, 1] = V[4] + V[2] * x - V[0] * z
+        v_WP[i, 2] = V[5] + V[0] * y - V[1] * x
+
+
+def _mechanisms(
+    plant: MultibodyPlant, links: list[RigidBody], joints: Iterable[Joint]
+) -> np.ndarray:
+    """Returns the mechanism of each link, numbered from 0 in the order of the links."""
+    fixed = {int(body.index()) for body in plant.GetBodiesWeldedTo(plant.world_body())}
+    root = {int(body.index()): int(body.index()) for body in links}
+
+    def find(body: int) -> int:
+        while root[body] != body:
+            body = root[body]
+        return body
+
+    for joint in joints:
+        ends = [int(joint.parent_body().index()), int(joint.child_body().index())]
+        if all(end in root and end not in fixed for end in ends):
+            root[find(ends[1])] = find(ends[0])
+    numbers: dict[int, int] = {}
+    return np.array(
+        [FIXED if body in fixed else numbers.setdefault(find(body), len(numbers)) for body in root]
+    )
