@@ -95,3 +95,5 @@ Predicate = Annotated[
     | CausedByPart,
     pydantic.Field(discriminator="type"),
 ]
+
+CausedByPart.model_rebuild()  # now that `Predicate` is defined

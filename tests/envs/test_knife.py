@@ -11,6 +11,7 @@ from pydrake.multibody.plant import MultibodyPlant
 
 from fleet_tools.config.predicates import (
     AxisUpright,
+    CausedByPart,
     Contact,
     KeypointsNear,
     KeypointsParted,
@@ -44,6 +45,15 @@ def near(seam: str) -> str:
 
 NEAR = {near("left_seam"), near("right_seam")}
 PARTED = text(KeypointsParted(type="keypoints_parted", objects=("left", "right"), at_least_m=0.05))
+CAUSED = text(
+    CausedByPart(
+        type="caused_by_part",
+        part="blade",
+        change=KeypointsParted(
+            type="keypoints_parted", objects=("left", "right"), at_least_m=0.045
+        ),
+    )
+)
 STILL = text(Still(type="still", seen_from="world", below_m_s=0.01))
 UPRIGHT = text(AxisUpright(type="axis_upright", object=("left_foot", "left"), within_deg=5))
 
@@ -172,7 +182,7 @@ def test_thrown(bench):
 def test_knocked_apart_without_the_blade(bench):
     bench.enter(bench.start, left=(bench.pose("left", bench.start), 1.2 * bench.across))
     assert not bench.succeeds(steps=9)
-    assert bench.violated() == NEAR
+    assert bench.violated() == {*NEAR, CAUSED}
 
 
 def test_off_the_table(bench):

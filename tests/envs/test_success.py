@@ -11,6 +11,7 @@ from pydrake.math import RigidTransform
 
 from fleet_tools.config.predicates import (
     AxisUpright,
+    CausedByPart,
     Contact,
     JointDisplacement,
     KeypointRaised,
@@ -20,6 +21,7 @@ from fleet_tools.config.predicates import (
 )
 from fleet_tools.envs.success import judge, judge_all
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.sim.object_motion import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
 positions = st.floats(-10, 10)
@@ -212,3 +214,43 @@ def test_links_that_move_with_the_hand_are_still_relative_to_it(seed, limit):
     slip = np.array([1.01 * limit, 0, 0])
     slipping["nail"] = p_W_links["nail"], carried(p_W_links["nail"]) + slip
     assert not judge(still["end_effector"], START, replace(now, links=slipping)).holds
+
+
+# --- Causes ---------------------------------------------------------------------------------
+
+
+def caused(threshold: float, part: str = "face") -> CausedByPart:
+    return CausedByPart(type="caused_by_part", part=part, change=moved("slide", threshold))
+
+
+def with_motion(now: WorldState, slide: float) -> WorldState:
+    motion = PartMotion({"slide": slide}, {"head": np.array([0.0, 0.0, slide])}, {})
+    return replace(now, part_motion={"face": motion})
+
+
+@given(positions, positions, thresholds)
+def test_what_a_part_did_alone_is_judged_like_the_whole_change(start, end, threshold):
+    initial = at(slide=start)
+    now = with_motion(at(slide=end), end - start)
+    whole = judge(moved("slide", threshold), at(slide=0.0), at(slide=end - start))
+    assert judge(caused(threshold), replace(initial, object_joints={"slide": 0.0}), now) == whole
+
+
+@given(positions, thresholds)
+def test_a_change_by_something_else_does_not_count(end, threshold):
+    verdict = judge(caused(threshold), START, with_motion(at(slide=end), 0.0))
+    assert (verdict.holds, verdict.progress) == (False, 0.0)
+
+
+@given(positions, positions, positions, thresholds)
+def test_progress_never_falls_with_what_the_part_does(end, first, second, threshold):
+    less, more = sorted([first, second])
+    verdicts = [
+        judge(caused(threshold), START, with_motion(at(slide=end), m)) for m in (less, more)
+    ]
+    assert verdicts[0].progress <= verdicts[1].progress
+
+
+def test_an_unknown_part_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"part of the tool: 'fase'\. .*'face'"):
+        judge(caused(0.1, "fase"), START, with_motion(START, 0.0))

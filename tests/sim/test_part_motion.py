@@ -1,0 +1,164 @@
+"""The motion of objects that parts of the tool caused, in simulations."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from pydrake.multibody.math import SpatialVelocity
+from support.environments import IDS, drive
+
+from fleet_tools.config.tasks import task_path
+from fleet_tools.envs.making import make_env
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.object_motion import FIXED, ObjectMotion
+from fleet_tools.sim.scene import Push
+
+REST = np.zeros(6, np.float32)
+PARTS = {"Hammer": "face", "Knife": "blade", "Spatula": "blade", "Wrench": "jaw"}
+
+
+def part_of(environment_id: str) -> str:
+    return PARTS[environment_id.split("/")[1].removesuffix("-v0")]
+
+
+@pytest.mark.parametrize("environment_id", IDS)
+def test_the_expert_moves_the_object_with_the_working_part(make, environment_id):
+    env: ToolUseEnv = make(environment_id)
+    env.reset(seed=1)
+    initial = env.world_state()
+    assert rollout(env, ExpertPolicy(env), seed=1).outcome == "success"
+    now = env.world_state()
+    motion = now.part_motion[part_of(environment_id)]
+    for name, moved in motion.object_joints.items():
+        by_anything = now.object_joints[name] - initial.object_joints[name]
+        assert moved == pytest.approx(by_anything, rel=0.02, abs=2e-4)
+    # Links that the tool has hardly touched may move a little by themselves.
+    for name, moved in motion.p_W_object.items():
+        by_anything = now.p_W_object[name] - initial.p_W_object[name]
+        np.testing.assert_allclose(moved, by_anything, atol=0.005)
+    for name, moved in motion.links.items():
+        by_anything = now.links[name][0] - initial.links[name][0]
+        np.testing.assert_allclose(moved, by_anything, atol=0.005)
+
+
+@pytest.mark.parametrize("environment_id", IDS)
+def test_a_robot_without_motion_causes_none(make, environment_id):
+    env: ToolUseEnv = make(environment_id)
+    env.reset(seed=2)
+    infos = [env.step(REST)[4] for _ in range(6)]
+    (motion,) = env.world_state().part_motion.values()
+    for value in (*motion.object_joints.values(), *motion.p_W_object.values()):
+        assert not np.any(value)
+    holds = [v["holds"] for name, v in infos[-1]["verdicts"].items() if "caused_by_part" in name]
+    assert holds == [False]
+
+
+def test_a_push_of_the_scene_is_nobodys_motion():
+    env = make_env(task="spatula")
+    env.reset(seed=3)
+    pushed = env.scene.model_copy(update={"push": Push(step=2, translation_m=(0.05, 0.02, 0.0))})
+    env.reset(options={"scene": pushed})
+    start = env.world_state().p_W_object["base"]
+    for _ in range(4):
+        env.step(REST)
+    now = env.world_state()
+    assert np.linalg.norm(now.p_W_object["base"] - start) > 0.05
+    assert not now.part_motion["blade"].p_W_object["base"].any()
+
+
+def test_a_block_that_flies_by_itself_is_nobodys_motion():
+    env = make_env(task="knife")
+    env.reset(seed=3)
+    state = env.get_state()
+    assert env._simulation is not None
+    plant = env._simulation.world.plant
+    context = plant.CreateDefaultContext()
+    plant.SetPositionsAndVelocities(context, state.snapshot.x)
+    left = plant.GetBodyByName("left")
+    V_WB = SpatialVelocity(np.zeros(3), np.array([0.0, 0.8, 0.5]))
+    plant.SetFreeBodySpatialVelocity(context, left, V_WB)
+    snapshot = replace(state.snapshot, x=plant.GetPositionsAndVelocities(context))
+    env.set_state(replace(state, snapshot=snapshot))
+    for _ in range(4):
+        env.step(REST)
+    now = env.world_state()
+    assert now.p_W_object["left"][1] != pytest.approx(now.p_W_object["right"][1], abs=0.05)
+    assert not now.part_motion["blade"].p_W_object["left"].any()
+
+
+def test_a_nail_driven_by_another_part_is_not_driven_by_the_face(tmp_path):
+    data = yaml.safe_load(task_path("hammer").read_text())
+    motions = []
+    for parts in (
+        {"face": {"keypoints": ["head"], "within_m": 0.025}},
+        {"face": {"keypoints": ["tail"], "within_m": 0.025}},
+        {  # the first part that holds the point of contact counts
+            "whole": {"keypoints": ["side", "head"], "within_m": 0.03},
+            "face": {"keypoints": ["head"], "within_m": 0.025},
+        },
+    ):
+        file = tmp_path / f"{len(motions)}.yaml"
+        file.write_text(yaml.safe_dump(data | {"tool_parts": parts}, sort_keys=False))
+        env = make_env(task=str(file), tool="claw", object="round_nail")
+        env.reset(seed=5)
+        drive(env)
+        now = env.world_state()
+        depth = now.object_joints["slide"]
+        assert depth > 0.02
+        motions.append({p: m.object_joints["slide"] / depth for p, m in now.part_motion.items()})
+    everything = pytest.approx(1.0, rel=0.02)
+    assert motions == [{"face": everything}, {"face": 0.0}, {"whole": everything, "face": 0.0}]
+
+
+def test_the_attribution_is_part_of_the_state(hammer):
+    hammer.reset(seed=5)
+    drive(hammer)
+    state = hammer.get_state()
+    attribution = state.snapshot.attribution
+    assert attribution.any()
+    other = replace(state.snapshot, attribution=np.zeros_like(attribution))
+    assert other.digest() != state.snapshot.digest()
+    hammer.set_state(replace(state, outcome="running", snapshot=other))
+    assert hammer.world_state().part_motion["face"].object_joints["slide"] == 0.0
+    assert not hammer.verdicts()["success[1] caused_by_part"].holds
+    assert hammer.verdicts()["success[0] joint_displacement"].holds
+
+
+def test_rates_are_the_derivatives_of_the_keypoints():
+    env = make_env(task="knife")
+    env.reset(seed=0)
+    simulation = env._simulation
+    assert simulation is not None
+    world, context = simulation.world, simulation._context
+    plant = world.plant
+    motion = ObjectMotion(plant, world.object, simulation.object)
+    assert motion.link_mechanism.tolist() == [0, 1] and motion.num_mechanisms == 2
+    rng = np.random.default_rng(0)
+    plant.SetVelocities(context, rng.normal(size=plant.num_velocities()))
+    before, h = simulation.world_state(), 1e-6
+    _, rate = motion.rates(
+        plant.get_body_poses_output_port().Eval(context),
+        plant.get_body_spatial_velocities_output_port().Eval(context),
+        plant.get_state_output_port(world.object).Eval(context),
+    )
+    named = motion.named(rate)
+    qdot = plant.MapVelocityToQDot(context, plant.GetVelocities(context))
+    plant.SetPositions(context, plant.GetPositions(context) + h * qdot)
+    after = simulation.world_state()
+    for name, v in named.p_W_object.items():
+        numeric = (after.p_W_object[name] - before.p_W_object[name]) / h
+        np.testing.assert_allclose(v, numeric, atol=1e-4)
+    for name, v in named.links.items():
+        np.testing.assert_allclose(v, before.links[name][1], atol=1e-9)
+
+
+def test_a_block_that_is_fixed_belongs_to_no_mechanism(hammer):
+    hammer.reset(seed=0)
+    simulation = hammer._simulation
+    assert simulation is not None
+    motion = ObjectMotion(simulation.world.plant, simulation.world.object, simulation.object)
+    of_link = dict(zip(motion._link_names, motion.link_mechanism.tolist(), strict=True))
+    assert of_link["block"] == FIXED and of_link["nail"] == 0
