@@ -1,9 +1,9 @@
 """Attribution of an object's motion to what moved it, as arithmetic.
 
-In each simulation step, the motion of a rigid mechanism (links that move together) is divided among
+In each simulation step, the motion of a mechanism (links that move together) is divided among
 agents, the named parts of the tool and everything else, in proportion to the positive work that
-their contact forces do on it. A mechanism that nothing pushes at the moment, because it slides on
-or lies still, keeps the shares of the step before.
+their contact forces do on it. A mechanism on which no agent does positive work, because it slides
+on or lies still, keeps its shares.
 """
 
 import math
@@ -12,56 +12,114 @@ import numpy as np
 
 from fleet_tools.utils.compiled import compiled
 
+FIXED = -1
+"""Mechanism of links that are fixed to the world."""
+TOOL, ROBOT = -2, -3
+"""What touches a link: its index for another link of the object, or one of these."""
+
 
 @compiled
-def divide_work(
-    force: np.ndarray, velocity: np.ndarray, mechanism: np.ndarray, share: np.ndarray
+def advance(
+    force: np.ndarray,
+    velocity: np.ndarray,
+    mechanism: np.ndarray,
+    share: np.ndarray,
+    change: np.ndarray,
+    coordinate_mechanism: np.ndarray,
+    motion: np.ndarray,
 ) -> None:
-    """Sets each part's share of the positive work done on each mechanism in a step.
-
-    Shares of a mechanism on which no positive work is done stay as they are.
+    """Divides the work of a step, and adds the shares of the motion in it.
 
     Args:
         force: (n + 1, links, 6), contact wrench of each of n parts, and of everything else in the
             last row, on each link: moment about the link's origin (N m), then force (N), in W.
         velocity: (links, 6), spatial velocity V_WL of each link, rad/s and m/s, in the step in
             which these forces acted.
-        mechanism: (links,), mechanism of each link; -1 for links fixed to the world.
-        share: (n, mechanisms), replaced in place.
+        mechanism: (links,), mechanism of each link, or `FIXED`.
+        share: (n, mechanisms), share of each part in the positive work; replaced in place.
+        change: (coordinates,), changes of coordinates, such as a joint's or a point's position.
+        coordinate_mechanism: (coordinates,), mechanism of each coordinate, or `FIXED`.
+        motion: (n, coordinates), to which each part's shares of `change` are added in place.
     """
     agents, links = force.shape[0], force.shape[1]
-    power = np.zeros((agents, share.shape[1]))
-    for a in range(agents):
-        for link in range(links):
-            if mechanism[link] >= 0:
-                for k in range(6):
-                    power[a, mechanism[link]] += force[a, link, k] * velocity[link, k]
     for m in range(share.shape[1]):
         total = 0.0
+        power = np.zeros(agents)
         for a in range(agents):
-            total += max(power[a, m], 0.0)
+            for link in range(links):
+                if mechanism[link] == m:
+                    for k in range(6):
+                        power[a] += force[a, link, k] * velocity[link, k]
+            total += max(power[a], 0.0)
         if total > 0.0:
             for a in range(agents - 1):
-                share[a, m] = max(power[a, m], 0.0) / total
+                share[a, m] = max(power[a], 0.0) / total
+    for c in range(change.shape[0]):
+        if coordinate_mechanism[c] != FIXED:
+            for a in range(agents - 1):
+                motion[a, c] += share[a, coordinate_mechanism[c]] * change[c]
 
 
 @compiled
-def add_motion(
-    share: np.ndarray, mechanism: np.ndarray, rate: np.ndarray, step: float, motion: np.ndarray
+def assign_forces(
+    links: np.ndarray,
+    agents: np.ndarray,
+    points: np.ndarray,
+    wrenches: np.ndarray,
+    origins: np.ndarray,
+    mechanism: np.ndarray,
+    share: np.ndarray,
+    corners: np.ndarray,
+    last_corner: np.ndarray,
+    within: np.ndarray,
+    force: np.ndarray,
 ) -> None:
-    """Adds each part's share of the motion in one step.
+    """Sets the contact wrench of each agent on each link.
+
+    What another mechanism of the object exerts is divided by the shares of that mechanism.
 
     Args:
-        share: (n, mechanisms), see `divide_work`.
-        mechanism: (coordinates,), mechanism of each coordinate; -1 for what is fixed to the world.
-        rate: (coordinates,), rate of each coordinate, such as a joint's or a point's velocity.
-        step: Simulation time step, s.
-        motion: (n, coordinates), added to in place.
+        links: (contacts,), link on which each contact acts.
+        agents: (contacts,), what exerts it: a link, `TOOL` or `ROBOT`.
+        points: (contacts, 3), p_WC, where it acts, m.
+        wrenches: (contacts, 6), moment about C (N m), then force (N), in W.
+        origins: (links, 3), origins of the links, m.
+        mechanism: (links,), mechanism of each link, or `FIXED`.
+        share: (n, mechanisms), see `advance`.
+        corners: (corners, 3), corners of the parts' lines in W, one part after the other, m.
+        last_corner: (n,), index after the last corner of each part.
+        within: (n,), radius of each part about its line, m. A point within several belongs to the
+            first of them.
+        force: (n + 1, links, 6), see `advance`; replaced in place.
     """
-    for a in range(share.shape[0]):
-        for c in range(rate.shape[0]):
-            if mechanism[c] >= 0:
-                motion[a, c] += share[a, mechanism[c]] * rate[c] * step
+    force[:] = 0.0
+    parts = share.shape[0]
+    F = np.empty(6)
+    for i in range(links.shape[0]):
+        link, agent = links[i], agents[i]
+        x, y, z = points[i] - origins[link]
+        fx, fy, fz = wrenches[i, 3:]
+        F[:] = wrenches[i]
+        F[0] += y * fz - z * fy
+        F[1] += z * fx - x * fz
+        F[2] += x * fy - y * fx
+        if agent == TOOL:
+            row, start = parts, 0
+            for part in range(parts):
+                end = last_corner[part]
+                if distance_to_polyline(points[i], corners[start:end]) <= within[part]:
+                    row = part
+                    break
+                start = end
+            force[row, link] += F
+        elif agent == ROBOT:
+            force[parts, link] += F
+        elif mechanism[agent] != FIXED and mechanism[agent] != mechanism[link]:
+            rest = 1.0
+            for part in range(parts):
+                force[part, link] += share[part, mechanism[agent]] * F
+                rest -= share[part, mechanism[agent]]
+            force[parts, link] += rest * F
 
 
 @compiled
@@ -85,3 +143,20 @@ def distance_to_polyline(p: np.ndarray, points: np.ndarray) -> float:
             distance += (p[k] - a[k] - t * (b[k] - a[k])) ** 2
         nearest = min(nearest, distance)
     return math.sqrt(nearest)
+
+
+@compiled
+def locate(X_W: np.ndarray, body: np.ndarray, p_B: np.ndarray, p_W: np.ndarray) -> None:
+    """Sets positions of points in the world from their positions in bodies.
+
+    Args:
+        X_W: (bodies, 3, 4), poses [R_WB | p_WB] of the bodies, m.
+        body: (points,), body of each point.
+        p_B: (points, 3), position in it, m.
+        p_W: (points, 3), replaced in place.
+    """
+    for i in range(body.shape[0]):
+        X = X_W[body[i]]
+        for k in range(3):
+            rotated = X[k, 0] * p_B[i, 0] + X[k, 1] * p_B[i, 1] + X[k, 2] * p_B[i, 2]
+            p_W[i, k] = rotated + X[k, 3]

@@ -1,6 +1,6 @@
 """Contact as Drake's solver finds it: contact pairs, their forces, and the forces on joints."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,25 +44,34 @@ def find_contacts(
         return body
 
     results = plant.get_contact_results_output_port().Eval(context)
-    return [
-        ContactPair(body(A), body(B), p_WC, F_AC_W)
-        for (A, B), p_WC, F_AC_W in contact_wrenches(results)
-    ]
+    return [ContactPair(body(A), body(B), *contact()) for A, B, contact in contacts(results)]
 
 
-def contact_wrenches(
-    results: ContactResults,
-) -> Iterator[tuple[tuple[GeometryId, GeometryId], np.ndarray, SpatialForce]]:
-    """Yields each contact as its shapes A and B, p_WC, and F_AC_W; see `ContactPair`."""
+Contact = Callable[[], tuple[np.ndarray, SpatialForce]]
+"""Returns p_WC and F_AC_W; see `ContactPair`."""
+
+
+def contacts(results: ContactResults) -> Iterator[tuple[GeometryId, GeometryId, Contact]]:
+    """Yields the shapes A and B of each contact, and a function that reads the contact."""
     for k in range(results.num_hydroelastic_contacts()):
         info = results.hydroelastic_contact_info(k)
         surface = info.contact_surface()
-        yield (surface.id_M(), surface.id_N()), surface.centroid(), info.F_Ac_W()
+        yield (
+            surface.id_M(),
+            surface.id_N(),
+            lambda info=info, surface=surface: (surface.centroid(), info.F_Ac_W()),
+        )
     for k in range(results.num_point_pair_contacts()):
         point = results.point_pair_contact_info(k)
         shapes = point.point_pair()
-        F_AC_W = SpatialForce(np.zeros(3), -point.contact_force())  # Drake's is the one on B
-        yield (shapes.id_A, shapes.id_B), point.contact_point(), F_AC_W
+        yield (
+            shapes.id_A,
+            shapes.id_B,
+            lambda point=point: (
+                point.contact_point(),
+                SpatialForce(np.zeros(3), -point.contact_force()),  # Drake's is the one on B
+            ),
+        )
 
 
 def total_wrench(

@@ -5,15 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from pydrake.math import RigidTransform
-from pydrake.multibody.math import SpatialVelocity
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 
+from fleet_tools.sim.attribution import FIXED, locate
 from fleet_tools.sim.catalog import Model
-from fleet_tools.utils.compiled import compiled
-
-FIXED = -1
-"""Mechanism of links that are fixed to the world."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +54,10 @@ class ObjectMotion:
         self.num_mechanisms = int(self.link_mechanism.max(initial=FIXED)) + 1
 
         own = [joint for joint in joints if joint.num_velocities() == 1]
-        velocities = list(plant.GetVelocitiesFromArray(instance, np.arange(plant.num_velocities())))
+        positions = list(plant.GetPositionsFromArray(instance, np.arange(plant.num_positions())))
         self._joint_names = [joint.name() for joint in own]
-        self._joint_velocity = np.array(
-            [
-                plant.num_positions(instance) + velocities.index(joint.velocity_start())
-                for joint in own
-            ],
-            dtype=int,
+        self._joint_position = np.array(
+            [positions.index(joint.position_start()) for joint in own], dtype=int
         )
         labels = model.labels.keypoints
         of_body = {body.name(): i for i, body in enumerate(links)}
@@ -87,26 +79,19 @@ class ObjectMotion:
             ]
         ).astype(np.int64)
 
-    def rates(
-        self, X_WB: list[RigidTransform], V_WB: list[SpatialVelocity], x: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the velocities of the links and the rates of the coordinates.
+    def coordinates(self, X_WB: list[RigidTransform], x: np.ndarray) -> np.ndarray:
+        """Returns the coordinates, (coordinates,), rad or m.
 
         Args:
             X_WB: Poses of all bodies of the plant.
-            V_WB: Their spatial velocities.
             x: State of the object in the plant.
-
-        Returns:
-            (links, 6), rad/s and m/s, and (coordinates,), rad/s or m/s.
         """
-        V_WL = np.array([V_WB[body].get_coeffs() for body in self.bodies])
-        R_WL = np.array([X_WB[body].rotation().matrix() for body in self.bodies])
-        rate = np.empty(len(self.coordinate_mechanism))
-        joints = len(self._joint_velocity)
-        rate[:joints] = x[self._joint_velocity]
-        _point_velocities(V_WL, R_WL, self._point_link, self._p_LP, rate[joints:].reshape(-1, 3))
-        return V_WL, rate
+        values = np.empty(len(self.coordinate_mechanism))
+        joints = len(self._joint_position)
+        values[:joints] = x[self._joint_position]
+        X_WL = np.array([X_WB[body].GetAsMatrix34() for body in self.bodies])
+        locate(X_WL, self._point_link, self._p_LP, values[joints:].reshape(-1, 3))
+        return values
 
     def named(self, motion: np.ndarray) -> PartMotion:
         """Returns coordinates, (coordinates,), by name."""
@@ -117,21 +102,6 @@ class ObjectMotion:
             dict(zip(self._keypoint_names, points, strict=False)),
             dict(zip(self._link_names, points[keypoints:], strict=True)),
         )
-
-
-@compiled
-def _point_velocities(
-    V_WL: np.ndarray, R_WL: np.ndarray, link: np.ndarray, p_LP: np.ndarray, v_WP: np.ndarray
-) -> None:
-    """Sets v_WP = v_WL + w_WL x R_WL p_LP for points of links."""
-    for i in range(link.shape[0]):
-        V, R = V_WL[link[i]], R_WL[link[i]]
-        x = R[0, 0] * p_LP[i, 0] + R[0, 1] * p_LP[i, 1] + R[0, 2] * p_LP[i, 2]
-        y = R[1, 0] * p_LP[i, 0] + R[1, 1] * p_LP[i, 1] + R[1, 2] * p_LP[i, 2]
-        z = R[2, 0] * p_LP[i, 0] + R[2, 1] * p_LP[i, 1] + R[2, 2] * p_LP[i, 2]
-        v_WP[i, 0] = V[3] + V[1] * z - V[2] * y
-        v_WP[i, 1] = V[4] + V[2] * x - V[0] * z
-        v_WP[i, 2] = V[5] + V[0] * y - V[1] * x
 
 
 def _mechanisms(

@@ -4,9 +4,11 @@ A part is what lies within a distance of a line through some of the tool's keypo
 (`fleet_tools.config.tasks.ToolPart`). How motion is attributed: `fleet_tools.sim.attribution`.
 """
 
+import math
 import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydrake.common.value import AbstractValue
@@ -25,10 +27,11 @@ from pydrake.systems.framework import (
 
 from fleet_tools.config.tasks import ToolPart
 from fleet_tools.robot.python_systems import release_builder
-from fleet_tools.sim.attribution import add_motion, distance_to_polyline, divide_work
-from fleet_tools.sim.catalog import Keypoint, Model
-from fleet_tools.sim.contacts import contact_wrenches
-from fleet_tools.sim.object_motion import FIXED, ObjectMotion, PartMotion
+from fleet_tools.sim.attribution import FIXED, ROBOT, TOOL, advance, assign_forces
+from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.contacts import contacts
+from fleet_tools.sim.object_motion import ObjectMotion, PartMotion
+from fleet_tools.sim.part_regions import PartRegions
 
 
 class PartMotionMeter(LeafSystem):
@@ -57,21 +60,25 @@ class PartMotionMeter(LeafSystem):
         parts: Mapping[str, ToolPart],
     ) -> None:
         super().__init__()
-        self._time_step = plant.time_step()
-        self._parts = {name: _PartRegion.of(part, plant, *tool) for name, part in parts.items()}
+        self._parts = PartRegions.of(parts, plant, *tool)
         self._object = ObjectMotion(plant, *object)
-        self._robot_shapes = set(_shapes(plant, arm))
-        self._tool_shapes = set(_shapes(plant, tool[0]))
-        self._link_of_shape = _shapes(plant, object[0])
-
-        num_parts, links = len(parts), len(self._object.bodies)
-        self._shapes = (
-            (num_parts + 1, links, 6),  # contact wrenches in the last step
-            (num_parts, self._object.num_mechanisms),  # shares
-            (num_parts, len(self._object.coordinate_mechanism)),  # motion
+        self._links = _shapes(plant, object[0])
+        self._agents = (
+            self._links
+            | dict.fromkeys(_shapes(plant, tool[0]), TOOL)
+            | dict.fromkeys(_shapes(plant, arm), ROBOT)
         )
-        self._ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])
-        self.DeclareDiscreteState(int(self._ends[-1]))
+
+        coordinates = len(self._object.coordinate_mechanism)
+        self._shapes = _State(
+            force=(len(parts) + 1, len(self._object.bodies), 6),
+            share=(len(parts), self._object.num_mechanisms),
+            motion=(len(parts), coordinates),
+            coordinates=(coordinates,),
+        )
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes])
+        self._slices = _State(*map(slice, [0, *ends], ends))
+        self.DeclareDiscreteState(int(ends[-1]))
 
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
@@ -100,16 +107,18 @@ class PartMotionMeter(LeafSystem):
         def update(context: Context, values: DiscreteValues) -> None:
             system = this()
             assert system is not None  # Drake calls it only while the diagram lives
-            system._update(context, values)
+            system._update(context, values.get_mutable_vector().get_mutable_value())
 
         def calc(context: Context, output: BasicVector) -> None:
             system = this()
             assert system is not None
-            output.SetFromVector(system._present(context)[2].ravel())
+            state = system._parts_of(context.get_discrete_state_vector().CopyToVector())
+            system._advance(context, state, system._eval(context, "body_poses"))
+            output.SetFromVector(state.motion.ravel())
 
         self._callback = update  # kept alive here, for `release_builder`
-        self.DeclarePeriodicDiscreteUpdateEvent(self._time_step, 0.0, update)
-        self.DeclareVectorOutputPort("motion", int(np.prod(self._shapes[2])), calc)
+        self.DeclarePeriodicDiscreteUpdateEvent(plant.time_step(), 0.0, update)
+        self.DeclareVectorOutputPort("motion", math.prod(self._shapes.motion), calc)
 
     def motion(self, context: Context) -> dict[str, PartMotion]:
         """Returns the present motion by the name of the part.
@@ -117,90 +126,112 @@ class PartMotionMeter(LeafSystem):
         Args:
             context: Context of this system.
         """
-        values = self.get_output_port().Eval(context).reshape(self._shapes[2])
+        values = self.get_output_port().Eval(context).reshape(self._shapes.motion)
         return {
-            name: self._object.named(row) for name, row in zip(self._parts, values, strict=True)
+            name: self._object.named(row)
+            for name, row in zip(self._parts.names, values, strict=True)
         }
 
-    def _update(self, context: Context, values: DiscreteValues) -> None:
-        arm_in_contact = self.EvalVectorInput(context, self._inputs["arm_contact"]).value().any()
-        if not arm_in_contact and not context.get_discrete_state_vector().value().any():
-            return  # nothing has been touched yet
-        force, share, motion = self._present(context)
-        force[:] = 0.0
-        if arm_in_contact or share.any():
-            self._find_forces(context, share, force)
-        values.get_mutable_vector().SetFromVector(
-            np.concatenate([force.ravel(), share.ravel(), motion.ravel()])
-        )
+    @contextmanager
+    def unattributed(self, context: Context) -> Iterator[None]:
+        """Attributes to nobody how the object is moved inside of the `with` statement.
 
-    def _present(self, context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns forces of the step that ends at present, and shares and motion including it."""
-        state = context.get_discrete_state_vector().CopyToVector()
-        force, share, motion = (
-            part.reshape(shape)
-            for part, shape in zip(np.split(state, self._ends[:-1]), self._shapes, strict=True)
-        )
-        if force.any() or share.any():
-            X_WB = self._eval(context, "body_poses")
-            V_WB = self._eval(context, "body_velocities")
-            x = self.EvalVectorInput(context, self._inputs["object_state"]).value()
-            V_WL, rate = self._object.rates(X_WB, V_WB, x)
-            divide_work(force, V_WL, self._object.link_mechanism, share)
-            add_motion(share, self._object.coordinate_mechanism, rate, self._time_step, motion)
-        return force, share, motion
-
-    def _find_forces(self, context: Context, share: np.ndarray, force: np.ndarray) -> None:
-        """Adds the present contact wrenches on the links to `force`."""
+        Args:
+            context: Context of this system.
+        """
+        values = context.get_discrete_state_vector().CopyToVector()
+        state = self._parts_of(values)
+        self._advance(context, state, self._eval(context, "body_poses"))
+        yield
         X_WB = self._eval(context, "body_poses")
-        links, mechanism = self._link_of_shape, self._object.link_mechanism
-        for shapes, p_WC, F_C in contact_wrenches(self._eval(context, "contact_results")):
-            for on, by, sign in ((shapes[0], shapes[1], 1.0), (shapes[1], shapes[0], -1.0)):
-                link = links.get(on)
-                if link is None or mechanism[link] == FIXED:
-                    continue
-                p_CL = X_WB[self._object.bodies[link]].translation() - p_WC
-                F = sign * F_C.Shift(p_CL).get_coeffs()
-                if by in self._tool_shapes:
-                    force[self._part_at(p_WC, X_WB), link] += F
-                elif by in self._robot_shapes:
-                    force[-1, link] += F
-                elif by in links and mechanism[links[by]] not in (FIXED, mechanism[link]):
-                    shares = share[:, mechanism[links[by]]]  # of what moved the other link
-                    force[:-1, link] += shares[:, None] * F
-                    force[-1, link] += (1.0 - shares.sum()) * F
+        state.coordinates[:] = self._object.coordinates(X_WB, self._object_state(context))
+        context.SetDiscreteState(values)
 
-    def _part_at(self, p_WC: np.ndarray, X_WB: list[RigidTransform]) -> int:
-        """Returns the index of the part at a point of the tool; -1 for none."""
-        for index, part in enumerate(self._parts.values()):
-            if part.contains(p_WC, X_WB):
-                return index
-        return -1
+    def _update(self, context: Context, values: np.ndarray) -> None:
+        """Advances the state, `values`, to the present, and finds the present forces."""
+        arm_in_contact = self.EvalVectorInput(context, self._inputs["arm_contact"]).value().any()
+        state = self._parts_of(values)
+        if not arm_in_contact and not state.force.any():
+            return  # nothing but the object itself moves it
+        contacts = self._contacts(context) if arm_in_contact else ()
+        if not contacts and not state.force.any() and not state.share.any():
+            return  # nothing has touched it yet
+        X_WB = self._eval(context, "body_poses")
+        self._advance(context, state, X_WB)
+        state.force[:] = 0.0
+        if contacts:
+            links, agents, points, wrenches = map(np.array, zip(*contacts, strict=True))
+            assign_forces(
+                links,
+                agents,
+                points,
+                wrenches,
+                np.array([X_WB[body].translation() for body in self._object.bodies]),
+                self._object.link_mechanism,
+                state.share,
+                self._parts.corners(X_WB),
+                self._parts.last_corner,
+                self._parts.within_m,
+                state.force,
+            )
+
+    def _contacts(self, context: Context) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
+        """Returns contacts on moving links: link, agent, p_WC, and the wrench on the link at C."""
+        found = []
+        links, agents, mechanism = self._links, self._agents, self._object.link_mechanism
+        for A, B, contact in contacts(self._eval(context, "contact_results")):
+            for on, by, sign in ((A, B, 1.0), (B, A, -1.0)):
+                link, agent = links.get(on), agents.get(by)
+                if link is not None and agent is not None and mechanism[link] != FIXED:
+                    p_WC, F_AC_W = contact()
+                    found.append((link, agent, p_WC, sign * F_AC_W.get_coeffs()))
+        return found
+
+    def _advance(self, context: Context, state: "_State", X_WB: list[RigidTransform]) -> None:
+        """Advances shares, motion and coordinates to the present, in place."""
+        coordinates = self._object.coordinates(X_WB, self._object_state(context))
+        V_WB = self._eval(context, "body_velocities")
+        advance(
+            state.force,
+            np.array([V_WB[body].get_coeffs() for body in self._object.bodies]),
+            self._object.link_mechanism,
+            state.share,
+            coordinates - state.coordinates,
+            self._object.coordinate_mechanism,
+            state.motion,
+        )
+        state.coordinates[:] = coordinates
+
+    def _parts_of(self, values: np.ndarray) -> "_State":
+        """Returns views of a state vector."""
+        return _State(
+            *(
+                values[where].reshape(shape)
+                for where, shape in zip(self._slices, self._shapes, strict=True)
+            )
+        )
+
+    def _object_state(self, context: Context) -> np.ndarray:
+        return self.EvalVectorInput(context, self._inputs["object_state"]).value()
 
     def _eval(self, context: Context, port: str):
         return self.EvalAbstractInput(context, self._inputs[port]).get_value()
 
 
-@dataclass(frozen=True, eq=False)
-class _PartRegion:
-    """A part of the tool: body index and position in it of each corner of its line."""
+class _State(NamedTuple):
+    """The discrete state, or something about each of its parts.
 
-    corners: tuple[tuple[int, np.ndarray], ...]
-    within_m: float
+    Attributes:
+        force: (n + 1, links, 6), contact wrenches in the last step, see `attribution.advance`.
+        share: (n, mechanisms), shares of the parts in the work.
+        motion: (n, coordinates), motion that the parts caused.
+        coordinates: (coordinates,), coordinates up to which the motion reaches.
+    """
 
-    @classmethod
-    def of(
-        cls, part: ToolPart, plant: MultibodyPlant, instance: ModelInstanceIndex, tool: Model
-    ) -> "_PartRegion":
-        def corner(keypoint: Keypoint) -> tuple[int, np.ndarray]:
-            body = plant.GetBodyByName(keypoint.link, instance)
-            return int(body.index()), np.array(keypoint.position)
-
-        return cls(tuple(corner(tool.keypoint(name)) for name in part.keypoints), part.within_m)
-
-    def contains(self, p_WC: np.ndarray, X_WB: list[RigidTransform]) -> bool:
-        points = np.array([X_WB[body] @ p_BK for body, p_BK in self.corners])
-        return distance_to_polyline(p_WC, points) <= self.within_m
+    force: Any
+    share: Any
+    motion: Any
+    coordinates: Any
 
 
 def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[GeometryId, int]:

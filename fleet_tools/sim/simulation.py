@@ -1,6 +1,7 @@
 """The simulation of one episode after another: a scene in, control steps, states out."""
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
 from fleet_tools.sim.model_checks import contact_surface_error, model_frame
 from fleet_tools.sim.object_motion import PartMotion
-from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.scene import Push, Scene
 from fleet_tools.sim.world import World
 from fleet_tools.sim.world_state import WorldState
 
@@ -119,7 +120,7 @@ class Simulation:
         self._step += 1
         push = self.scene.push
         if push is not None and push.step == self._step:
-            move_object(push.translation_m, self.world, self._defaults, self._root)
+            self._push(push)
         self._start_motion(delta)
         self._joint_contact.set_impulse(0.0)
         try:
@@ -223,6 +224,15 @@ class Simulation:
             },
             part_motion=self._motion_by_part(),
         )
+
+    def _push(self, push: Push) -> None:
+        """Moves the object, which is nobody's doing."""
+        attribution = nullcontext()
+        if self._part_motion is not None:
+            meter, context = self._part_motion
+            attribution = meter.unattributed(context)
+        with attribution:
+            move_object(push.translation_m, self.world, self._defaults, self._root)
 
     def _motion_by_part(self) -> dict[str, PartMotion]:
         if self._part_motion is None:

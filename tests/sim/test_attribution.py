@@ -6,30 +6,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleet_tools.sim.attribution import add_motion, distance_to_polyline, divide_work
+from fleet_tools.sim.attribution import (
+    FIXED,
+    ROBOT,
+    TOOL,
+    advance,
+    assign_forces,
+    distance_to_polyline,
+)
 
-AGENTS, LINKS = 3, 4
-MECHANISM = np.array([0, 1, 0, -1])
+PARTS, LINKS = 2, 4
+MECHANISM = np.array([0, 1, 0, FIXED])
+COORDINATES = np.array([0, 0, 1, FIXED, 1])
 
 numbers = st.floats(-100, 100, allow_subnormal=False)
-forces = arrays(float, (AGENTS, LINKS, 6), elements=numbers)
+forces = arrays(float, (PARTS + 1, LINKS, 6), elements=numbers)
 velocities = arrays(float, (LINKS, 6), elements=numbers)
-shares = arrays(float, (AGENTS - 1, 2), elements=st.floats(0, 0.5))
+shares = arrays(float, (PARTS, 2), elements=st.floats(0, 0.5))
+changes = arrays(float, 5, elements=numbers)
 points = arrays(float, 3, elements=st.floats(-1, 1))
 polylines = st.lists(points, min_size=1, max_size=4).map(np.array)
 
 
-def divided(force: np.ndarray, velocity: np.ndarray, share: np.ndarray) -> np.ndarray:
-    share = share.copy()
-    divide_work(force, velocity, MECHANISM, share)
-    return share
+def advanced(
+    force: np.ndarray, velocity: np.ndarray, share: np.ndarray, change: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns shares and motion after a step."""
+    share, motion = share.copy(), np.zeros((PARTS, 5))
+    change = np.zeros(5) if change is None else change
+    advance(force, velocity, MECHANISM, share, change, COORDINATES, motion)
+    return share, motion
 
 
 @given(forces, velocities, shares)
 def test_shares_are_those_of_positive_work(force, velocity, share):
     work = np.einsum("alk,lk->al", force, velocity)
     power = np.maximum(np.stack([work[:, m == MECHANISM].sum(axis=1) for m in (0, 1)], 1), 0)
-    found = divided(force, velocity, share)
+    found, _ = advanced(force, velocity, share)
     assert (found >= 0).all() and (found.sum(axis=0) <= 1 + 1e-12).all()
     for m in (0, 1):
         if power[:, m].sum() > 1e-6:
@@ -39,35 +52,66 @@ def test_shares_are_those_of_positive_work(force, velocity, share):
 
 @given(forces, velocities, shares)
 def test_a_mechanism_that_nothing_pushes_keeps_its_shares(force, velocity, share):
-    assert (divided(force, np.zeros_like(velocity), share) == share).all()
-    assert (divided(np.zeros_like(force), velocity, share) == share).all()
+    assert (advanced(force, np.zeros_like(velocity), share)[0] == share).all()
+    assert (advanced(np.zeros_like(force), velocity, share)[0] == share).all()
 
 
-@given(forces, velocities, shares, st.permutations(range(AGENTS - 1)))
-def test_agents_are_treated_alike(force, velocity, share, order):
-    found = divided(force, velocity, share)
-    permuted = divided(force[[*order, AGENTS - 1]], velocity, share[order])
+@given(forces, velocities, shares, st.permutations(range(PARTS)))
+def test_parts_are_treated_alike(force, velocity, share, order):
+    found, _ = advanced(force, velocity, share)
+    permuted, _ = advanced(force[[*order, PARTS]], velocity, share[order])
     np.testing.assert_allclose(permuted, found[order], atol=1e-9)
 
 
-@given(velocities, st.integers(0, AGENTS - 1), st.sampled_from([0, 1, 2]))
+@given(velocities, st.integers(0, PARTS), st.sampled_from([0, 1, 2]))
 def test_who_alone_pushes_has_all_of_the_work(velocity, agent, link):
-    force = np.zeros((AGENTS, LINKS, 6))
+    force = np.zeros((PARTS + 1, LINKS, 6))
     force[agent, link] = velocity[link]
-    found = divided(force, velocity, np.full((AGENTS - 1, 2), 0.25))[:, MECHANISM[link]]
+    found = advanced(force, velocity, np.full((PARTS, 2), 0.25))[0][:, MECHANISM[link]]
     if np.sum(velocity[link] ** 2) > 0:
-        assert found.tolist() == [float(a == agent) for a in range(AGENTS - 1)]
+        assert found.tolist() == [float(a == agent) for a in range(PARTS)]
 
 
-@given(shares, arrays(float, 5, elements=numbers), st.floats(1e-3, 1))
-def test_motion_is_divided_by_the_shares(share, rate, step):
-    mechanism = np.array([0, 0, 1, -1, 1])
-    motion = np.zeros((AGENTS - 1, 5))
-    add_motion(share, mechanism, rate, step, motion)
-    expected = step * rate * np.where(mechanism >= 0, share[:, mechanism], 0.0)
+@given(shares, changes)
+def test_motion_is_divided_by_the_shares(share, change):
+    still = np.zeros((PARTS + 1, LINKS, 6)), np.zeros((LINKS, 6))
+    _, motion = advanced(*still, share, change)
+    expected = change * np.where(COORDINATES == FIXED, 0.0, share[:, COORDINATES])
     np.testing.assert_allclose(motion, expected, atol=1e-12)
-    add_motion(share, mechanism, -rate, step, motion)
-    np.testing.assert_allclose(motion, 0.0, atol=1e-12)
+    _, back = advanced(*still, share, -change)
+    np.testing.assert_allclose(motion + back, 0.0, atol=1e-12)
+
+
+@given(points, points, arrays(float, 6, elements=numbers), st.sampled_from([TOOL, ROBOT, 1, 2, 3]))
+def test_a_contact_does_the_same_work_about_the_origin_of_its_link(p, origin, wrench, agent):
+    """The power of F at C is F . V_WC, with the velocity of the link there."""
+    share, force = np.array([[0.25, 0.5], [0.25, 0.0]]), np.ones((PARTS + 1, LINKS, 6))
+    origins = np.tile(origin, (LINKS, 1))
+    assign_forces(
+        np.array([0]),
+        np.array([agent]),
+        p[None],
+        wrench[None],
+        origins,
+        MECHANISM,
+        share,
+        np.array([[9.0, 0, 0], p, [9.0, 9, 9], [9, 9, 8]]),
+        np.array([1, 4]),
+        np.array([0.5, 0.5]),
+        force,
+    )
+    expected = {  # agents' fractions: parts, then everything else
+        TOOL: (0, 1, 0),
+        ROBOT: (0, 0, 1),
+        1: (0.5, 0, 0.5),  # as the other mechanism was moved
+        2: (0, 0, 0),  # of the same mechanism
+        3: (0, 0, 0),  # fixed
+    }[agent]
+    w, v = np.array([0.3, -0.2, 0.5]), np.array([1.0, 0.4, -0.7])  # at the link's origin
+    at_contact = wrench[:3] @ w + wrench[3:] @ (v + np.cross(w, p - origin))
+    power = force[:, 0] @ np.concatenate([w, v])
+    np.testing.assert_allclose(power, np.array(expected) * at_contact, atol=1e-6)
+    assert not force[:, 1:].any()
 
 
 @given(points, polylines)

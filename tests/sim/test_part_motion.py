@@ -13,7 +13,8 @@ from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.object_motion import FIXED, ObjectMotion
+from fleet_tools.sim.attribution import FIXED
+from fleet_tools.sim.object_motion import ObjectMotion
 from fleet_tools.sim.scene import Push
 
 REST = np.zeros(6, np.float32)
@@ -67,6 +68,20 @@ def test_a_push_of_the_scene_is_nobodys_motion():
     now = env.world_state()
     assert np.linalg.norm(now.p_W_object["base"] - start) > 0.05
     assert not now.part_motion["blade"].p_W_object["base"].any()
+
+
+def test_a_push_after_the_tool_has_touched_is_nobodys_motion():
+    env = make_env(task="spatula")
+    assert rollout(env, ExpertPolicy(env), seed=3).outcome == "success"
+    state, before = env.get_state(), env.world_state()
+    step = state.snapshot.step + 1
+    pushed = state.scene.model_copy(update={"push": Push(step=step, translation_m=(0.3, 0, 0.2))})
+    env.set_state(replace(state, scene=pushed, outcome="running", steps_held=0))
+    env.step(REST)
+    now = env.world_state()
+    assert now.p_W_object["base"][0] - before.p_W_object["base"][0] > 0.25
+    moved = [s.part_motion["blade"].p_W_object["base"][0] for s in (before, now)]
+    assert moved[1] - moved[0] == pytest.approx(0.0, abs=0.01)
 
 
 def test_a_block_that_flies_by_itself_is_nobodys_motion():
@@ -127,7 +142,7 @@ def test_the_attribution_is_part_of_the_state(hammer):
     assert hammer.verdicts()["success[0] joint_displacement"].holds
 
 
-def test_rates_are_the_derivatives_of_the_keypoints():
+def test_coordinates_are_those_of_the_world_state():
     env = make_env(task="knife")
     env.reset(seed=0)
     simulation = env._simulation
@@ -136,23 +151,19 @@ def test_rates_are_the_derivatives_of_the_keypoints():
     plant = world.plant
     motion = ObjectMotion(plant, world.object, simulation.object)
     assert motion.link_mechanism.tolist() == [0, 1] and motion.num_mechanisms == 2
-    rng = np.random.default_rng(0)
-    plant.SetVelocities(context, rng.normal(size=plant.num_velocities()))
-    before, h = simulation.world_state(), 1e-6
-    _, rate = motion.rates(
-        plant.get_body_poses_output_port().Eval(context),
-        plant.get_body_spatial_velocities_output_port().Eval(context),
-        plant.get_state_output_port(world.object).Eval(context),
+    plant.SetVelocities(context, np.random.default_rng(0).normal(size=plant.num_velocities()))
+    env.step(REST)
+    named = motion.named(
+        motion.coordinates(
+            plant.get_body_poses_output_port().Eval(context),
+            plant.get_state_output_port(world.object).Eval(context),
+        )
     )
-    named = motion.named(rate)
-    qdot = plant.MapVelocityToQDot(context, plant.GetVelocities(context))
-    plant.SetPositions(context, plant.GetPositions(context) + h * qdot)
-    after = simulation.world_state()
-    for name, v in named.p_W_object.items():
-        numeric = (after.p_W_object[name] - before.p_W_object[name]) / h
-        np.testing.assert_allclose(v, numeric, atol=1e-4)
-    for name, v in named.links.items():
-        np.testing.assert_allclose(v, before.links[name][1], atol=1e-9)
+    state = env.world_state()
+    for name, p_W in named.p_W_object.items():
+        np.testing.assert_allclose(p_W, state.p_W_object[name], atol=1e-12)
+    for name, p_W in named.links.items():
+        np.testing.assert_allclose(p_W, state.links[name][0], atol=1e-12)
 
 
 def test_a_block_that_is_fixed_belongs_to_no_mechanism(hammer):
