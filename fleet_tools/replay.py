@@ -1,6 +1,7 @@
 """Checks that a dataset is reproducible: `python -m fleet_tools.replay data/hammer`.
 
-The stored actions run again from the stored scenes, and every bit is compared.
+The stored actions run again from the stored scenes, and three rates say how many episodes are
+identical, have the same outcome, and stay within a distance besides.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
-from fleet_tools.config.values import Count, Seed
+from fleet_tools.config.values import Count, NonNegative, Seed
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.utils import cli
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 
 class ReplayOptions(cli.Options):
-    """Runs the stored actions of a dataset again, and compares every bit.
+    """Runs the stored actions of a dataset again, and compares bits, outcomes and positions.
+
+    The distance of two episodes is the largest one between two positions of a point, over all
+    steps: of the origin of the end effector, and of the keypoints of tool and object where they
+    are observed (obs_mode state and multitask_state).
 
     Exit codes:
-    0: all episodes are identical.
+    0: all episodes are identical bit for bit.
     1: an episode is not identical.
     2: it cannot begin.
     130: Ctrl-C.
@@ -43,6 +48,8 @@ class ReplayOptions(cli.Options):
     """Number of episodes, drawn by --seed (default: all)."""
     seed: Seed = 0
     """Seed of the draw of episodes."""
+    within: NonNegative = 0.001
+    """Distance, m, up to which an episode with the same outcome counts as the same in state."""
     output: Path | None = None
     """Report, with one JSON object per line and episode."""
     workers: WorkerOptions = WorkerOptions()
@@ -51,6 +58,7 @@ class ReplayOptions(cli.Options):
 def _replay(options: ReplayOptions) -> int:
     from fleet_tools.dataset.reader import Dataset
     from fleet_tools.dataset.replays import summarize
+    from fleet_tools.rollouts.distance import compared_points
     from fleet_tools.storage.provenance import other_versions
 
     started = time.perf_counter()
@@ -63,7 +71,8 @@ def _replay(options: ReplayOptions) -> int:
             write_line(json.dumps(asdict(replay)))
     replays.sort(key=lambda replay: replay.attempt)
     summary = {
-        **summarize(replays),
+        **summarize(replays, options.within),
+        "compared_points": compared_points(dataset.header.observation),
         "seconds": round(time.perf_counter() - started, 3),
         "other_versions": other_versions(dataset.header.packages),
         "folder": str(options.dataset),
@@ -97,16 +106,23 @@ def _lines(path: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def _as_text(summary: dict[str, Any], replays: list["Replay"]) -> str:
+    count, points = summary["episodes"], ", ".join(summary["compared_points"]).replace("_", " ")
     lines = [
-        f"{summary['folder']}: {summary['identical']} of {summary['episodes']} episodes identical "
-        f"bit for bit ({summary['identical_share']:.1%}), in {summary['seconds']:.1f} s",
+        f"{summary['folder']}: {summary['identical']} of {count} episodes identical bit for bit "
+        f"({summary['identical_share']:.1%}), in {summary['seconds']:.1f} s",
+        f"  {summary['same_outcome']} of {count} have the same outcome "
+        f"({summary['same_outcome_share']:.1%})",
+        f"  {summary['within']} of {count} have the same outcome within {summary['within_m']:g} m "
+        f"({summary['within_share']:.1%}); the largest distance is "
+        f"{_metres(summary['largest_distance_m'])} ({points})",
         f"  {summary['still_successes']} of {summary['stored_successes']} successes still succeed",
     ]
     for replay in replays:
         if replay.difference is not None:
             lines.append(
                 f"  {replay.file}: differs from step {replay.difference.step} on, in "
-                f"{', '.join(replay.difference.what)}; outcome {replay.outcome}, stored as "
+                f"{', '.join(replay.difference.what)}; distance "
+                f"{_metres(replay.distance_m)}; outcome {replay.outcome}, stored as "
                 f"{replay.stored_outcome}"
             )
         elif not replay.identical:
@@ -114,6 +130,10 @@ def _as_text(summary: dict[str, Any], replays: list["Replay"]) -> str:
     for name, (then, now) in summary["other_versions"].items():
         lines.append(f"  collected with {name} {then}; here it is {now}")
     return "\n".join(lines)
+
+
+def _metres(distance: float | None) -> str:
+    return "unknown" if distance is None else f"{distance:.3g} m"
 
 
 PROGRAM = cli.Program("replay", cli.Command(ReplayOptions, _replay))

@@ -1,4 +1,8 @@
-"""Replays: stored actions run again from their stored scenes, and compared bit for bit."""
+"""Replays: stored actions run again from their stored scenes, and compared.
+
+On the machine that made a dataset, every bit agrees. Another processor may round differently; then
+the outcomes and the distance say whether the episodes are still the same in substance.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,6 +16,7 @@ from fleet_tools.dataset.reader import AttemptRecord, Dataset
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import StoredActions
+from fleet_tools.rollouts.distance import distance
 from fleet_tools.rollouts.episode import EpisodeDifference, first_difference
 from fleet_tools.rollouts.rollout import rollout
 
@@ -27,6 +32,8 @@ class Replay:
         difference: The first difference, if there is one.
         stored_outcome: Outcome of the stored episode.
         outcome: Outcome of the replay; None if it could not be made.
+        distance_m: How far apart the two ever are, see `fleet_tools.rollouts.distance`; None if it
+            cannot be told.
         error: Error message, if there was an error.
     """
 
@@ -36,12 +43,24 @@ class Replay:
     difference: EpisodeDifference | None
     stored_outcome: str
     outcome: str | None
+    distance_m: float | None
     error: str | None
 
     @classmethod
     def failed(cls, record: AttemptRecord, error: str) -> "Replay":
         """Returns the result of a replay that could not be made."""
-        return cls(record.attempt, record.file or "", False, None, record.outcome, None, error)
+        return cls(
+            record.attempt, record.file or "", False, None, record.outcome, None, None, error
+        )
+
+    @property
+    def same_outcome(self) -> bool:
+        """Whether the outcome is the stored one."""
+        return self.outcome == self.stored_outcome
+
+    def within(self, limit_m: float) -> bool:
+        """Returns whether the outcome is the stored one, and the distance at most a limit, m."""
+        return self.same_outcome and self.distance_m is not None and self.distance_m <= limit_m
 
 
 def replay(dataset: Dataset, record: AttemptRecord, env: gymnasium.Env) -> Replay:
@@ -65,6 +84,7 @@ def replay(dataset: Dataset, record: AttemptRecord, env: gymnasium.Env) -> Repla
         difference=difference,
         stored_outcome=record.outcome,
         outcome=again.outcome,
+        distance_m=distance(stored, again),
         error=again.error,
     )
 
@@ -79,16 +99,28 @@ def make_replays(folder: Path) -> Callable[[AttemptRecord], Replay]:
     return partial(replay, dataset, env=dataset.header.make_env())
 
 
-def summarize(replays: Iterable[Replay]) -> dict[str, Any]:
-    """Returns counts and rates as plain JSON data."""
+def summarize(replays: Iterable[Replay], within_m: float) -> dict[str, Any]:
+    """Returns counts and rates as plain JSON data.
+
+    Args:
+        replays: The replays of at least one episode.
+        within_m: Largest distance of episodes that count as the same in state, m.
+    """
     replays = list(replays)
-    identical = sum(each.identical for each in replays)
+    counts = {
+        "identical": sum(each.identical for each in replays),
+        "same_outcome": sum(each.same_outcome for each in replays),
+        "within": sum(each.within(within_m) for each in replays),
+    }
     stored_successes = sum(each.stored_outcome == SUCCESS for each in replays)
     still_successes = sum(each.stored_outcome == each.outcome == SUCCESS for each in replays)
+    distances = [each.distance_m for each in replays if each.distance_m is not None]
     return {
         "episodes": len(replays),
-        "identical": identical,
-        "identical_share": identical / len(replays),
+        **counts,
+        **{f"{name}_share": count / len(replays) for name, count in counts.items()},
+        "within_m": within_m,
+        "largest_distance_m": max(distances, default=None),
         "stored_successes": stored_successes,
         "still_successes": still_successes,
         "still_success_share": still_successes / stored_successes if stored_successes else None,

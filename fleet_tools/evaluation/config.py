@@ -4,6 +4,9 @@ from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.policies.sources import PolicyName
 
+PROTOCOL = "v2"
+"""The protocol, unless another one is named."""
+
 
 class EvaluationConfig(OptionGroup):
     """The policy of an evaluation, and the trials of its protocol that are run."""
@@ -11,7 +14,7 @@ class EvaluationConfig(OptionGroup):
     aliases = {"scenes": ["--episodes"]}  # its name in version 0.1
 
     policy: PolicyName
-    protocol: str = "v1"
+    protocol: str = PROTOCOL
     """Name of a protocol, or path of your own."""
     tool: str | None = None
     """Only this task of the protocol."""

@@ -3,6 +3,10 @@
 The task files define the time limit and success. Each policy chooses its observations. Success is
 counted as the outcome and as success after any step; episodes in which the simulator failed are
 counted separately.
+
+A published version never changes. When task files or the physics do, there is a new version, and
+the file of the one before moves to `former/`, with the hashes of its task files: it cannot be run
+any more, but its results can be read.
 """
 
 import os
@@ -72,7 +76,7 @@ class Protocol(Value):
     """Definition of an evaluation; policies evaluated by the same protocol can be compared.
 
     Attributes:
-        name, version: Identifier; a published version never changes.
+        name, version: Identifier.
         description: Purpose.
         tasks: Names of tasks of the package.
         randomization: See `fleet_tools.sim.scene.sample_scene`.
@@ -146,6 +150,11 @@ def load_protocol(name_or_path: str) -> Protocol:
         path = _root() / f"{name_or_path}.yaml"
     elif not (path.suffix in (".yaml", ".yml") and path.is_file()):
         remedy = "A protocol of your own is given by the path of its YAML file."
+        if name_or_path in (path.stem for path in _former()):
+            remedy = (
+                f"{name_or_path} is a former version: results of it can be read, but not made, as "
+                "the physics and the task files are no longer its own."
+            )
         raise UnknownNameError("protocol", name_or_path, protocol_names(), remedy)
     protocol = load_yaml(Protocol, path)
     check_randomization(protocol.randomization)
@@ -155,6 +164,12 @@ def load_protocol(name_or_path: str) -> Protocol:
         for split in protocol.splits:
             model_pairs(load_task(name), split)
     return protocol
+
+
+def former_digests(protocol: Protocol) -> set[str]:
+    """Returns the hashes of the former versions of a protocol and of their task files."""
+    published = (load_yaml(_Content, path) for path in _former())
+    return {each.digest() for each in published if each.protocol.name == protocol.name}
 
 
 def task_digests(protocol: Protocol) -> dict[str, str]:
@@ -173,8 +188,14 @@ def protocol_digest(protocol: Protocol, tasks: Mapping[str, str]) -> str:
 
 
 class _Content(Value):
+    """A protocol and the hashes of its task files, as `former/` holds them."""
+
     protocol: Protocol
     tasks: dict[str, str]
+
+
+def _former() -> list[Path]:
+    return sorted((_root() / "former").glob("*.yaml"))
 
 
 def _root() -> Path:

@@ -1,6 +1,7 @@
 """One trial of an evaluation, and the check of its result from the stored actions."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -87,26 +88,40 @@ def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
     return _result(trial, Attempt.lost(reason))
 
 
-def verify(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> list[str]:
-    """Runs an episode's stored actions again, without its policy, and lists what differs.
+@dataclass(frozen=True)
+class Verdict:
+    """What came of an episode that ran again.
+
+    Attributes:
+        differences: A sentence for each difference, such as "steps: 31 in the file, 60 here"; none
+            if the stored result is right bit for bit.
+        same_outcome: Whether the outcome is the stored one.
+    """
+
+    differences: tuple[str, ...]
+    same_outcome: bool
+
+
+def verify(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> Verdict:
+    """Runs an episode's stored actions again, without its policy, and compares the result.
+
+    A result stores the hash of the last state alone, so that there is no distance in state, as
+    `fleet_tools.replay` tells it of a dataset.
 
     Args:
         env: An environment of the episode's task.
         protocol: The protocol.
         episode: Result of a trial that began; others cannot be verified.
-
-    Returns:
-        A sentence for each difference, such as "steps: 31 in the file, 60 here"; none if the
-        stored result is right.
     """
     actions = StoredActions(decode_actions(episode.actions))
     again = run_trial(env, actions, protocol, episode)
     compared = ["scene_digest", "state_digest", "steps", "outcome", "success", "success_once"]
-    return [
+    differences = tuple(
         f"{name}: {getattr(episode, name)} in the file, {getattr(again, name)} here"
         for name in compared
         if getattr(episode, name) != getattr(again, name)
-    ]
+    )
+    return Verdict(differences, same_outcome=again.outcome == episode.outcome)
 
 
 def trial_scene(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:

@@ -10,13 +10,14 @@ from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import progress_bar
 
 # Results and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.leaderboard.board import Board
+    from fleet_tools.leaderboard.board import Board, Ranking
     from fleet_tools.leaderboard.standings import Standing
     from fleet_tools.leaderboard.submissions import Submission
     from fleet_tools.leaderboard.verification import Verification
@@ -38,8 +39,9 @@ class LeaderboardOptions(cli.Options):
     """Folder that holds results, at any depth."""
     output: Annotated[Path | None, arg(metavar="PAGE.html")] = None
     """Page; its Markdown is written beside it, as PAGE.md (default: no page, only checks)."""
-    protocol: str = "v1"
-    """Name of the protocol of all results, or path of your own."""
+    protocol: str = PROTOCOL
+    """Name of the protocol of all results, or path of your own. Results of its former versions are
+    shown apart, and cannot be verified."""
     verify: Count | None = None
     """Number of episodes of each result that run again from their actions, compared bit for bit."""
     seed: Seed = 0
@@ -50,8 +52,13 @@ class LeaderboardOptions(cli.Options):
 
 
 def _make_leaderboard(options: LeaderboardOptions) -> int:
-    from fleet_tools.evaluation.protocol import load_protocol, protocol_digest, task_digests
-    from fleet_tools.leaderboard.board import Board
+    from fleet_tools.evaluation.protocol import (
+        former_digests,
+        load_protocol,
+        protocol_digest,
+        task_digests,
+    )
+    from fleet_tools.leaderboard.board import Board, Ranking, former_rankings
     from fleet_tools.leaderboard.standings import rank_methods
     from fleet_tools.leaderboard.submissions import read_submissions
 
@@ -61,25 +68,30 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
 
         require_clips()
     protocol = load_protocol(options.protocol)
-    submissions, rejections = read_submissions(options.results, protocol)
-    standings = rank_methods(submissions, protocol)
-    verifications = _verify(submissions, options)
+    digest = protocol_digest(protocol, task_digests(protocol))
+    submissions, rejections = read_submissions(options.results, protocol, former_digests(protocol))
+    present = [each for each in submissions if each.protocol_digest == digest]
+    former = [each for each in submissions if each.protocol_digest != digest]
+    standings = rank_methods(present, protocol)
+    verifications = _verify(present, options)
     clips = {}
     if options.clips:
         from fleet_tools.visualization.clips import make_clips
 
         clips = make_clips(standings)
     board = Board(
-        protocol=protocol,
-        digest=protocol_digest(protocol, task_digests(protocol)),
-        standings=standings,
+        current=Ranking(protocol, digest, standings, {each.folder: each for each in verifications}),
+        former=former_rankings(former),
         rejections=rejections,
-        verifications={verification.folder: verification for verification in verifications},
         clips=clips,
     )
     if options.output is not None:
         _write(board, options.output)
     options.report(_summary(board, options.output), lambda: _as_text(board, options.output))
+    for ranking in board.former if options.verify else ():
+        results = sum(len(standing.submissions) for standing in ranking.standings)
+        title = ranking.protocol.title
+        print(f"Cannot be run again: {results} results, protocol {title}", file=sys.stderr)
     for rejection in rejections:
         print(
             f"Rejected: {rejection.folder} ({rejection.kind}): {rejection.reason}", file=sys.stderr
@@ -129,14 +141,21 @@ def _write(board: "Board", page: Path) -> None:
 def _summary(board: "Board", page: Path | None) -> dict[str, Any]:
     return {
         "page": None if page is None else str(page),
-        "protocol": board.protocol.title,
-        "protocol_digest": board.digest,
-        "methods": [_method(standing) for standing in board.standings],
+        **_ranking(board.current),
+        "former": [_ranking(ranking) for ranking in board.former],
         "rejected": [asdict(rejection) for rejection in board.rejections],
         "verified": [
             asdict(verification) | {"same": verification.same}
-            for verification in board.verifications.values()
+            for verification in board.current.verifications.values()
         ],
+    }
+
+
+def _ranking(ranking: "Ranking") -> dict[str, Any]:
+    return {
+        "protocol": ranking.protocol.title,
+        "protocol_digest": ranking.digest,
+        "methods": [_method(standing) for standing in ranking.standings],
     }
 
 
@@ -157,23 +176,31 @@ def _method(standing: "Standing") -> dict[str, Any]:
 
 
 def _as_text(board: "Board", page: Path | None) -> str:
+    lines = _lines(board.current)
+    for former in board.former:
+        lines += _lines(former, "as of ")
+    if page is not None:
+        lines.append(f"Written: {page} and {page.with_suffix('.md')}")
+    return "\n".join(lines)
+
+
+def _lines(ranking: "Ranking", as_of: str = "") -> list[str]:
     from fleet_tools.leaderboard.wording import interval, percent, training_run_note
 
-    lines = [f"{board.protocol.title} ({board.digest}): {len(board.standings)} methods"]
-    for standing in board.standings:
+    title, count = f"{as_of}{ranking.protocol.title}", len(ranking.standings)
+    lines = [f"{title} ({ranking.digest}): {count} methods"]
+    for standing in ranking.standings:
         rank, total = "-", "no total"
         if standing.overall:
             rate = standing.overall.total
             rank, total = str(standing.overall.rank), f"{percent(rate.rate)} ({interval(rate)})"
-        verified = board.verified(standing)
+        verified = ranking.verified(standing)
         notes = [
             training_run_note(standing),
             f"verified {verified[0]} of {verified[1]}" if verified else "",
         ]
         lines.append(f"  {rank}  {standing.name}: {', '.join(filter(None, [total, *notes]))}")
-    if page is not None:
-        lines.append(f"Written: {page} and {page.with_suffix('.md')}")
-    return "\n".join(lines)
+    return lines
 
 
 PROGRAM = cli.Program("leaderboard", cli.Command(LeaderboardOptions, _make_leaderboard))

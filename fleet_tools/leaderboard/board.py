@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.leaderboard.standings import Standing
-from fleet_tools.leaderboard.submissions import Rejection
+from fleet_tools.leaderboard.standings import Standing, rank_methods
+from fleet_tools.leaderboard.submissions import Rejection, Submission
 from fleet_tools.leaderboard.verification import Verification
 
 
@@ -26,24 +26,20 @@ class Clip:
 
 
 @dataclass(frozen=True)
-class Board:
-    """A leaderboard.
+class Ranking:
+    """The methods that were evaluated by one version of a protocol.
 
     Attributes:
-        protocol: Protocol of all results.
+        protocol: The protocol.
         digest: Hash of the protocol and its task files.
         standings: The methods, the best first.
-        rejections: Rejected results and files.
         verifications: Verification of each result, by its folder; empty if nothing was verified.
-        clips: Clips by name of the method; empty if none were requested.
     """
 
     protocol: Protocol
     digest: str
     standings: Sequence[Standing]
-    rejections: Sequence[Rejection] = ()
     verifications: Mapping[str, Verification] = field(default_factory=dict)
-    clips: Mapping[str, Clip] = field(default_factory=dict)
 
     def verified(self, standing: Standing) -> tuple[int, int] | None:
         """Returns how many episodes of a method agreed when run again, and how many ran.
@@ -56,3 +52,38 @@ class Board:
         if not found:
             return None
         return sum(each.same for each in found), sum(each.episodes for each in found)
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard.
+
+    Attributes:
+        current: The methods that were evaluated by the protocol.
+        former: Those that were evaluated by former versions of it, the latest version first; they
+            are not ranked with the current ones.
+        rejections: Rejected results and files.
+        clips: Clips by name of the method; empty if none were requested.
+    """
+
+    current: Ranking
+    former: Sequence[Ranking] = ()
+    rejections: Sequence[Rejection] = ()
+    clips: Mapping[str, Clip] = field(default_factory=dict)
+
+
+def former_rankings(submissions: Sequence[Submission]) -> list[Ranking]:
+    """Returns the ranking of each protocol that results follow, the latest version first.
+
+    Args:
+        submissions: Results without problems, by former versions of a protocol.
+    """
+    protocols = {each.protocol_digest: each.protocol for each in submissions}
+    return [
+        Ranking(
+            protocol,
+            digest,
+            rank_methods([s for s in submissions if s.protocol_digest == digest], protocol),
+        )
+        for digest, protocol in sorted(protocols.items(), key=lambda item: -item[1].version)
+    ]

@@ -3,7 +3,7 @@
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fleet_tools.config.tasks import load_task
@@ -57,7 +57,10 @@ class Problem(NamedTuple):
 
 
 def find_problems(
-    result: Result, episodes: Sequence[EpisodeResult], protocol: Protocol
+    result: Result,
+    episodes: Sequence[EpisodeResult],
+    protocol: Protocol,
+    former: Collection[str] = (),
 ) -> list[Problem]:
     """Returns all problems of a result; none if every claim follows from its episodes.
 
@@ -65,25 +68,31 @@ def find_problems(
         result: Content of `result.json`.
         episodes: Content of `episodes.jsonl`, in any order.
         protocol: The protocol that the result has to follow.
+        former: Hashes of its former versions, which a result may follow instead. Its scenes are
+            not checked then, as its task files, which draw them, are not installed.
     """
-    return list(_problems(result, episodes, protocol))
+    return list(_problems(result, episodes, protocol, former))
 
 
 def _problems(
-    result: Result, episodes: Sequence[EpisodeResult], protocol: Protocol
+    result: Result,
+    episodes: Sequence[EpisodeResult],
+    protocol: Protocol,
+    former: Collection[str],
 ) -> Iterator[Problem]:
     expected = protocol_digest(protocol, {task: _task_digest(task) for task in protocol.tasks})
-    if result.protocol_digest != expected:
+    if result.protocol_digest not in (expected, *former):
         yield Problem(
             "protocol",
             f"it follows {result.protocol.title!r} ({result.protocol_digest}); required is "
             f"{protocol.title!r} with the task files installed here ({expected})",
         )
         return
-    wrong_episodes = list(_wrong_episodes(episodes, protocol))
+    wrong_episodes = list(_wrong_episodes(episodes, result.protocol))
     yield from (Problem("episodes", reason) for reason in wrong_episodes)
     if not wrong_episodes:
-        yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
+        if result.protocol_digest == expected:
+            yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
         yield from (Problem("scores", reason) for reason in _wrong_scores(result, episodes))
 
 

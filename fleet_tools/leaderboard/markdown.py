@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from fleet_tools.leaderboard.board import Board
+from fleet_tools.leaderboard.board import Board, Ranking
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
+    FORMER,
     READING,
     SUBMITTING,
     column_names,
@@ -25,45 +26,54 @@ def as_markdown(board: Board) -> str:
 
 
 def _lines(board: Board) -> Iterator[str]:
-    protocol = board.protocol
     yield "# Leaderboard"
-    title, description = _plain(protocol.title), _plain(protocol.description)
-    yield f"\nProtocol {title}, `{board.digest}`. {description}"
-    yield ""
-    yield from _table(
-        [readable(name) for name in column_names(board)],
-        [_row(board, standing) for standing in board.standings],
-    )
+    yield from _table_of(board.current)
     for paragraph in READING:
         yield f"\n{paragraph}"
-    for standing in board.standings:
-        yield from _method(board, standing)
+    for standing in board.current.standings:
+        yield from _method(board.current, standing)
     if board.rejections:
         yield "\n## Rejected\n"
         for rejection in board.rejections:
             yield f"- {_code(rejection.folder)} ({rejection.kind}): {_code(rejection.reason)}"
+    for former in board.former:
+        title = _plain(former.protocol.title)
+        yield f"\n## As of {title}\n\n{FORMER.format(version=title)}"
+        yield from _table_of(former)
     yield "\n## How to submit\n"
     for number, (step, command) in enumerate(SUBMITTING, 1):
         yield f"{number}. {step}\n\n   ```bash\n   {command}\n   ```\n"
 
 
-def _row(board: Board, standing: Standing) -> list[str]:
+def _table_of(ranking: Ranking) -> Iterator[str]:
+    """Yields a protocol and the table of its methods."""
+    protocol = ranking.protocol
+    title, description = _plain(protocol.title), _plain(protocol.description)
+    yield f"\nProtocol {title}, `{ranking.digest}`. {description}"
+    yield ""
+    yield from _table(
+        [readable(name) for name in column_names(ranking)],
+        [_row(ranking, standing) for standing in ranking.standings],
+    )
+
+
+def _row(ranking: Ranking, standing: Standing) -> list[str]:
     note, overall = training_run_note(standing), standing.overall
     splits = overall.splits if overall else {}
     return [
         str(overall.rank) if overall else "",
         _plain(standing.name) + (f"<br>{note}" if note else ""),
         _success_rate(overall.total if overall else None),
-        *(_success_rate(standing.tasks.get(task)) for task in board.protocol.tasks),
-        *(_success_rate(splits.get(split)) for split in board.protocol.splits),
+        *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
+        *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
         "" if overall is None or overall.success_once is None else percent(overall.success_once),
         ", ".join(f"{count} {origin}" for origin, count in error_counts(standing).items()),
-        *([_verified(board.verified(standing))] if board.verifications else []),
+        *([_verified(ranking.verified(standing))] if ranking.verifications else []),
     ]
 
 
-def _method(board: Board, standing: Standing) -> Iterator[str]:
-    splits = board.protocol.splits
+def _method(ranking: Ranking, standing: Standing) -> Iterator[str]:
+    splits = ranking.protocol.splits
     yield f"\n## {_plain(standing.name)}\n"
     yield from _table(
         ["", *map(readable, splits)],
@@ -72,7 +82,7 @@ def _method(board: Board, standing: Standing) -> Iterator[str]:
             for task, of_task in standing.strata.items()
         ],
     )
-    for of_result in facts(board, standing):
+    for of_result in facts(ranking, standing):
         yield ""
         yield from (f"- {name}: {_code(value)}" for name, value in of_result)
 

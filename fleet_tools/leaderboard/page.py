@@ -1,14 +1,15 @@
 """The leaderboard as one HTML file, which loads no other files."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
-from fleet_tools.leaderboard.board import Board, Clip
+from fleet_tools.leaderboard.board import Board, Clip, Ranking
 from fleet_tools.leaderboard.plots import forest_plot
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
+    FORMER,
     READING,
     SUBMITTING,
     column_names,
@@ -36,12 +37,13 @@ def as_html(board: Board) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',
             "<title>Fleet-Tools leaderboard</title>",
             f"<style>\n{style}</style></head><body>",
-            *_header(board),
+            *_header(board.current),
             "<main>",
-            *_table(board),
-            *_plots(board),
-            *_methods(board),
+            *_current(board.current),
+            *_plots(board.current),
+            *_methods(board.current, board.clips),
             *_rejections(board),
+            *(line for ranking in board.former for line in _former(ranking)),
             *_submitting(),
             "</main>",
             f"<script>\n{script}</script>",
@@ -51,31 +53,56 @@ def as_html(board: Board) -> str:
     )
 
 
-def _header(board: Board) -> Iterator[str]:
-    protocol = board.protocol
+def _header(ranking: Ranking) -> Iterator[str]:
+    protocol, digest = ranking.protocol, ranking.digest
     episodes = len(protocol.trials())
     yield "<header><h1>Fleet-Tools leaderboard</h1>"
     yield (
-        f"<p>Protocol <b>{escape(protocol.title)}</b> <code>{escape(board.digest)}</code>, "
+        f"<p>Protocol <b>{escape(protocol.title)}</b> <code>{escape(digest)}</code>, "
         f"{episodes} episodes. {escape(protocol.description)}</p></header>"
     )
 
 
-# --- The table ------------------------------------------------------------------------------
+# --- Tables ---------------------------------------------------------------------------------
 
 
-def _table(board: Board) -> Iterator[str]:
-    tasks, splits = board.protocol.tasks, board.protocol.splits
+def _current(ranking: Ranking) -> Iterator[str]:
     yield '<section aria-labelledby="all"><h2 id="all">Methods</h2>'
-    yield '<div class="scroll" tabindex="0" role="region" aria-labelledby="all">'
+    yield from _table(
+        ranking,
+        "all",
+        [f'<a href="#method-{k}">{_name(each)}</a>' for k, each in enumerate(ranking.standings)],
+    )
+    yield from (f'<p class="note">{escape(paragraph)}</p>' for paragraph in READING)
+    yield "</section>"
+
+
+def _former(ranking: Ranking) -> Iterator[str]:
+    title, digest = escape(ranking.protocol.title), escape(ranking.digest)
+    yield f'<section aria-labelledby="as-of-{digest}"><h2 id="as-of-{digest}">As of {title}</h2>'
+    yield f"<p>{FORMER.format(version=title)} Protocol <code>{digest}</code>.</p>"
+    yield from _table(ranking, f"as-of-{digest}", [_name(each) for each in ranking.standings])
+    yield "</section>"
+
+
+def _table(ranking: Ranking, heading: str, names: Sequence[str]) -> Iterator[str]:
+    """Yields the table of a ranking.
+
+    Args:
+        ranking: The ranking.
+        heading: Identifier of its heading.
+        names: Names of its methods, as HTML.
+    """
+    tasks, splits = ranking.protocol.tasks, ranking.protocol.splits
+    yield f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{heading}">'
     yield '<table class="sortable"><thead>'
     yield (
         '<tr class="groups"><td colspan="3"></td>'
         f'<th scope="colgroup" colspan="{len(tasks)}">Tools</th>'
         f'<th scope="colgroup" colspan="{len(splits)}">Splits</th>'
-        f'<td colspan="{2 + bool(board.verifications)}"></td></tr><tr>'
+        f'<td colspan="{2 + bool(ranking.verifications)}"></td></tr><tr>'
     )
-    for column, name in enumerate(column_names(board)):
+    for column, name in enumerate(column_names(ranking)):
         sort = ' aria-sort="ascending"' if name == "rank" else ""
         kind = ' class="method"' if name == "method" else ""
         yield (
@@ -83,14 +110,12 @@ def _table(board: Board) -> Iterator[str]:
             f'<button type="button" data-column="{column}">{_label(name)}</button></th>'
         )
     yield "</tr></thead><tbody>"
-    for number, standing in enumerate(board.standings):
-        yield _row(board, standing, number)
+    for standing, name in zip(ranking.standings, names, strict=True):
+        yield _row(ranking, standing, name)
     yield "</tbody></table></div>"
-    yield from (f'<p class="note">{escape(paragraph)}</p>' for paragraph in READING)
-    yield "</section>"
 
 
-def _row(board: Board, standing: Standing, number: int) -> str:
+def _row(ranking: Ranking, standing: Standing, name: str) -> str:
     note, overall = training_run_note(standing), standing.overall
     small = f"<small>{escape(note)}</small>" if note else ""
     errors, splits = error_counts(standing), overall.splits if overall else {}
@@ -99,16 +124,16 @@ def _row(board: Board, standing: Standing, number: int) -> str:
             "<tr>",
             _cell(overall.rank, str(overall.rank), "rank") if overall else _cell(None, "", "rank"),
             f'<th scope="row" class="method" data-value="{escape(standing.name)}">'
-            f'<a href="#method-{number}">{_breakable(standing.name)}</a>{small}</th>',
+            f"{name}{small}</th>",
             _success_rate(overall.total if overall else None),
-            *(_success_rate(standing.tasks.get(task)) for task in board.protocol.tasks),
-            *(_success_rate(splits.get(split)) for split in board.protocol.splits),
+            *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
+            *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
             _success_once(overall.success_once if overall else None),
             _cell(
                 sum(errors.values()),
                 "<br>".join(f"{count} {origin}" for origin, count in errors.items()) or "none",
             ),
-            _verified(board.verified(standing)) if board.verifications else "",
+            _verified(ranking.verified(standing)) if ranking.verifications else "",
             "</tr>",
         ]
     )
@@ -125,9 +150,9 @@ def _verified(counts: tuple[int, int] | None) -> str:
     return _cell(same / episodes, f"{same} of {episodes}", "" if same == episodes else "bad")
 
 
-def _breakable(name: str) -> str:
-    """Returns a name that may be broken after each underscore."""
-    return escape(name).replace("_", "_<wbr>")
+def _name(standing: Standing) -> str:
+    """Returns a method's name, which may be broken after each underscore."""
+    return escape(standing.name).replace("_", "_<wbr>")
 
 
 def _label(name: str) -> str:
@@ -148,19 +173,22 @@ def _success_rate(success: SuccessRate | None) -> str:
     return _cell(success.rate, f"<b>{percent(success.rate)}</b>{bar}<small>{limits}</small>")
 
 
-# --- Below the table ------------------------------------------------------------------------
+# --- Details --------------------------------------------------------------------------------
 
 
-def _plots(board: Board) -> Iterator[str]:
-    overall = [(each.name, each.overall) for each in board.standings if each.overall]
+def _plots(ranking: Ranking) -> Iterator[str]:
+    overall = [(each.name, each.overall) for each in ranking.standings if each.overall]
     plots = [("total", [(name, numbers.total) for name, numbers in overall])]
     plots += [
-        (task, [(each.name, each.tasks[task]) for each in board.standings if task in each.tasks])
-        for task in board.protocol.tasks
+        (
+            task,
+            [(each.name, each.tasks[task]) for each in ranking.standings if task in each.tasks],
+        )
+        for task in ranking.protocol.tasks
     ]
     plots += [
         (split, [(name, numbers.splits[split]) for name, numbers in overall])
-        for split in board.protocol.splits
+        for split in ranking.protocol.splits
     ]
     yield '<section><h2>Plots</h2><div class="plots">'
     for name, rows in plots:
@@ -171,20 +199,20 @@ def _plots(board: Board) -> Iterator[str]:
     yield "</div></section>"
 
 
-def _methods(board: Board) -> Iterator[str]:
+def _methods(ranking: Ranking, clips: Mapping[str, Clip]) -> Iterator[str]:
     yield "<section><h2>Details of the methods</h2>"
-    for number, standing in enumerate(board.standings):
+    for number, standing in enumerate(ranking.standings):
         yield f'<article id="method-{number}"><h3>{escape(standing.name)}</h3>'
-        if clip := board.clips.get(standing.name):
+        if clip := clips.get(standing.name):
             yield _clip(standing.name, clip)
         yield '<div class="scroll" tabindex="0"><table><thead><tr><td></td>'
-        yield from (f'<th scope="col">{_label(split)}</th>' for split in board.protocol.splits)
+        yield from (f'<th scope="col">{_label(split)}</th>' for split in ranking.protocol.splits)
         yield "</tr></thead><tbody>"
         for task, of_task in standing.strata.items():
-            cells = "".join(_success_rate(of_task[split]) for split in board.protocol.splits)
+            cells = "".join(_success_rate(of_task[split]) for split in ranking.protocol.splits)
             yield f'<tr><th scope="row">{_label(task)}</th>{cells}</tr>'
         yield "</tbody></table></div>"
-        for of_result in facts(board, standing):
+        for of_result in facts(ranking, standing):
             lines = "".join(
                 f"<dt>{escape(name)}</dt><dd>{_fact(name, value)}</dd>" for name, value in of_result
             )

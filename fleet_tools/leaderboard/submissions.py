@@ -7,7 +7,7 @@ Each result covers one or more complete tasks of the protocol, in all splits.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,16 @@ class Submission:
     evaluation: Evaluation
 
     @property
+    def protocol(self) -> Protocol:
+        """The protocol by which it was evaluated."""
+        return self.evaluation.result.protocol
+
+    @property
+    def protocol_digest(self) -> str:
+        """Hash of the protocol and its task files."""
+        return self.evaluation.result.protocol_digest
+
+    @property
     def policy(self) -> PolicyProvenance:
         """The evaluated policy."""
         return self.evaluation.result.policy
@@ -61,12 +71,15 @@ class Rejection:
     reason: str
 
 
-def read_submissions(root: Path, protocol: Protocol) -> tuple[list[Submission], list[Rejection]]:
+def read_submissions(
+    root: Path, protocol: Protocol, former: Collection[str] = ()
+) -> tuple[list[Submission], list[Rejection]]:
     """Reads and checks all results below a folder, in the order of their names.
 
     Args:
         root: The folder.
         protocol: The protocol that all results have to follow.
+        former: Hashes of its former versions, which results may follow instead.
 
     Raises:
         ResultError: There is no such folder.
@@ -77,7 +90,7 @@ def read_submissions(root: Path, protocol: Protocol) -> tuple[list[Submission], 
     submissions = []
     for folder in folders:
         name = folder.relative_to(root).as_posix()
-        checked = read_checked(folder, protocol)
+        checked = read_checked(folder, protocol, former)
         if isinstance(checked, Evaluation):
             submissions.append(Submission(name, checked))
         else:
@@ -88,12 +101,15 @@ def read_submissions(root: Path, protocol: Protocol) -> tuple[list[Submission], 
     return accepted, sorted(rejections, key=lambda rejection: rejection.folder)
 
 
-def read_checked(folder: Path, protocol: Protocol) -> Evaluation | list[Problem]:
+def read_checked(
+    folder: Path, protocol: Protocol, former: Collection[str] = ()
+) -> Evaluation | list[Problem]:
     """Reads a result of any known schema version, and checks every claim of it.
 
     Args:
         folder: Folder of the result.
         protocol: The protocol that it has to follow.
+        former: Hashes of its former versions, which it may follow instead.
 
     Returns:
         The result, with its episodes in the protocol's order; or all its problems.
@@ -111,8 +127,8 @@ def read_checked(folder: Path, protocol: Protocol) -> Evaluation | list[Problem]
         episodes, _ = EVALUATION.read_records(folder)
     except (FleetToolsError, RecursionError) as error:
         return [Problem("damaged", _shortened(str(error).replace(f"{folder}/", "")))]
-    return find_problems(result, episodes, protocol) or Evaluation(
-        result, in_order(protocol, episodes, folder / EPISODES)
+    return find_problems(result, episodes, protocol, former) or Evaluation(
+        result, in_order(result.protocol, episodes, folder / EPISODES)
     )
 
 
@@ -153,11 +169,11 @@ def _shortened(text: str) -> str:
 
 def _duplicates(submissions: Sequence[Submission]) -> Iterator[Rejection]:
     """Yields a rejection of each result that repeats a task of an earlier one, by name."""
-    first: dict[tuple[str, int | None, str], str] = {}
+    first: dict[tuple[str, str, int | None, str], str] = {}
     for submission in submissions:
         policy = submission.policy
         for task in submission.tasks:
-            key = policy.name, policy.training_seed, task
+            key = submission.protocol_digest, policy.name, policy.training_seed, task
             earlier = first.setdefault(key, submission.folder)
             if earlier != submission.folder:
                 reason = (

@@ -5,6 +5,7 @@ bit for bit.
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import numpy as np
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.trial import present_env, verify
+from fleet_tools.evaluation.trial import Verdict, present_env, verify
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
@@ -27,6 +28,8 @@ class Verification:
     Attributes:
         folder: Folder of the result, see `Submission`.
         episodes: Number of episodes that ran again.
+        same_outcome: Number of those whose outcome is the stored one; on another processor, this
+            may be so although bits differ.
         differences: A sentence for each episode that differs.
         other_versions: By package, the version of the result and the one here, if they differ;
             then genuine episodes may differ, too.
@@ -34,12 +37,13 @@ class Verification:
 
     folder: str
     episodes: int
+    same_outcome: int
     differences: tuple[str, ...]
     other_versions: dict[str, tuple[str, str | None]]
 
     @property
     def same(self) -> int:
-        """Number of episodes that agree with the result."""
+        """Number of episodes that agree with the result bit for bit."""
         return self.episodes - len(self.differences)
 
 
@@ -105,19 +109,26 @@ def verify_submissions(
     differences: dict[str, dict[tuple[str, str, int], str]] = {
         submission.folder: {} for submission in submissions
     }
+    other_outcomes = Counter[str]()
     results = workers.run(jobs, make_verifier)
     with contextlib.closing(results):
         for job, result in results:
-            found = [result.reason] if isinstance(result, LostJob) else result
-            if found:
+            lost = isinstance(result, LostJob)
+            verdict = Verdict((result.reason,), same_outcome=False) if lost else result
+            other_outcomes[job.folder] += not verdict.same_outcome
+            if verdict.differences:
                 task, split, index = job.episode.key
                 which = f"episode {index} of {task}, {split}"
-                differences[job.folder][job.episode.key] = f"{which}: {'; '.join(found)}"
+                differences[job.folder][job.episode.key] = (
+                    f"{which}: {'; '.join(verdict.differences)}"
+                )
             after_each()
+    episodes = Counter(job.folder for job in jobs)
     return [
         Verification(
             folder=submission.folder,
-            episodes=sum(job.folder == submission.folder for job in jobs),
+            episodes=episodes[submission.folder],
+            same_outcome=episodes[submission.folder] - other_outcomes[submission.folder],
             differences=tuple(text for _, text in sorted(differences[submission.folder].items())),
             other_versions=other_versions(submission.evaluation.result.packages),
         )
@@ -125,7 +136,7 @@ def verify_submissions(
     ]
 
 
-def make_verifier() -> Callable[[EpisodeJob], list[str]]:
-    """Returns a function that runs an episode again, and lists the differences."""
+def make_verifier() -> Callable[[EpisodeJob], Verdict]:
+    """Returns a function that runs an episode again, and compares the result."""
     env_of = present_env()
     return lambda job: verify(env_of(job.episode.task), job.protocol, job.episode)

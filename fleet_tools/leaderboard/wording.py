@@ -3,7 +3,7 @@
 from collections import Counter
 
 from fleet_tools.evaluation.result import Result
-from fleet_tools.leaderboard.board import Board
+from fleet_tools.leaderboard.board import Ranking
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.verification import Verification
 
@@ -19,6 +19,12 @@ READING = (
     "and its interval is of a bootstrap that draws training runs and scenes.",
 )
 """How to read the numbers, by paragraphs."""
+
+FORMER = (
+    "These results are as of {version}: the physics and the success rules of that version are not "
+    "those of today. They are not ranked with the others, and cannot be run again here."
+)
+"""What results of a former version of the protocol mean."""
 
 SUBMITTING = (
     (
@@ -41,13 +47,13 @@ SUBMITTING = (
 """How to submit a result: steps and their commands."""
 
 
-def column_names(board: Board) -> list[str]:
+def column_names(ranking: Ranking) -> list[str]:
     """Returns the names of the table's columns; "verified" only if results were verified."""
-    verified = ["verified"] if board.verifications else []
+    verified = ["verified"] if ranking.verifications else []
     return [
         *("rank", "method", "total"),
-        *board.protocol.tasks,
-        *board.protocol.splits,
+        *ranking.protocol.tasks,
+        *ranking.protocol.splits,
         *("success once", "errors"),
         *verified,
     ]
@@ -84,15 +90,15 @@ def readable(name: str) -> str:
     return name.replace("_", " ")
 
 
-def facts(board: Board, standing: Standing) -> list[list[tuple[str, str]]]:
+def facts(ranking: Ranking, standing: Standing) -> list[list[tuple[str, str]]]:
     """Returns the provenance of each result of a method, as names and values."""
     return [
-        _facts(board, submission.folder, submission.evaluation.result)
+        _facts(ranking, submission.folder, submission.evaluation.result)
         for submission in standing.submissions
     ]
 
 
-def _facts(board: Board, folder: str, result: Result) -> list[tuple[str, str]]:
+def _facts(ranking: Ranking, folder: str, result: Result) -> list[tuple[str, str]]:
     policy, machine = result.policy, result.machine
     env_kwargs = policy.env_kwargs or {"obs_mode": "state"}
     pairs = [
@@ -108,7 +114,7 @@ def _facts(board: Board, folder: str, result: Result) -> list[tuple[str, str]]:
             f"{machine.system}",
         ),
         ("command", result.command),
-        ("verified", _verification(board.verifications.get(folder))),
+        ("verified", _verification(ranking.verifications.get(folder))),
     ]
     return [(name, value) for name, value in pairs if value]
 
@@ -122,7 +128,8 @@ def _verification(verification: Verification | None) -> str:
     )
     versions = f"other versions ({others})" if others else "the same versions"
     differences = "".join(f" {difference}." for difference in verification.differences)
+    episodes, same_outcome = verification.episodes, verification.same_outcome
     return (
-        f"{verification.same} of {verification.episodes} episodes identical bit for bit, on "
-        f"{versions}.{differences}"
+        f"{verification.same} of {episodes} episodes identical bit for bit, {same_outcome} of "
+        f"{episodes} with the same outcome, on {versions}.{differences}"
     )

@@ -13,8 +13,10 @@ from fleet_tools.config.tasks import task_names
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import (
     Protocol,
+    former_digests,
     load_protocol,
     protocol_digest,
     protocol_names,
@@ -67,6 +69,15 @@ def test_protocols_of_the_package_cover_its_tasks(name: str) -> None:
     assert f"v{protocol.version}" == name
     for task in protocol.tasks:
         assert len(protocol.trials(task)) == 120
+
+
+def test_a_former_version_is_known_and_cannot_be_run() -> None:
+    present = load_protocol(PROTOCOL)
+    assert "v1" not in protocol_names()
+    assert former_digests(present) == {"4410493f7965acd8"}  # as its results were published
+    assert former_digests(SMALL) == set()
+    with pytest.raises(UnknownNameError, match="v1 is a former version: results of it can be read"):
+        load_protocol("v1")
 
 
 def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first() -> None:

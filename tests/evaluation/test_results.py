@@ -117,7 +117,7 @@ def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
 
 # --- Schema version 1 -----------------------------------------------------------------------
 
-STORED = ROOT / "leaderboard" / "results" / "fleet_merge" / "0"
+STORED = ROOT / "leaderboard" / "results" / "v1" / "fleet_merge" / "0"
 """A complete result of schema version 1, of a policy that chooses its observations."""
 
 

@@ -20,7 +20,13 @@ from fleet_tools.evaluation.result import (
     decode_actions,
     encode_actions,
 )
-from fleet_tools.evaluation.trial import make_trials, require_same_versions, run_trial, verify
+from fleet_tools.evaluation.trial import (
+    Verdict,
+    make_trials,
+    require_same_versions,
+    run_trial,
+    verify,
+)
 from fleet_tools.policies.guarded import GuardedPolicy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
@@ -70,15 +76,19 @@ def test_an_episode_is_verified_without_its_policy(
     make: Callable[..., ToolUseEnv], episode: EpisodeResult
 ) -> None:
     env = make(split="train")  # the trial's scene replaces the one that the environment draws
-    assert verify(env, SMALL, episode) == []
+    assert verify(env, SMALL, episode) == Verdict((), same_outcome=True)
     actions = decode_actions(episode.actions)
     actions[10, 2] = np.nextafter(actions[10, 2], np.float32(0))
     forged = episode.model_copy(
         update={"actions": encode_actions(actions), "success_once": not episode.success_once}
     )
-    digest, success_once = verify(env, SMALL, forged)
+    verdict = verify(env, SMALL, forged)
+    digest, success_once = verdict.differences
+    assert verdict.same_outcome
     assert digest.startswith("state_digest: ")
     assert success_once == "success_once: True in the file, False here"
+    claimed = episode.model_copy(update={"outcome": "worker_error"})
+    assert not verify(env, SMALL, claimed).same_outcome
 
 
 def test_an_error_of_a_policy_ends_its_own_episode(hammer: ToolUseEnv) -> None:
@@ -118,7 +128,7 @@ def test_the_steps_before_an_error_are_kept_and_verified(hammer: ToolUseEnv) -> 
     episode = run_trial(hammer, policy, SMALL, HAMMER)
     assert (episode.outcome, episode.steps) == ("policy_error", 3)
     assert "KeyError: 'absent'" in error_of(episode)
-    assert verify(hammer, SMALL, episode) == []
+    assert verify(hammer, SMALL, episode) == Verdict((), same_outcome=True)
 
 
 def test_a_policy_that_could_not_be_made_is_made_at_the_next_reset(hammer: ToolUseEnv) -> None:

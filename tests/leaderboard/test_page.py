@@ -22,7 +22,7 @@ from support.submitted import (
 )
 
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
-from fleet_tools.leaderboard.board import Board, Clip
+from fleet_tools.leaderboard.board import Board, Clip, Ranking, former_rankings
 from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.standings import rank_methods
@@ -49,12 +49,20 @@ SUBMISSIONS = [
 
 
 def board(submissions: Sequence[Submission] = SUBMISSIONS, **others: Any) -> Board:
-    return Board(SMALL, "0123456789abcdef", rank_methods(submissions, SMALL), **others)
+    verified = others.pop("verified", {})
+    ranking = Ranking(SMALL, "0123456789abcdef", rank_methods(submissions, SMALL), verified)
+    return Board(ranking, **others)
 
 
+FORMER = [
+    submission(random_evaluation(0.7, seed=k, name=name, protocol=protocol), f"former/{name}")
+    for k, name in enumerate(["expert", "their_old"])
+    for protocol in [SMALL.model_copy(update={"version": 0})]
+]
 EVERYTHING: dict[str, Any] = {
+    "former": former_rankings(FORMER),
     "rejections": [Rejection("bad/one", "scores", "it claims <b>100%</b>")],
-    "verifications": {"expert/None": Verification("expert/None", 4, ("steps: 3, 4",), {})},
+    "verified": {"expert/None": Verification("expert/None", 4, 4, ("steps: 3, 4",), {})},
     "clips": {"expert": Clip(b"\0video", 384, 192, {"hammer": "success"})},
 }
 
@@ -115,7 +123,7 @@ def test_every_method_has_a_row_with_its_rank_and_numbers(page: Reader) -> None:
         "Rank", "Method", "Total", "Hammer", "Knife", "Train", "Unseen tools", "Success once",
         "Errors", "Verified",
     ]  # fmt: skip
-    standings = board().standings
+    standings = board().current.standings
     for standing, cells in zip(standings, rows, strict=False):
         assert cells[1].startswith(standing.name)
         if standing.overall is None:
@@ -137,12 +145,33 @@ def test_markdown_has_the_content_of_the_page(page: Reader) -> None:
     _, names, *rows = page.rows
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert [name.capitalize() for name in lines[0]] == names
-    for cells, row in zip(lines[1:], rows[: len(board().standings)], strict=False):
+    for cells, row in zip(lines[1:], rows[: len(board().current.standings)], strict=False):
         assert cells[0] == row[0] or row[0] == ""
         for rate in re.findall(r"\d+\.\d%", row[2]):
             assert rate in " ".join(cells)
     for expected in ("bad/one", "scores", "3 of 4", "How to submit", "0123456789abcdef"):
         assert expected in text and expected in page.text
+
+
+def test_results_of_a_former_protocol_stand_apart_and_say_so(page: Reader) -> None:
+    (former,) = former_rankings(FORMER)
+    text = as_markdown(board(**EVERYTHING)).replace("\\", "")
+    for words in (page.text, text):
+        before, _, after = words.partition("As of small v0")
+        assert "their_old" in after and "their_old" not in before
+        assert "the physics and the success rules of that version are not those of today" in after
+        assert former.digest in after and "Verified" not in after
+    names = [row for row in page.rows if row[:2] == ["Rank", "Method"]]
+    assert names[1] == names[0][:-1]  # nothing of them was verified
+    rows = page.rows[page.rows.index(names[1]) + 1 :]
+    for standing, cells in zip(former.standings, rows, strict=True):
+        total = overall(standing).total
+        assert cells[0] == str(overall(standing).rank)
+        assert cells[1] == standing.name
+        assert cells[2].startswith(f"{total.rate:.1%}")
+    apart = {name: EVERYTHING[name] for name in EVERYTHING if name != "former"}
+    section = re.compile(r'<section aria-labelledby="as-of-.*?</section>\n', re.DOTALL)
+    assert as_html(board(**apart)) == section.sub("", as_html(board(**EVERYTHING)))
 
 
 def test_submitting_takes_three_commands(page: Reader) -> None:
@@ -170,7 +199,7 @@ def test_a_clip_is_in_the_page(page: Reader) -> None:
 def test_tables_and_plots_are_accessible(page: Reader) -> None:
     headers = [a for tag, a in page.tags if tag == "th"]
     assert all(a.get("scope") in ("row", "col", "colgroup") for a in headers)
-    assert [a["aria-sort"] for a in headers if "aria-sort" in a] == ["ascending"]
+    assert [a["aria-sort"] for a in headers if "aria-sort" in a] == ["ascending"] * 2
     plots = [a for tag, a in page.tags if tag == "svg"]
     assert len(plots) == 5
     assert all(a["role"] == "img" and a["aria-label"] for a in plots)
@@ -230,7 +259,7 @@ def _after_clicks(tmp_path: Path, *columns: int) -> tuple[list[str], list[tuple[
 
 @needs_chromium
 def test_a_click_sorts_and_a_second_one_reverses_the_order(tmp_path: Path) -> None:
-    standings = {standing.name: standing for standing in board().standings}
+    standings = {standing.name: standing for standing in board().current.standings}
     names, sorted_by = _after_clicks(tmp_path, 4)
     rates = [standings[name].tasks["knife"].rate or 0.0 for name in names]
     assert rates == sorted(rates, reverse=True)

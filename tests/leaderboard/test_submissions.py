@@ -258,6 +258,47 @@ def test_a_result_of_another_protocol_is_rejected(tmp_path: Path) -> None:
     assert kinds(write(random_evaluation(0.5, protocol=other), tmp_path / "theirs")) == {"protocol"}
 
 
+NEXT = SMALL.model_copy(update={"version": 2})
+FORMER = [GENUINE.result.protocol_digest]
+
+
+def test_results_of_former_versions_are_accepted_beside_those_of_the_present_one(
+    folder: Path,
+) -> None:
+    present = random_evaluation(0.5, seed=1, protocol=NEXT)
+    write(present, folder.parent / "again")  # the same name and training seed: no duplicate
+    assert read_checked(folder, NEXT, FORMER) == GENUINE
+    accepted, rejections = read_submissions(folder.parent, NEXT, FORMER)
+    assert ([each.protocol for each in accepted], rejections) == ([NEXT, SMALL], [])
+    accepted, (rejection,) = read_submissions(folder.parent, NEXT)
+    assert ([each.folder for each in accepted], rejection.kind) == (["again"], "protocol")
+    assert "required is 'small v2'" in rejection.reason
+
+
+@pytest.mark.parametrize(
+    ("tamper", "kind"),
+    [
+        (_episodes(lambda lines: lines[:-1]), "episodes"),
+        (_episodes(lambda lines: lines[0].update(seed=lines[1]["seed"])), "episodes"),
+        (_episodes(_claim_success), "scores"),
+        (_result(lambda r: r["protocol"].update(description="Another.")), "damaged"),
+    ],
+)
+def test_a_tampered_result_of_a_former_version_is_rejected(
+    folder: Path, tamper: Change, kind: str
+) -> None:
+    tamper(folder)
+    checked = read_checked(folder, NEXT, FORMER)
+    assert not isinstance(checked, Evaluation)
+    assert {problem.kind for problem in checked} == {kind}
+
+
+def test_the_scenes_of_a_former_version_cannot_be_checked(folder: Path) -> None:
+    _first(scene_digest="0" * 16)(folder)
+    assert kinds(folder) == {"scenes"}
+    assert isinstance(read_checked(folder, NEXT, FORMER), Evaluation)
+
+
 def test_all_problems_are_named_at_once(folder: Path) -> None:
     def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         lines[0]["seed"] += 1

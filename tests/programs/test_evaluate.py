@@ -122,7 +122,7 @@ def test_the_summary_counts_the_requested_trials(two: Path, capsys: Capture) -> 
 def test_the_summary_has_scores_and_speed(two: Path, capsys: Capture) -> None:
     assert evaluate.main(options(two, scenes=2)) == 0
     out = capsys.readouterr().out
-    assert out.startswith("expert, protocol tool-use v1 (")
+    assert out.startswith("expert, protocol tool-use v2 (")
     assert "2/2 100.0%" in out
     assert "0 episodes now" in out
 

@@ -4,17 +4,21 @@ import base64
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes import ROOT
 from support.refusals import require_refusal
 from support.rendering import needs_gl
-from support.submitted import renamed, write
+from support.submitted import evaluation_with, renamed, write
 
 from fleet_tools import evaluate
+from fleet_tools.envs.outcomes import TIME_LIMIT
+from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import Protocol, load_protocol
 from fleet_tools.evaluation.result import (
     EpisodeResult,
@@ -30,7 +34,7 @@ from fleet_tools.leaderboard.submissions import Submission, read_submissions
 from fleet_tools.leaderboard.verification import draw_episodes
 from fleet_tools.utils.libraries import install_command
 
-PROTOCOL = """
+TINY = """
 name: tiny
 version: 1
 description: Two scenes.
@@ -45,7 +49,7 @@ Change = Callable[[EpisodeResult], dict[str, Any]]
 def _root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a protocol, and with results of a good policy and of a failing one."""
     root = tmp_path_factory.mktemp("leaderboard")
-    (root / "tiny.yaml").write_text(PROTOCOL)
+    (root / "tiny.yaml").write_text(TINY)
     assert evaluate.main(evaluation_options(root, root / "results/expert", "expert")) == 0
     failing = evaluation_options(root, root / "results/failing", "support.submitted:QuittingPolicy")
     assert evaluate.main([*failing, "--name", "failing"]) == 1
@@ -114,7 +118,11 @@ def test_genuine_results_are_ranked_and_identical_when_run_again(
     assert (worst["name"], worst["total"]["rate"], worst["success_once"]) == ("failing", 0.0, 0.0)
     assert [(v["same"], v["episodes"]) for v in summary["verified"]] == [(1, 1), (1, 1)]
     assert summary["rejected"] == []
-    assert "1 of 1 episodes identical bit for bit, on the same versions" in page.read_text()
+    assert [v["same_outcome"] for v in summary["verified"]] == [1, 1]
+    text = (
+        "1 of 1 episodes identical bit for bit, 1 of 1 with the same outcome, on the same versions"
+    )
+    assert text in page.read_text()
     before = page.read_bytes(), page.with_suffix(".md").read_bytes()
     assert run(root, root / "results", *options) == 0
     assert (page.read_bytes(), page.with_suffix(".md").read_bytes()) == before
@@ -177,6 +185,7 @@ def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(
     [
         (["nowhere"], "no folder nowhere"),
         ([".", "--protocol", "v9"], "Unknown protocol: 'v9'"),
+        ([".", "--protocol", "v1"], "v1 is a former version"),
         ([".", "--output", "page.pdf"], "ends with .html"),
         ([".", "--output", "nowhere/page.html"], "no folder nowhere"),
     ],
@@ -189,6 +198,30 @@ def test_what_cannot_begin_is_reported_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     require_refusal(main, arguments, message, tmp_path, monkeypatch, capsys)
+
+
+def test_results_of_a_former_protocol_stand_apart_and_are_not_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "leaderboard/results/v1/zero", tmp_path / "results/v1/zero")
+    present = evaluation_with(lambda trial: TIME_LIMIT, "zero", load_protocol(PROTOCOL))
+    write(present, tmp_path / "results/zero")
+    page = tmp_path / "page.html"
+    assert main([str(tmp_path / "results"), "--json", "--output", str(page)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    (former,) = summary["former"]
+    for ranking, title, folder in [
+        (summary, "tool-use v2", "zero"),
+        (former, "tool-use v1", "v1/zero"),
+    ]:
+        assert ranking["protocol"] == title
+        assert [method["results"] for method in ranking["methods"]] == [[folder]]
+    assert "As of tool-use v1" in page.read_text()
+    assert "As of tool-use v1" in page.with_suffix(".md").read_text()
+    assert main([str(tmp_path / "results/v1"), "--verify", "3", "--workers", "0"]) == 0
+    printed = capsys.readouterr()
+    assert "tool-use v2 (" in printed.out and "as of tool-use v1 (4410493f7965acd8)" in printed.out
+    assert "Cannot be run again: 1 results, protocol tool-use v1" in printed.err
 
 
 def test_an_empty_folder_gives_an_empty_page(root: Path, tmp_path: Path) -> None:

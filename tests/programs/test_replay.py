@@ -52,6 +52,11 @@ def summary_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out)
 
 
+def rates(summary: dict[str, Any]) -> tuple[float, float, float]:
+    """Returns the shares of identical bits, of same outcomes, and of those within a distance."""
+    return summary["identical_share"], summary["same_outcome_share"], summary["within_share"]
+
+
 def test_unchanged_dataset_is_identical_in_another_process(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.jsonl"
     options = [str(folder), "--json", "--output", str(output), *HERE]
@@ -64,10 +69,13 @@ def test_unchanged_dataset_is_identical_in_another_process(folder: Path, tmp_pat
     assert finished.returncode == 0, finished.stderr
     summary = json.loads(finished.stdout)
     assert (summary["episodes"], summary["identical"], summary["still_successes"]) == (2, 2, 2)
+    assert rates(summary) == (1.0, 1.0, 1.0)
+    assert (summary["within_m"], summary["largest_distance_m"]) == (0.001, 0.0)
+    assert summary["compared_points"] == ["end_effector", "tool_keypoints", "object_keypoints"]
     assert summary["other_versions"] == {}
     lines = list(map(json.loads, output.read_text().splitlines()))
     assert sorted(line["attempt"] for line in lines) == [0, 1]
-    assert all(line["identical"] for line in lines)
+    assert all(line["identical"] and line["distance_m"] == 0.0 for line in lines)
 
 
 @needs_gl
@@ -83,7 +91,9 @@ def test_images_and_clouds_are_identical_in_another_process(
     assert ("point_cloud" in header.observation) == (mode == "point_cloud")
     assert ("wrist_depth" in header.observation) == (mode == "rgbd")
     assert replay.main([str(folder), "--json", *HERE]) == 0
-    assert summary_of(capsys)["identical"] == 1
+    summary = summary_of(capsys)
+    assert (rates(summary), summary["largest_distance_m"]) == ((1.0, 1.0, 1.0), 0.0)
+    assert summary["compared_points"] == ["end_effector"]
 
 
 @pytest.mark.parametrize("step", [1, 4])
@@ -98,6 +108,40 @@ def test_altered_action_is_found_at_its_step(
     out = capsys.readouterr().out
     assert f"episode_000001.hdf5: differs from step {step} on, in digests" in out
     assert "1 of 2 episodes identical" in out
+    assert "2 of 2 have the same outcome within 0.001 m" in out
+
+
+def test_other_bits_of_the_same_motion_have_no_distance(
+    folder: Path, altered: Altered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, alter = altered
+    digests = episode_file.read(path).digests
+    digests[:-1] ^= np.uint64(1)  # the manifest holds the last one
+    alter(digests=digests)
+    assert replay.main([str(folder), "--json", "--quiet", "--within", "0", *HERE]) == 1
+    summary = summary_of(capsys)
+    assert (rates(summary), summary["largest_distance_m"]) == ((0.5, 1.0, 1.0), 0.0)
+
+
+def test_the_distance_is_how_far_other_actions_lead(
+    folder: Path, altered: Altered, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, alter = altered
+    actions = episode_file.read(path).actions
+    actions[:3, 0] = np.where(actions[:3, 0] < 0, 1, -1)
+    alter(actions=actions)
+    output = tmp_path / "report.jsonl"
+    options = [str(folder), "--json", "--quiet", "--output", str(output), *HERE]
+    assert replay.main(options) == 1
+    summary = summary_of(capsys)
+    lines = {line["attempt"]: line for line in map(json.loads, output.read_text().splitlines())}
+    farthest = summary["largest_distance_m"]
+    assert (lines[0]["distance_m"], lines[1]["distance_m"]) == (0.0, farthest)
+    assert 0.005 < farthest < 1.0  # of three steps, each of at most some centimetres
+    same = lines[1]["outcome"] == lines[1]["stored_outcome"]
+    assert rates(summary) == (0.5, 1.0 if same else 0.5, 0.5)
+    assert replay.main([*options, "--within", str(farthest)]) == 1
+    assert rates(summary_of(capsys)) == (0.5, *[1.0 if same else 0.5] * 2)
 
 
 def test_altered_scene_and_outcome_are_found(
@@ -107,7 +151,8 @@ def test_altered_scene_and_outcome_are_found(
     scene = episode_file.read(path).scene
     alter(outcome="time_limit")
     assert replay.main([str(folder), *HERE]) == 1
-    assert ", in outcome; outcome success, stored as " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert ", in outcome; distance 0 m; outcome success, stored as " in out
     joints = (scene.initial_joints_rad[0] + 1e-15, *scene.initial_joints_rad[1:])
     alter(scene=scene.model_copy(update={"initial_joints_rad": joints}), outcome="success")
     assert replay.main([str(folder), *HERE]) == 1
@@ -122,6 +167,7 @@ def test_truncated_episode_is_named_and_the_others_are_replayed(
     assert replay.main([str(folder), *HERE]) == 1
     out = capsys.readouterr().out
     assert "1 of 2 episodes identical" in out
+    assert "1 of 2 have the same outcome within 0.001 m (50.0%); the largest distance is 0 m" in out
     assert "episode_000001.hdf5 is damaged" in out
     assert "Copy it here from" in out
 
