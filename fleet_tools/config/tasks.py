@@ -20,7 +20,7 @@ from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import Predicate
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.values import Count, Positive, Value, load_yaml
+from fleet_tools.config.values import Count, MisfitError, Positive, Value, load_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -94,9 +94,10 @@ class TaskConfig(Value):
     def _cameras_have_extrinsics(self):
         drawn = self.randomization.cameras
         if self.cameras.keys() != drawn.keys():
-            raise ValueError(
+            raise MisfitError(
+                "randomization.cameras",
                 f"cameras and randomization.cameras must name the same cameras; the first names "
-                f"{list(self.cameras)}, the second {list(drawn)}"
+                f"{list(self.cameras)}, the second {list(drawn)}",
             )
         return self
 
@@ -106,7 +107,7 @@ class TaskConfig(Value):
             known = getattr(self.keypoints, part)
             if name not in known:
                 error = UnknownNameError(f"{part} keypoint of the task", name, known)
-                raise ValueError(f"{location}: {error}")
+                raise MisfitError(location, str(error))
         return self
 
     def _keypoint_uses(self) -> Iterator[tuple[str, Literal["tool", "object"], str]]:
