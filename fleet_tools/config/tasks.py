@@ -121,7 +121,7 @@ class TaskConfig(Value):
             ("reach", self.reach),
         ]
         keys: dict[str, Literal["tool", "object"]]
-        keys = {"tool": "tool", "object": "object", "objects": "object"}
+        keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
         for location, user in users:
             for key, part in keys.items():
                 given = getattr(user, key, None)
