@@ -1,6 +1,5 @@
 """Frozen, typed values that survive a round trip through JSON or YAML."""
 
-import contextlib
 import hashlib
 import json
 import reprlib
@@ -10,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import pydantic
-import yaml
 
 from fleet_tools.config.yaml_places import Location, YamlPlaces
-from fleet_tools.config.yaml_reader import FastLoader
+from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -158,45 +156,6 @@ def cite(path: Path, location: Location) -> str:
         location: Keys and indices that lead to the place.
     """
     return _cited(YamlPlaces(path.read_text(encoding="utf-8")), location, (), str(path))
-
-
-def parse_yaml(text: str, source: str) -> Any:
-    """Returns the plain data of a YAML text.
-
-    Args:
-        text: The YAML.
-        source: Origin of the text, for the error message.
-
-    Raises:
-        ConfigError: The text is not YAML, or gives a key twice.
-    """
-    with contextlib.suppress(yaml.YAMLError):
-        return yaml.load(text, _FastLoader)
-    loader = yaml.SafeLoader(text)  # slower; its errors name the source, and show the line
-    loader.name = source
-    try:
-        data = loader.get_single_data()
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source} is not YAML: {error}") from None
-    repetitions = YamlPlaces(text).repetitions()
-    if not repetitions:
-        return data
-    lines = "".join(
-        f"\n  {Path(source).name}, line {each.line}: {_dotted(each.location)}: the key "
-        f"{each.location[-1]!r} is given twice, first in line {each.first_line}"
-        for each in repetitions
-    )
-    raise ConfigError(f"{source} gives a key twice:{lines}")
-
-
-class _FastLoader(FastLoader):  # pyright: ignore[reportGeneralTypeIssues]
-    """Refuses a key that is given twice, where YAML would silently take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if len(set(keys)) < len(keys):
-            raise yaml.constructor.ConstructorError(None, None, "a key is given twice", None)
-        return super().construct_mapping(node, deep)
 
 
 def _without_negative_zeros(data: Any) -> Any:

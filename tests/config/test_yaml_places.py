@@ -1,5 +1,6 @@
 """Errors in YAML files name the line and the keys."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.config.values import load_yaml
+from fleet_tools.config.values import load_yaml, read_yaml
 from fleet_tools.config.yaml_places import Location, YamlPlaces
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.protocol import load_protocol
@@ -201,3 +202,28 @@ def test_aliases_that_multiply_or_lead_to_themselves_are_refused(text, tmp_path)
 def test_an_error_of_syntax_names_file_and_line(tmp_path):
     found = complaints("a: 1\nb: [", tmp_path)
     assert any(each.startswith(f'in "{tmp_path / "own.yaml"}", line 2') for each in found)
+
+
+TOKENS = [*"{}[]|~?#", ": ", "- ", "\n", "\t", "\0", "&a ", "*a", "<<: ", "'", "...", "2020-13-45"]
+TOKENS += [f"!!{tag} " for tag in ("int", "bool", "float", "timestamp", "binary", "set", "omap")]
+
+
+@given(st.integers(0, len(HAMMER)), st.sampled_from([0, 1, 5, 30]), st.sampled_from(TOKENS))
+def test_whatever_the_text_the_error_is_typed(position, dropped, token):
+    text = HAMMER[:position] + token + HAMMER[position + dropped :]
+    with contextlib.suppress(ConfigError):
+        read_yaml(TaskConfig, text, "own.yaml")
+
+
+@pytest.mark.parametrize("text", ["a: !!int x", "a: 2020-13-45", "a: !!bool maybe"])
+def test_a_scalar_that_does_not_fit_its_tag_is_shown_with_its_line(text, tmp_path):
+    assert f'in "{tmp_path / "own.yaml"}", line 2, column 4:' in complaints(
+        "b: 1\n" + text, tmp_path
+    )
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+@pytest.mark.parametrize("levels", [900, 30_000])  # libyaml overflows the stack at the latter
+def test_a_deeply_nested_text_is_refused(opening, levels):
+    with pytest.raises(ConfigError):
+        read_yaml(Keypoints, opening * levels, "own.yaml")
