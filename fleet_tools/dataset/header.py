@@ -84,7 +84,7 @@ class Header(Document):
         if content.get("assets") is not None and self.task.folder is not None:
             content["assets"] = str(Path(self.task.folder) / content["assets"])
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{self.task.name}.yaml"
+            path = Path(folder) / "task.yaml"  # the name in a dataset could lead elsewhere
             path.write_text(yaml.safe_dump(content))
             return self.env_spec.make(**{**others, "task": str(path)})
 
