@@ -93,6 +93,10 @@ class PolicyError(FleetToolsError, RuntimeError):
     """A foreign policy cannot be found or made, or raised an error of its own."""
 
 
+class PredicateError(FleetToolsError, RuntimeError):
+    """A function that a task file names as a predicate raised an error, or gave no verdict."""
+
+
 class WorkersError(FleetToolsError, RuntimeError):
     """Worker processes cannot be started, or a cluster cannot be reached."""
 

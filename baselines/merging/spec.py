@@ -18,8 +18,8 @@ from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
-from fleet_tools.baselines.merging.user_functions import load_user_function
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.utils.imports import load_user_function
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def load_spec(name: str) -> ModelSpec:
         UnknownNameError: The module has no such function.
         SymmetryError: The returned table cannot be read.
     """
-    function = load_user_function(name, "spec")
+    function = load_user_function(name, "spec", MergeError)
     try:
         returned = function()
     except FleetToolsError:

@@ -7,7 +7,30 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from fleet_tools.config.values import Axis, Positive, Value
+from fleet_tools.config.values import Axis, Positive, Value, Vector3
+
+
+def _body_of_the_object(name: str) -> str:
+    return name if name == "object" else _link_of_the_object(name)
+
+
+def _link_of_the_object(name: str) -> str:
+    if not name.removeprefix("object/") or not name.startswith("object/"):
+        raise ValueError("a link of the object is named object/<link>")
+    return name
+
+
+def _module_and_function(name: str) -> str:
+    module, _, function = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        raise ValueError("expected module:function, such as my_package.predicates:upside_down")
+    return name
+
+
+ObjectBody = Annotated[str, pydantic.AfterValidator(_body_of_the_object)]
+"""The object, or a link of it: "object" or "object/<link>"."""
+ObjectLink = Annotated[str, pydantic.AfterValidator(_link_of_the_object)]
+"""A link of the object: "object/<link>"."""
 
 
 class JointDisplacement(Value):
@@ -84,6 +107,93 @@ class CausedByPart(Value):
     """What the part must have done; its threshold may leave a share to everything else."""
 
 
+class BodyMoved(Value):
+    """A body has moved since the start by at least a distance, in any direction.
+
+    A link is where its centre of mass is, so that a turn about it is no motion; of "object", the
+    link that has moved farthest counts.
+    """
+
+    type: Literal["body_moved"]
+    body: ObjectBody
+    at_least_m: Positive
+
+
+class AtGoal(Value):
+    """An object keypoint is within a distance of a goal, given in one of two ways."""
+
+    type: Literal["at_goal"]
+    object: str
+    goal_m: Vector3 | None = None
+    """The goal in the world."""
+    start_of: str | None = None
+    """Object keypoint that was at the goal when the episode started."""
+    within_m: Positive
+
+    @pydantic.model_validator(mode="after")
+    def _one_goal(self):
+        if (self.goal_m is None) == (self.start_of is None):
+            raise ValueError("give either `goal_m` (a point) or `start_of` (an object keypoint)")
+        return self
+
+
+class InRegion(Value):
+    """An object keypoint is in a box whose edges are parallel to the world's axes."""
+
+    type: Literal["in_region"]
+    object: str
+    low_m: Vector3
+    """Corner of the box with the least coordinates, in the world."""
+    high_m: Vector3
+    """The opposite corner."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_volume(self):
+        for axis, low, high in zip("xyz", self.low_m, self.high_m, strict=True):
+            if low >= high:
+                raise ValueError(f"low_m must be less than high_m in {axis}; {low:g} >= {high:g}")
+        return self
+
+
+class OnBody(Value):
+    """A link of the object lies on another link, and not on the table.
+
+    The two are in contact, the centre of mass of the upper one is higher by at least a given
+    distance (which excludes that they touch side by side), and the upper one does not touch the
+    table. Whether something holds it, and whether it is at rest, is for `contact` and `still` to
+    say; so is what lies on the table or on the tool.
+    """
+
+    type: Literal["on_body"]
+    body: ObjectLink
+    on: ObjectLink
+    at_least_m: Positive
+    """Least height of one centre of mass above the other."""
+
+    @pydantic.model_validator(mode="after")
+    def _two_links(self):
+        if self.body == self.on:
+            raise ValueError(f"{self.body!r} cannot lie on itself")
+        return self
+
+
+class UserFunction(Value):
+    """A function of one's own holds: function(initial, now, **kwargs) returns a bool or a Verdict.
+
+    `initial` and `now` are the states of the world at the start and in the moment that is judged
+    (`fleet_tools.sim.world_state.WorldState`); a Verdict (`fleet_tools.envs.success`) also tells
+    the progress. The environment imports the function when it is made, so a task file that names
+    one runs its code. A dataset's task file does not, unless the module is trusted (see
+    `fleet_tools.envs.predicate_functions`).
+    """
+
+    type: Literal["function"]
+    function: Annotated[str, pydantic.AfterValidator(_module_and_function)]
+    """The function as module:function; its module is found on the user's own import path."""
+    kwargs: dict[str, pydantic.JsonValue] = {}
+    """Further arguments of the function."""
+
+
 Predicate = Annotated[
     JointDisplacement
     | KeypointsNear
@@ -92,7 +202,12 @@ Predicate = Annotated[
     | AxisUpright
     | Contact
     | Still
-    | CausedByPart,
+    | CausedByPart
+    | BodyMoved
+    | AtGoal
+    | InRegion
+    | OnBody
+    | UserFunction,
     pydantic.Field(discriminator="type"),
 ]
 

@@ -20,7 +20,7 @@ from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.values import Count, Positive, Value, load_yaml
+from fleet_tools.config.values import Count, MisfitError, Positive, Value, load_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -104,9 +104,10 @@ class TaskConfig(Value):
     def _cameras_have_extrinsics(self):
         drawn = self.randomization.cameras
         if self.cameras.keys() != drawn.keys():
-            raise ValueError(
+            raise MisfitError(
+                "randomization.cameras",
                 f"cameras and randomization.cameras must name the same cameras; the first names "
-                f"{list(self.cameras)}, the second {list(drawn)}"
+                f"{list(self.cameras)}, the second {list(drawn)}",
             )
         return self
 
@@ -116,7 +117,7 @@ class TaskConfig(Value):
             known = getattr(self.keypoints, part)
             if name not in known:
                 error = UnknownNameError(f"{part} keypoint of the task", name, known)
-                raise ValueError(f"{location}: {error}")
+                raise MisfitError(location, str(error))
         return self
 
     @pydantic.model_validator(mode="after")
@@ -124,7 +125,7 @@ class TaskConfig(Value):
         for i, predicate in enumerate(self.success):
             if isinstance(predicate, CausedByPart) and predicate.part not in self.tool_parts:
                 error = UnknownNameError("part of the tool", predicate.part, self.tool_parts)
-                raise ValueError(f"success.{i}.part: {error}")
+                raise MisfitError(f"success.{i}.part", str(error))
         return self
 
     def _keypoint_uses(self) -> Iterator[tuple[str, Literal["tool", "object"], str]]:
@@ -146,7 +147,7 @@ class TaskConfig(Value):
             for i, keypoint in enumerate(part.keypoints):
                 yield f"tool_parts.{name}.keypoints.{i}", "tool", keypoint
         keys: dict[str, Literal["tool", "object"]]
-        keys = {"tool": "tool", "object": "object", "objects": "object"}
+        keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
         for location, user in users:
             for key, part in keys.items():
                 given = getattr(user, key, None)

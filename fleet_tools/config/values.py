@@ -1,17 +1,17 @@
 """Frozen, typed values that survive a round trip through JSON or YAML."""
 
-import contextlib
 import hashlib
 import json
+import reprlib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import pydantic
-import yaml
 
-from fleet_tools.config.yaml_reader import FastLoader
+from fleet_tools.config.yaml_places import Location, YamlPlaces
+from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -34,6 +34,26 @@ Axis = tuple[str, str]
 """An axis from one named keypoint to another."""
 
 V = TypeVar("V", bound="Value")
+
+# Aliases make a few lines of YAML into data whose full representation fills the memory.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 400
+
+
+class MisfitError(ValueError):
+    """What a validator of a whole value raises where one part of it does not fit.
+
+    Args:
+        place: Keys and indices from the value to the part, such as "success.0.tool".
+        reason: Why the part does not fit.
+    """
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.reason = reason
+        self.location: Location = tuple(
+            int(part) if part.isdigit() else part for part in place.split(".")
+        )
 
 
 class Value(pydantic.BaseModel):
@@ -73,7 +93,11 @@ def parse(cls: type[V], data: Any, source: str) -> V:
 
 def describe_errors(cls: type["Value"], error: pydantic.ValidationError) -> list[str]:
     """Returns a line for each place where data does not fit a value, as "PLACE: REASON"."""
-    return [_line(cls, detail) for detail in error.errors(include_url=False)]
+    return [
+        f"{_dotted(detail['loc'])}: {reason}" if detail["loc"] else reason
+        for detail in error.errors(include_url=False)
+        for reason in [_reason(cls, detail)]
+    ]
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -97,48 +121,41 @@ def load_yaml(cls: type[V], path: Path) -> V:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
-    return parse(cls, parse_yaml(text, str(path)), str(path))
+    return read_yaml(cls, text, str(path))
 
 
-def parse_yaml(text: str, source: str) -> Any:
-    """Returns the plain data of a YAML text.
+def read_yaml(cls: type[V], text: str, source: str) -> V:
+    """Reads a value from a YAML text.
 
     Args:
+        cls: Class of the value.
         text: The YAML.
         source: Origin of the text, for the error message.
 
     Raises:
-        ConfigError: The text is not YAML, or gives a key twice.
+        ConfigError: The text is not YAML, or does not fit; the message lists every place by its
+            line and keys, and what is expected.
     """
-    with contextlib.suppress(yaml.YAMLError):
-        return yaml.load(text, _FastLoader)
+    data = parse_yaml(text, source)
     try:
-        loader = _Loader(text)
-        loader.name = source  # what error messages cite
-        return loader.get_single_data()
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source} is not YAML: {error}") from None
+        return cls.model_validate(data)
+    except pydantic.ValidationError as error:
+        places = YamlPlaces(text)
+        lines = "".join(
+            f"\n  {_cited(places, *_place(detail), source)}: {_reason(cls, detail, placed=True)}"
+            for detail in error.errors(include_url=False)
+        )
+        raise ConfigError(f"{source} is not a valid {cls.__name__}:{lines}") from None
 
 
-class _UniqueKeys(yaml.constructor.SafeConstructor):
-    """Refuses a key that is given twice, where YAML would silently take the last."""
+def cite(path: Path, location: Location) -> str:
+    """Returns a place in a YAML file for an error message, as "own.yaml, line 3: success.0".
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        keys = [key.value for key, _ in node.value]
-        for key, _ in node.value:
-            if keys.count(key.value) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} is given twice", key.start_mark
-                )
-        return super().construct_mapping(node, deep)
-
-
-class _Loader(_UniqueKeys, yaml.SafeLoader):
-    """Reads in Python; its errors name the source, and show the line."""
-
-
-class _FastLoader(_UniqueKeys, FastLoader):  # pyright: ignore[reportGeneralTypeIssues]
-    """Reads fast; its errors do not name the source."""
+    Args:
+        path: A file that `load_yaml` reads.
+        location: Keys and indices that lead to the place.
+    """
+    return _cited(YamlPlaces(path.read_text(encoding="utf-8")), location, (), str(path))
 
 
 def _without_negative_zeros(data: Any) -> Any:
@@ -153,19 +170,49 @@ def _without_negative_zeros(data: Any) -> Any:
     return data
 
 
-def _line(cls: type[Value], detail: Any) -> str:
-    """Returns where data does not fit, and why."""
-    place = ".".join(str(part) for part in detail["loc"])
-    message = detail["msg"].removeprefix("Value error, ")
+def _reason(cls: type[Value], detail: Any, placed: bool = False) -> str:
+    """Returns why data does not fit; a `MisfitError` without its place if that is `placed`."""
+    reason = detail["msg"].removeprefix("Value error, ")
     given = detail["input"]
     if detail["type"] == "extra_forbidden":
         *parents, key = detail["loc"]
         siblings = _fields_at(cls, parents)
-        message = str(UnknownNameError("key", key, siblings)) if siblings else "unknown key"
+        reason = str(UnknownNameError("key", key, siblings)) if siblings else "unknown key"
+    elif placed and (misfit := _misfit(detail)):
+        reason = misfit.reason
     elif detail["type"] != "missing" and not isinstance(given, Mapping):
-        shown = repr(given)
-        message += f" (given: {shown if len(shown) <= 300 else shown[:300] + ' ...'})"
-    return f"{place}: {message}" if place else message
+        shown = _SHORT.repr(given)
+        reason += f" (given: {shown if len(shown) <= 300 else shown[:300] + ' ...'})"
+    return reason
+
+
+def _place(detail: Any) -> tuple[Location, Location]:
+    """Returns the keys and indices to the place of an error, and the key that is missing there."""
+    location = detail["loc"]
+    if detail["type"] == "missing":
+        return location[:-1], location[-1:]
+    if misfit := _misfit(detail):
+        return location + misfit.location, ()
+    if detail["type"] == "union_tag_invalid":
+        return (*location, detail["ctx"]["discriminator"].strip("'")), ()
+    return location, ()
+
+
+def _misfit(detail: Any) -> MisfitError | None:
+    error = detail.get("ctx", {}).get("error")
+    return error if isinstance(error, MisfitError) else None
+
+
+def _cited(places: YamlPlaces, location: Location, missing: Location, source: str) -> str:
+    """Returns a place in a text; the keys are those that the text holds, and the missing one."""
+    place = places.find(location)
+    file = Path(source).name + (f", line {place.line}" if place.line else "")
+    keys = (*place.location, *missing)
+    return f"{file}: {_dotted(keys)}" if keys else file
+
+
+def _dotted(location: Location) -> str:
+    return ".".join(str(part) for part in location)
 
 
 def _fields_at(annotation: Any, location: list) -> list[str]:

@@ -83,7 +83,7 @@ def make_attempts(
             f"The dataset is made with {header.packages}, but a worker has "
             f"{installed_packages()}, which may give other bits. Install the same on all machines."
         )
-    env = header.make_env()
+    env = header.make_env(trusted=True)  # the user named this task file to collect with it
 
     def collect(seed: int) -> Episode:
         episode = rollout(env, make_guarded(policy, env, seed), seed=seed)

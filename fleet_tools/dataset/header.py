@@ -11,9 +11,12 @@ import gymnasium
 import pydantic
 import yaml
 
-from fleet_tools.config.values import Positive, Value, parse_yaml
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.values import Positive, Value, read_yaml
+from fleet_tools.config.yaml_text import parse_yaml
+from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.errors import DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
 from fleet_tools.storage.json_documents import rename_keys
 from fleet_tools.storage.provenance import TaskFile, installed_packages, read_task_file
@@ -52,26 +55,36 @@ class Header(Document):
     observation: dict[str, ArraySpec]
     packages: dict[str, str]
 
-    def make_env(self, **others: Any) -> "ToolUseEnv":
+    def make_env(self, *, trusted: bool = False, **others: Any) -> "ToolUseEnv":
         """Makes the environment of the dataset again, from the task file as it was then.
 
         Args:
+            trusted: Whether functions that the task file names as predicates may be imported, and
+                their code run. Otherwise only those in modules that the user trusts, see
+                `fleet_tools.envs.predicate_functions`.
             others: Keyword arguments that are to differ, such as the render mode.
 
         Raises:
+            DatasetError: The task file names functions that are not trusted.
             FleetToolsError: What it was made of does not exist here.
         """
+        source = f"The task file of the dataset ({self.task.name})"
         try:
-            present = read_task_file(self.env_spec.task).content_digest
+            present = read_task_file(self.env_spec.task)
         except FleetToolsError:
             present = None
-        if present == self.task.content_digest:
+        unchanged = present is not None and present.content_digest == self.task.content_digest
+        if not trusted:
+            # Of the text that is to be loaded, whatever the other one says.
+            text = present.text if present is not None and unchanged else self.task.text
+            _require_trust(read_yaml(TaskConfig, text, source), source)
+        if unchanged:
             return self.env_spec.make(**others)
-        content = parse_yaml(self.task.text, f"The task file of the dataset ({self.task.name})")
+        content = parse_yaml(self.task.text, source)
         if content.get("assets") is not None and self.task.folder is not None:
             content["assets"] = str(Path(self.task.folder) / content["assets"])
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{self.task.name}.yaml"
+            path = Path(folder) / "task.yaml"  # the name in a dataset could lead elsewhere
             path.write_text(yaml.safe_dump(content))
             return self.env_spec.make(**{**others, "task": str(path)})
 
@@ -122,6 +135,16 @@ def describe(
         observation=describe_observation(env),
         packages=installed_packages(),
     )
+
+
+def _require_trust(task: TaskConfig, source: str) -> None:
+    functions = untrusted_functions(task)
+    if functions:
+        modules = ",".join(dict.fromkeys(name.partition(":")[0] for name in functions))
+        raise DatasetError(
+            f"{source} names {', '.join(functions)}, whose code would be run here. If it is code "
+            f"that you trust, set the environment variable {TRUSTED_MODULES}={modules}"
+        )
 
 
 def describe_action(env: gymnasium.Env) -> ArraySpec:

@@ -7,17 +7,23 @@ from typing import TypeVar
 import numpy as np
 
 from fleet_tools.config.predicates import (
+    AtGoal,
     AxisUpright,
+    BodyMoved,
     CausedByPart,
     Contact,
+    InRegion,
     JointDisplacement,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
+    OnBody,
     Predicate,
     Still,
+    UserFunction,
 )
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.envs.predicate_functions import BoundFunction
+from fleet_tools.errors import PredicateError, UnknownNameError
 from fleet_tools.sim.object_motion import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
@@ -42,6 +48,8 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
 
     Raises:
         UnknownNameError: The predicate names what the world does not have.
+        PredicateError: A function of a user's own raised an error, or returned something else
+            than a bool or a verdict.
     """
     match predicate:
         case JointDisplacement(joint=joint, at_least=threshold):
@@ -71,6 +79,36 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
         case CausedByPart(part=part, change=change):
             motion = _named("part of the tool", part, now.part_motion)
             return judge(change, initial, _moved_only_by(motion, initial, now))
+        case BodyMoved(body=body, at_least_m=threshold):
+            names = now.links if body == "object" else [_link(body, now)]
+            moved = [np.linalg.norm(now.links[k][0] - initial.links[k][0]) for k in names]
+            return _reaches(float(max(moved)), threshold)
+        case AtGoal(object=object, goal_m=goal, start_of=start_of, within_m=within):
+            p_W_goal = np.array(goal) if start_of is None else _object_point(start_of, initial)
+            error = np.linalg.norm(_object_point(object, now) - p_W_goal)
+            return _stays_below(float(error), within)
+        case InRegion(object=object, low_m=low, high_m=high):
+            p_W = _object_point(object, now)
+            outside = np.linalg.norm(p_W - np.clip(p_W, low, high))
+            # Progress is one half where the box is half its diagonal away.
+            radius = np.linalg.norm(np.subtract(high, low)) / 2
+            return _stays_below(float(radius + outside), float(radius))
+        case OnBody(body=body, on=support, at_least_m=threshold):
+            (p_W, _), (p_W_support, _) = (now.links[_link(name, now)] for name in (body, support))
+            touches = now.in_contact(body, support), not now.in_contact(body, "table")
+            return conjunction(
+                [
+                    *(Verdict(holds, float(holds)) for holds in touches),
+                    _reaches(p_W[2] - p_W_support[2], threshold),
+                ]
+            )
+        case BoundFunction():
+            return _verdict(predicate, predicate(initial, now))
+        case UserFunction(function=function):
+            raise PredicateError(
+                f"{function} has not been imported. An environment imports it; its own predicates "
+                "are env.task.success."
+            )
     raise TypeError(f"no rule for {type(predicate).__name__}")
 
 
@@ -113,6 +151,19 @@ def _moved_only_by(motion: PartMotion, initial: WorldState, now: WorldState) -> 
     )
 
 
+def _verdict(function: BoundFunction, returned: object) -> Verdict:
+    """Returns what a user's function returned, as a verdict of plain numbers."""
+    match returned:
+        case bool() | np.bool_():
+            return Verdict(bool(returned), float(returned))
+        case Verdict(holds=bool() | np.bool_(), progress=int() | float() | np.floating()):
+            if 0 <= returned.progress <= 1:
+                return Verdict(bool(returned.holds), float(returned.progress))
+    raise function.error(
+        f"returned {returned!r:.300}. A bool is expected, or a Verdict with a progress in [0, 1]."
+    )
+
+
 def _reaches(value: float, threshold: float) -> Verdict:
     return Verdict(bool(value >= threshold), float(min(max(value / threshold, 0.0), 1.0)))
 
@@ -123,6 +174,12 @@ def _stays_below(value: float, limit: float) -> Verdict:
 
 def _object_point(name: str, state: WorldState) -> np.ndarray:
     return _named("keypoint of the object", name, state.p_W_object)
+
+
+def _link(body: str, state: WorldState) -> str:
+    """Returns the name of a link in the object's model from its name as a body."""
+    known = {f"object/{link}": link for link in state.links}
+    return _named("link of the object", body, known)
 
 
 def _distance(pair: tuple[str, str], state: WorldState) -> float:

@@ -9,11 +9,12 @@ import gymnasium
 import numpy as np
 from pydrake.geometry import Meshcat
 
-from fleet_tools.config.tasks import load_task
+from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_scale, action_space, check_action
 from fleet_tools.envs.observations import Observation, features, observation_space, observe
 from fleet_tools.envs.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
+from fleet_tools.envs.predicate_functions import bind_functions
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, UnknownNameError
 from fleet_tools.perception.measurement import Measurement
@@ -85,7 +86,8 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
     `gym.make(..., max_episode_steps=...)` can only shorten episodes.
 
     Args:
-        task: Name of a task of the package, or path of a task file.
+        task: Name of a task of the package, or path of a task file. Functions that the file names
+            as predicates are imported, so it has to be trusted like code.
         obs_mode: "state", "multitask_state", "point_cloud" or "rgbd".
         split: Split from which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
             "unseen_objects" or "all" (`fleet_tools.sim.splits`).
@@ -130,7 +132,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         cloud_size: Sequence[int] = (512, 512),
         cloud_sampling: str = "farthest",
     ) -> None:
-        self.task = load_task(task)
+        self.task = bind_functions(load_task(task), task_path(task))
         observed = ObservationConfig.of(
             self.task, obs_mode, camera_size, channels, cloud_size, cloud_sampling
         )

@@ -18,7 +18,7 @@ import pydantic
 
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.tasks import load_task, task_names
-from fleet_tools.config.values import Count, Value, load_yaml
+from fleet_tools.config.values import Count, MisfitError, Value, load_yaml
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.sim.scene import check_randomization
 from fleet_tools.sim.seeds import EVALUATION
@@ -93,11 +93,11 @@ class Protocol(Value):
     @pydantic.model_validator(mode="after")
     def _no_scene_twice(self) -> Self:
         if len(set(self.tasks)) < len(self.tasks):
-            raise ValueError(f"a task is given twice: {list(self.tasks)}")
+            raise MisfitError("tasks", f"a task is given twice: {list(self.tasks)}")
         end, before = EVALUATION.start, None
         for name, scenes in sorted(self.splits.items(), key=lambda item: item[1].first_seed):
             if scenes.first_seed < end:
-                raise ValueError(f"the splits {before!r} and {name!r} share seeds")
+                raise MisfitError("splits", f"the splits {before!r} and {name!r} share seeds")
             end, before = scenes.seeds().stop, name
             _of_evaluation(scenes.seeds()[-1])
         return self

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
-from fleet_tools.errors import FleetToolsError, SimulationError
+from fleet_tools.errors import FleetToolsError, PredicateError, SimulationError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
 
@@ -36,6 +36,7 @@ def rollout(
     Raises:
         SimulationError: The scene cannot even begin.
         ConfigError: It is an environment of another package.
+        PredicateError: A predicate of the task file raised an error, for which no policy answers.
     """
     from fleet_tools.envs.tool_use_env import unwrap
 
@@ -52,6 +53,8 @@ def rollout(
             recorder.add(observation, float(reward), terminated, truncated, info)
             if terminated or truncated:
                 outcome, error, running = info["outcome"], info.get("error"), False
+    except PredicateError:
+        raise
     except FleetToolsError as raised:
         outcome, error = POLICY_ERROR, f"{type(raised).__name__}: {raised}"
     return recorder.episode(outcome, error, dict(policy_info(policy)))

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import fleet_tools
 from fleet_tools.config.tasks import TaskConfig, task_names, task_path
-from fleet_tools.config.values import Number, Value, parse, parse_yaml
+from fleet_tools.config.values import Number, Value, read_yaml
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils import machine
 
@@ -59,7 +59,7 @@ def read_task_file(name_or_path: str) -> TaskFile:
         text = path.read_text()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    task = parse(TaskConfig, parse_yaml(text, str(path)), str(path))
+    task = read_yaml(TaskConfig, text, str(path))
     own = name_or_path not in task_names()
     return TaskFile(
         name=task.name,

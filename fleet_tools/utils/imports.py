@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import FleetToolsError, UnknownNameError
 
 
 def load_function(name: str, what: str = "function") -> Callable[..., Any]:
@@ -29,3 +29,35 @@ def load_function(name: str, what: str = "function") -> Callable[..., Any]:
         ]
         raise UnknownNameError(f"{what} in {module_name}", function_name, known)
     return function
+
+
+def load_user_function(
+    name: str, what: str, error_class: type[FleetToolsError]
+) -> Callable[..., Any]:
+    """Imports a module of a user's own and returns a function of it; see `load_function`.
+
+    Args:
+        name: "module:function".
+        what: Kind of function, for the error message, such as "method".
+        error_class: Class of the error that tells why there is no such function.
+
+    Raises:
+        FleetToolsError: Of `error_class`: the name has another form, or the module cannot be
+            imported.
+        UnknownNameError: The module has no such function.
+    """
+    module_name, _, function_name = name.partition(":")
+    if not module_name or not function_name:
+        raise error_class(
+            f"The {what} {name!r} is not of the form `module:function`, such as policies:{what}."
+        )
+    try:
+        return load_function(name)
+    except FleetToolsError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        raise error_class(
+            f"The {what}'s module {module_name!r} cannot be imported "
+            f"({type(error).__name__}: {error}). Modules are searched in the working directory "
+            "and on PYTHONPATH."
+        ) from error

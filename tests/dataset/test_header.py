@@ -29,6 +29,15 @@ def test_environment_is_made_again_from_the_task_as_it_was():
     assert header.make_env().task == HAMMER
 
 
+def test_the_name_of_a_task_does_not_lead_to_a_file(tmp_path):
+    header = hammer_header()
+    text = header.task.text.replace("max_episode_steps: 60", "max_episode_steps: 7")
+    changes = {"text": text, "content_digest": "0", "name": str(tmp_path / "own")}
+    task = header.task.model_copy(update=changes)
+    assert header.model_copy(update={"task": task}).make_env().task.max_episode_steps == 7
+    assert not list(tmp_path.iterdir())
+
+
 def test_keyword_arguments_replace_those_of_the_header():
     header = hammer_header()
     assert header.make_env().render_mode is None

@@ -4,19 +4,25 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 
 from fleet_tools.config.predicates import (
+    AtGoal,
     AxisUpright,
+    BodyMoved,
     CausedByPart,
     Contact,
+    InRegion,
     JointDisplacement,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
+    OnBody,
+    Predicate,
     Still,
 )
 from fleet_tools.envs.success import judge, judge_all
@@ -254,3 +260,157 @@ def test_progress_never_falls_with_what_the_part_does(end, first, second, thresh
 def test_an_unknown_part_is_refused_with_the_nearest():
     with pytest.raises(UnknownNameError, match=r"part of the tool: 'fase'\. .*'face'"):
         judge(caused(0.1, "fase"), START, with_motion(START, 0.0))
+
+
+# --- Rearrangement --------------------------------------------------------------------------
+
+coordinates = st.floats(-1, 1)
+points = st.tuples(coordinates, coordinates, coordinates).map(np.array)
+lengths = st.floats(0.01, 0.5)
+shares = st.floats(0, 1)
+
+
+def with_links(**p_W: np.ndarray) -> WorldState:
+    moved = {name: (p_W[name], np.zeros(3)) for name in p_W}
+    return replace(START, links=START.links | moved)
+
+
+def require_law(
+    predicate: Predicate, closer: WorldState, farther: WorldState, start: WorldState = START
+) -> bool:
+    """Asserts that progress grows towards success and is 1 there; returns whether `closer` has it.
+
+    Args:
+        predicate: The predicate.
+        closer: A state at least as close to success as the next.
+        farther: The other state.
+        start: State at the start of the episode.
+    """
+    near, far = (judge(predicate, start, state) for state in (closer, farther))
+    assert 0.0 <= far.progress <= near.progress <= 1.0
+    for verdict in (near, far):
+        assert verdict.holds is (verdict.progress == 1.0)
+    assert near.holds or not far.holds
+    return near.holds
+
+
+@given(points, points, shares, lengths)
+def test_a_body_has_moved_by_its_distance_in_any_direction(start, way, share, least):
+    predicate = BodyMoved(type="body_moved", body="object/nail", at_least_m=least)
+    initial = with_links(nail=start)
+    closer, farther = with_links(nail=start + way), with_links(nail=start + share * way)
+    holds = require_law(predicate, closer, farther, initial)
+    distance = np.linalg.norm(way)
+    if abs(distance - least) > 1e-9:
+        assert holds == (distance >= least)
+    assert judge(predicate, initial, initial).progress == 0.0
+    others_move = replace(initial, links=initial.links | {"block": (way, way)})
+    assert judge(predicate, initial, others_move).progress == 0.0
+
+
+@given(points, points, lengths)
+def test_an_object_has_moved_as_far_as_its_farthest_link(nail, block, least):
+    def moved_by(body: str) -> BodyMoved:
+        return BodyMoved(type="body_moved", body=body, at_least_m=least)
+
+    now = with_links(nail=nail, block=block)
+    links = [judge(moved_by(f"object/{link}"), START, now) for link in ("nail", "block")]
+    assert judge(moved_by("object"), START, now) == max(links, key=lambda each: each.progress)
+
+
+@given(points, points, shares, lengths)
+def test_a_goal_is_reached_within_its_distance(goal, away, share, within):
+    predicate = AtGoal(type="at_goal", object="head", goal_m=tuple(goal), within_m=within)
+    closer, farther = with_points(head=goal + share * away), with_points(head=goal + away)
+    holds = require_law(predicate, closer, farther)
+    distance = np.linalg.norm(share * away)
+    if abs(distance - within) > 1e-9:
+        assert holds == (distance <= within)
+
+
+@given(points, points, points, lengths)
+def test_a_goal_may_be_where_a_keypoint_was(base, head, later, within):
+    """Where that keypoint has gone since does not matter."""
+    initial, now = with_points(base=base), with_points(base=later, head=head)
+    there = AtGoal(type="at_goal", object="head", start_of="base", within_m=within)
+    fixed = AtGoal(type="at_goal", object="head", goal_m=tuple(base), within_m=within)
+    assert judge(there, initial, now) == judge(fixed, initial, now)
+
+
+@given(points, points.map(abs), points, shares)
+def test_a_region_is_a_box_in_the_world(low, size, p_W, share):
+    high = low + size + 0.01
+    predicate = InRegion(type="in_region", object="head", low_m=tuple(low), high_m=tuple(high))
+    inside = np.clip(p_W, low, high)
+    closer = with_points(head=inside + share * (p_W - inside))
+    holds = require_law(predicate, closer, with_points(head=p_W))
+    assert judge(predicate, START, with_points(head=inside)).holds
+    if share * np.linalg.norm(p_W - inside) > 1e-9:
+        assert not holds
+
+
+touching = frozenset({("object/block", "object/nail")})
+
+
+@given(points, points, shares, lengths, st.booleans(), st.booleans())
+def test_a_body_lies_on_another_if_it_touches_it_from_above(block, nail, share, least, near, low):
+    predicate = OnBody(type="on_body", body="object/nail", on="object/block", at_least_m=least)
+    height = block[2] + least + share
+    contacts = (touching if near else frozenset()) | ({("object/nail", "table")} if low else set())
+
+    def at_height(z: float) -> WorldState:
+        state = with_links(block=block, nail=np.array([*nail[:2], z]))
+        return replace(state, contacts=START.contacts | contacts)
+
+    nearly = min(nail[2], height)
+    assume(abs(nearly - block[2] - least) > 1e-9 and share > 1e-9)
+    assert require_law(predicate, at_height(height), at_height(nearly)) == (near and not low)
+    assert not judge(predicate, START, at_height(block[2] + 0.99 * least)).holds
+
+
+@pytest.mark.parametrize("also", [("robot", "object/nail"), ("object/nail", "tool")])
+def test_what_holds_a_body_is_for_other_predicates_to_say(also):
+    predicate = OnBody(type="on_body", body="object/nail", on="object/block", at_least_m=0.1)
+    on = replace(with_links(nail=np.array([0, 0, 0.2])), contacts=START.contacts | touching)
+    held = replace(on, contacts=on.contacts | {tuple(sorted(also))})
+    assert judge(predicate, START, on) == judge(predicate, START, held)
+
+
+@pytest.mark.parametrize(
+    ("data", "nearest"),
+    [
+        ({"type": "body_moved", "body": "object/nale", "at_least_m": 1}, "object/nail"),
+        ({"type": "at_goal", "object": "haed", "goal_m": [0, 0, 0], "within_m": 1}, "head"),
+        ({"type": "at_goal", "object": "head", "start_of": "bass", "within_m": 1}, "base"),
+        ({"type": "in_region", "object": "haed", "low_m": [0] * 3, "high_m": [1] * 3}, "head"),
+        (
+            {"type": "on_body", "body": "object/nail", "on": "object/blok", "at_least_m": 1},
+            "object/block",
+        ),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused_with_the_nearest(data, nearest):
+    predicate = pydantic.TypeAdapter(Predicate).validate_python(data)
+    with pytest.raises(UnknownNameError, match=f"Did you mean '{nearest}'"):
+        judge(predicate, START, START)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"type": "body_moved", "body": "tool", "at_least_m": 1}, "named object/<link>"),
+        ({"type": "on_body", "body": "object", "on": "object/a", "at_least_m": 1}, "object/<link>"),
+        ({"type": "on_body", "body": "object/a", "on": "object/a", "at_least_m": 1}, "on itself"),
+        ({"type": "at_goal", "object": "head", "within_m": 1}, "either `goal_m`"),
+        ({"type": "at_goal", "object": "head", "within_m": 1, "goal_m": [0, 0, 0],
+          "start_of": "head"}, "either `goal_m`"),
+        ({"type": "in_region", "object": "head", "low_m": [0, 1, 0], "high_m": [1, 1, 1]},
+         "low_m must be less than high_m in y; 1 >= 1"),
+        ({"type": "function", "function": "upside_down"}, "expected module:function"),
+        ({"type": "function", "function": "a b:c"}, "expected module:function"),
+        ({"type": "function", "function": ".a:c"}, "expected module:function"),
+    ],
+)  # fmt: skip
+def test_what_can_never_hold_is_refused_when_it_is_read(data, reason):
+    with pytest.raises(pydantic.ValidationError, match=reason):
+        pydantic.TypeAdapter(Predicate).validate_python(data)

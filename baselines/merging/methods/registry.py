@@ -4,13 +4,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.user_functions import load_user_function
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.utils.imports import load_user_function
 
 Method = Callable[..., MergeResult]
 """method(problem, **options): a pure function."""
@@ -47,7 +48,7 @@ def find(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     if ":" in name:
-        return load_user_function(name, "method")
+        return load_user_function(name, "method", MergeError)
     remedy = "A method of your own is given as module:function."
     raise UnknownNameError("merging method", name, METHODS, remedy)
 

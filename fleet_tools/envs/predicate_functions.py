@@ -1,0 +1,152 @@
+"""Predicates that are functions of a user's own: found when an environment is made, then called.
+
+A task file that names such functions runs their code, so the file has to be trusted like code. One
+that comes with a dataset is trusted only as far as its functions are in modules that the
+environment variable `FLEET_TOOLS_TRUSTED_MODULES` lists, separated by commas; a module stands for
+those inside it, too.
+"""
+
+import inspect
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from fleet_tools.config.predicates import UserFunction
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.values import Value, cite
+from fleet_tools.config.yaml_places import Location
+from fleet_tools.errors import ConfigError, FleetToolsError, PredicateError
+from fleet_tools.utils.imports import load_user_function
+
+# Drake is imported with the environment.
+if TYPE_CHECKING:
+    from fleet_tools.sim.world_state import WorldState
+
+TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
+Replace = Callable[[UserFunction, Location], UserFunction]
+
+
+class BoundFunction(UserFunction):
+    """A function that has been imported."""
+
+    _function: Callable[..., Any] = pydantic.PrivateAttr()
+    _place: str = pydantic.PrivateAttr()
+
+    @classmethod
+    def of(cls, named: UserFunction, function: Callable[..., Any], place: str) -> "BoundFunction":
+        """Binds a predicate to its function.
+
+        Args:
+            named: The predicate of the task file.
+            function: Its function.
+            place: Where the task file names it, for error messages.
+        """
+        bound = cls(type=named.type, function=named.function, kwargs=named.kwargs)
+        bound._function, bound._place = function, place
+        return bound
+
+    def __call__(self, initial: "WorldState", now: "WorldState") -> Any:
+        """Calls the function.
+
+        Raises:
+            PredicateError: It raised an error.
+        """
+        try:
+            return self._function(initial, now, **self.kwargs)
+        except (Exception, SystemExit) as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(last.filename).name}:{last.lineno}"
+            what = f"{type(error).__name__}: {error}"[:500]
+            raise self.error(f"raised at {where}: {what}") from error
+
+    def error(self, complaint: str) -> PredicateError:
+        """Returns an error of the function, with its place in the task file."""
+        return PredicateError(f"{self._place}: {self.function} {complaint}")
+
+
+def bind_functions(task: TaskConfig, path: Path) -> TaskConfig:
+    """Imports the functions that a task file names as predicates; their modules' code is run.
+
+    Args:
+        task: Content of the task file.
+        path: The task file.
+
+    Returns:
+        The task with these predicates bound to their functions.
+
+    Raises:
+        ConfigError: A function does not exist, cannot be imported, or does not take the file's
+            arguments; the message tells the place in the file.
+    """
+
+    def bind(named: UserFunction, location: Location) -> BoundFunction:
+        try:
+            function = load_user_function(named.function, "predicate", ConfigError)
+        except FleetToolsError as error:
+            raise ConfigError(f"{cite(path, (*location, 'function'))}: {error}") from error
+        complaint = _refusal(function, named.kwargs)
+        if complaint is not None:
+            raise ConfigError(
+                f"{cite(path, (*location, 'kwargs'))}: {named.function}(initial, now, **kwargs) "
+                f"does not take {named.kwargs}: {complaint}."
+            )
+        return BoundFunction.of(named, function, cite(path, location))
+
+    return _replaced(task, (), bind)
+
+
+def functions_of(task: TaskConfig) -> list[str]:
+    """Returns the functions that a task file names as predicates, as module:function."""
+    names: list[str] = []
+
+    def note(named: UserFunction, location: Location) -> UserFunction:
+        names.append(named.function)
+        return named
+
+    _replaced(task, (), note)
+    return names
+
+
+def untrusted_functions(task: TaskConfig) -> list[str]:
+    """Returns the functions of a task that are in none of the trusted modules; see the module."""
+    listed = os.environ.get(TRUSTED_MODULES, "").split(",")
+    trusted = [module.strip() for module in listed if module.strip()]
+    return [
+        name
+        for name in dict.fromkeys(functions_of(task))
+        if not any(f"{name.partition(':')[0]}.".startswith(f"{module}.") for module in trusted)
+    ]
+
+
+def _refusal(function: Callable[..., Any], kwargs: dict[str, Any]) -> str | None:
+    """Returns why a function cannot be called with two states and keyword arguments."""
+    try:
+        inspect.signature(function).bind(None, None, **kwargs)
+    except TypeError as error:
+        return str(error)
+    except ValueError:  # one that is not written in Python may not tell what it takes
+        return None
+    return None
+
+
+def _replaced(value: Any, location: Location, replace: Replace) -> Any:
+    """Returns a value in which the predicates that are functions, at any depth, are replaced.
+
+    Args:
+        value: The value.
+        location: Where it is.
+        replace: Returns what takes the place of a predicate at a location.
+    """
+    match value:
+        case UserFunction():
+            return replace(value, location)
+        case Value():
+            parts = {name: _replaced(part, (*location, name), replace) for name, part in value}
+            return value.model_copy(update=parts)
+        case tuple():
+            return tuple(_replaced(part, (*location, i), replace) for i, part in enumerate(value))
+    return value
