@@ -18,6 +18,7 @@ from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, read_defaults
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
+from fleet_tools.sim.gyroscopic import normalize_quaternions
 from fleet_tools.sim.model_checks import contact_surface_error, model_frame
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
@@ -110,6 +111,7 @@ class Simulation:
             SimulationError: The solver failed or the state is not finite; call `reset`.
         """
         self._step += 1
+        normalize_quaternions(self.world.plant, self._context)
         push = self.scene.push
         if push is not None and push.step == self._step:
             move_object(push.translation_m, self.world, self._defaults, self._root)

@@ -38,6 +38,7 @@ from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import add_impulse_meter
+from fleet_tools.sim.gyroscopic import GyroscopicCorrection, add_gyroscopic_correction
 from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
 
 TIME_STEP = 0.004
@@ -63,12 +64,14 @@ class AdjustableParts:
         grasp_frame: Frame G whose pose in the end effector is X_EG.
         mount_frame: Frame whose pose in the world is X_WO of a fixed object; None for a free one.
         brakes: Actuators of the object that act as Coulomb brakes, by joint name.
+        gyroscopic: Lets free bodies keep their momentum; None if there are none.
     """
 
     arm_model: ArmModel
     grasp_frame: FixedOffsetFrame
     mount_frame: FixedOffsetFrame | None
     brakes: dict[str, JointActuator]
+    gyroscopic: GyroscopicCorrection | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +143,7 @@ def build_world(
     brakes = _find_brakes(plant, object_instance, task, object)
     arm_model = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
+    gyroscopic = add_gyroscopic_correction(builder, plant)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
@@ -151,7 +155,7 @@ def build_world(
         tool=tool_instance,
         object=object_instance,
         impulse_meter=impulse_meter,
-        adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes),
+        adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes, gyroscopic),
     )
 
 
