@@ -1,5 +1,6 @@
 """An object that leaves the workspace ends the episode, as a failure of the policy."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,16 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from support.processes import run_program
 
 from fleet_tools.config.tasks import task_path
 from fleet_tools.config.workspace import Workspace
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 from fleet_tools.errors import ConfigError, EpisodeOverError
+from fleet_tools.policies.trivial import RandomPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 STAY = np.zeros(6, np.float32)
-P, V = 11, 24  # places of the patty's position and velocity in the state
+Q, P, W, V = 7, 11, 21, 24  # places of the patty's pose and velocities in the state
 BLOCKS = (11, 18)  # places of the positions of both blocks of a pair
 
 
@@ -31,11 +34,11 @@ def _knife(make) -> ToolUseEnv:
 
 
 def moved(env: ToolUseEnv, changes: dict[int, list[float]]) -> EnvState:
-    """Returns the state with other entries, given by the first place of each triple."""
+    """Returns the state with other entries, given by the first place of each group."""
     state = env.get_state()
     x = state.snapshot.x.copy()
     for place, values in changes.items():
-        x[place : place + 3] = values
+        x[place : place + len(values)] = values
     return replace(state, snapshot=replace(state.snapshot, x=x))
 
 
@@ -150,3 +153,56 @@ def test_a_rollout_ends_there(env: ToolUseEnv):
     assert (episode.outcome, len(episode), episode.error) == ("object_lost", 2, None)
     assert episode.terminated.tolist() == [False, True] and not episode.truncated.any()
     assert not episode.success.any()
+
+
+@pytest.fixture(scope="module", name="tossed")
+def _tossed(make) -> Callable[[float], ToolUseEnv]:
+    """A function that tosses a patty, which spins at a speed, rad/s."""
+
+    def toss(speed: float) -> ToolUseEnv:
+        env = make("FleetTools/Spatula-v0", split="all", tool="cake_server", object="patty")
+        env.reset(seed=8)
+        pose = {Q: [1.0, 0.0, 0.0, 0.0], P: [0.5, 0.3, 1.0]}
+        velocity = {W: [0.6 * speed, 0.0, 0.8 * speed], V: [0.0, 0.0, 1.0]}
+        env.set_state(moved(env, pose | velocity))
+        return env
+
+    return toss
+
+
+@pytest.mark.parametrize("speed", [100.0, 300.0])
+def test_a_spinning_patty_lands_on_the_table(tossed: Callable[[float], ToolUseEnv], speed: float):
+    env = tossed(speed)
+    for _ in range(30):
+        assert env.step(STAY)[4]["outcome"] == "running"
+        assert np.linalg.norm(env.get_state().snapshot.x[W : W + 3]) < speed
+    assert env.world_state().in_contact("object", "table")
+    assert np.linalg.norm(env.get_state().snapshot.x[W : V + 3]) < 1e-3
+
+
+def test_without_the_correction_it_would_be_lost_at_once(tossed: Callable[[float], ToolUseEnv]):
+    """The step of Drake alone takes the patty of 200 rad/s 1e17 m away within 1/6 s."""
+    env = tossed(200.0)
+    simulation = env._simulation
+    assert simulation is not None and simulation.world.adjustable.gyroscopic is not None
+    own = simulation.world.adjustable.gyroscopic.GetMyMutableContextFromRoot(simulation._root)
+    inertias = own.get_mutable_numeric_parameter(0)
+    inertias.SetFromVector(np.zeros(inertias.size()))
+    assert_lost(env, env.step(STAY))
+    assert np.abs(env.get_state().snapshot.x).max() > 1e6
+
+
+@pytest.mark.slow
+def test_random_and_extreme_actions_cause_no_simulation_error():
+    options = ["--episodes", "8", "--workers", "0", "--json"]
+    measured = run_program("benchmarks/random_actions.py", *options)
+    assert measured["errors"] == []
+    assert sum(row["episodes"] for row in measured["rows"]) == 4 * 8
+
+
+@pytest.mark.slow
+def test_random_actions_on_the_patty_that_once_flew_away(make):
+    env = make("FleetTools/Spatula-v0", split="all", tool="cake_server", object="patty")
+    for seed in range(6, 10):
+        episode = rollout(env, RandomPolicy(env, seed), seed=seed)
+        assert episode.outcome in ("time_limit", "object_lost")
