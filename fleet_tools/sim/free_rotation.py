@@ -42,7 +42,8 @@ def conserving_forces(
     """Returns the generalized forces with which a step of Drake conserves the bodies' momentum.
 
     Linear momentum needs a force where the centre of mass is not at the origin Bo of the body,
-    whose velocity is the state. Weight and contact add to both, as always.
+    whose velocity is the state. Weight and contact add to both, as always. The centre of mass
+    stays within h |w x p_BoBcm| of its path.
 
     Args:
         x: (nq + nv,), positions and velocities of the plant.

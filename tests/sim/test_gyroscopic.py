@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pydrake.math import RigidTransform
-from pydrake.multibody.plant import MultibodyPlant
+from pydrake.math import RigidTransform, RollPitchYaw
+from pydrake.multibody.math import SpatialVelocity
+from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, MultibodyPlant
 from pydrake.multibody.tree import RevoluteJoint, SpatialInertia
+from pydrake.systems.analysis import Simulator
 from pydrake.systems.framework import DiagramBuilder
 from support.processes import run_program
 
@@ -132,6 +134,30 @@ def test_welded_bodies_move_as_one_and_bases_with_joints_are_left_alone():
     assert parameters.shape == (13,)  # one body
     assert parameters[0] == pytest.approx(2 * box.get_mass())
     assert parameters[1:4] == pytest.approx([0.1, 0.05, 0.0])
+
+
+def test_welded_bodies_keep_their_momentum():
+    builder = DiagramBuilder()
+    plant, _ = AddMultibodyPlantSceneGraph(builder, TIME_STEP)
+    box = SpatialInertia.SolidBoxWithDensity(1000, 0.1, 0.05, 0.02)
+    one, two = (plant.AddRigidBody(name, box) for name in ("1", "2"))
+    offset = RigidTransform(RollPitchYaw(0.3, 0.2, 0.1), [0.2, 0.1, 0.0])
+    plant.WeldFrames(one.body_frame(), two.body_frame(), offset)
+    plant.Finalize()
+    add_gyroscopic_correction(builder, plant)
+    simulator = Simulator(builder.Build())
+    context = plant.GetMyMutableContextFromRoot(simulator.get_mutable_context())
+    plant.SetFreeBodySpatialVelocity(
+        context, one, SpatialVelocity(np.array([20.0, 30.0, 40.0]), np.zeros(3))
+    )
+
+    def about_centre() -> np.ndarray:
+        p_WScm = plant.CalcCenterOfMassPositionInWorld(context)
+        return plant.CalcSpatialMomentumInWorldAboutPoint(context, p_WScm).rotational()
+
+    before = about_centre()
+    simulator.AdvanceTo(1.0)
+    np.testing.assert_allclose(about_centre(), before, rtol=0, atol=1e-9 * float(max(before)))
 
 
 def test_nothing_keeps_a_closed_world_alive():
