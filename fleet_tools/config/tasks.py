@@ -21,6 +21,7 @@ from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.values import Count, MisfitError, Positive, Value, load_yaml
+from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -84,6 +85,8 @@ class TaskConfig(Value):
     held_out: HeldOut = HeldOut()
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
+    workspace: Workspace = Workspace()
+    """Box in which every link of the object must stay, or the episode ends."""
     keypoints: ObservedKeypoints
     tool_parts: dict[str, ToolPart] = {}
     """Parts of the tool by name, for the predicate `caused_by_part`."""

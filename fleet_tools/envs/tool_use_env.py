@@ -13,7 +13,13 @@ from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_scale, action_space, check_action
 from fleet_tools.envs.observations import Observation, features, observation_space, observe
-from fleet_tools.envs.outcomes import RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
+from fleet_tools.envs.outcomes import (
+    OBJECT_LOST,
+    RUNNING,
+    SIMULATION_ERROR,
+    SUCCESS,
+    TIME_LIMIT,
+)
 from fleet_tools.envs.predicate_functions import bind_functions
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, UnknownNameError
@@ -76,13 +82,17 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
     Rewards: "sparse" is 1 on success, else 0. "dense" lies in [0, 1]: one third proximity of tool
     and object, two thirds progress towards success, and 1 on success.
 
-    `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` (now;
-    `is_success` is the same), `success_once` (so far), `progress` in [0, 1], `verdicts` (whether
-    each success predicate `holds`, and its `progress`, see `ToolUseEnv.verdicts`), `forces`
-    (contact forces on tool and object, see `WorldState.forces`); with images, `cameras`, each with
-    its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also
-    `action` (as executed) and `action_clipped`; after a simulation error, `error`. Success
-    terminates, the other two outcomes truncate. The time limit is the task file's;
+    `info`: `outcome` ("running", "success", "time_limit", "object_lost" or "simulation_error"),
+    `success` (now; `is_success` is the same), `success_once` (so far), `progress` in [0, 1],
+    `verdicts` (whether each success predicate `holds`, and its `progress`, see
+    `ToolUseEnv.verdicts`), `forces` (contact forces on tool and object, see `WorldState.forces`);
+    with images, `cameras`, each with its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4)
+    in the world; after a step also `action` (as executed) and `action_clipped`; after a simulation
+    error, `error`.
+
+    Success terminates, and so does "object_lost": the object has left the task's workspace
+    (`fleet_tools.config.workspace`), a failure with progress 0. The time limit and
+    simulation errors truncate. The time limit is the task file's;
     `gym.make(..., max_episode_steps=...)` can only shorten episodes.
 
     Args:
@@ -221,7 +231,9 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         verdict = conjunction(verdicts.values())
         steps_held = episode.steps_held + 1 if verdict.holds else 0
         outcome = RUNNING
-        if steps_held >= self.task.success_steps:
+        if self._lost_links(measurement.state):
+            outcome = OBJECT_LOST
+        elif steps_held >= self.task.success_steps:
             outcome = SUCCESS
         elif simulation.steps >= self.task.max_episode_steps:
             outcome = TIME_LIMIT
@@ -236,7 +248,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         return (
             self._observe(episode),
             self._reward(verdict, measurement.state),
-            outcome == SUCCESS,
+            outcome in (SUCCESS, OBJECT_LOST),
             outcome == TIME_LIMIT,
             self._info(episode, verdicts) | done,
         )
@@ -280,6 +292,8 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
 
     def verdicts(self) -> dict[str, Verdict]:
         """Returns the present verdict of each success predicate, by its place in the task file.
+
+        None holds once the object is lost.
 
         Raises:
             EpisodeOverError: No episode has begun.
@@ -369,6 +383,12 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             simulation.reset(scene)
         self._observer.apply_scene(scene)
         measurement = self._observer.measure(simulation, scene)
+        if lost := self._lost_links(measurement.state):
+            raise ConfigError(
+                f"The scene of the task {self.task.name!r} begins with links of the object outside "
+                f"the workspace, {self.task.workspace}: {', '.join(lost)}. Move the object, or set "
+                f"`workspace` in the task file."
+            )
         return _Episode(scene, measurement.state, measurement)
 
     def _release(self) -> None:
@@ -378,7 +398,16 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         gc.collect()
 
     def _judge(self, episode: _Episode) -> dict[str, Verdict]:
-        return judge_each(self.task.success, episode.initial, episode.measurement.state)
+        state = episode.measurement.state
+        verdicts = judge_each(self.task.success, episode.initial, state)
+        if self._lost_links(state):
+            return dict.fromkeys(verdicts, Verdict(False, 0.0))
+        return verdicts
+
+    def _lost_links(self, state: WorldState) -> list[str]:
+        """Returns the links of the object whose centre of mass is outside the workspace."""
+        workspace = self.task.workspace
+        return [name for name, (p_W, _) in state.links.items() if not workspace.contains(p_W)]
 
     def _reward(self, verdict: Verdict, state: WorldState) -> float:
         if self.reward == "sparse":

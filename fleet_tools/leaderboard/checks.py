@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.outcomes import (
+    OBJECT_LOST,
     POLICY_ERROR,
     SIMULATION_ERROR,
     SUCCESS,
@@ -35,7 +36,7 @@ scores: scores that do not follow from the episodes.
 duplicate: another result is of the same policy, training seed and task.
 """
 
-OUTCOMES = (SUCCESS, TIME_LIMIT, SIMULATION_ERROR, POLICY_ERROR, WORKER_ERROR)
+OUTCOMES = (SUCCESS, TIME_LIMIT, OBJECT_LOST, SIMULATION_ERROR, POLICY_ERROR, WORKER_ERROR)
 
 BOUND_TOLERANCE = 0.005
 """Tolerance of interval limits, since another version of NumPy may draw other resamples."""

@@ -26,7 +26,7 @@ class Episode:
         truncated: (T,) bool.
         success: (T,) bool, whether the task's success predicates hold after each step.
         digests: (T + 1,) uint64, hashes of the exact state at the start and after each step.
-        outcome: "success", "time_limit", "simulation_error" or "policy_error".
+        outcome: "success", "time_limit", "object_lost", "simulation_error" or "policy_error".
         error: Error message, for the latter two.
         info: Plain JSON data that may differ when the episode is run again, such as wall times.
 

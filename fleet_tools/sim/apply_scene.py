@@ -86,6 +86,8 @@ def apply_scene(scene: Scene, world: World, defaults: ModelDefaults, root: Conte
         (world.object, scene.object_mass_scale),
     ):
         _scale_masses(defaults.inertias[instance], scale, context)
+    if world.adjustable.gyroscopic is not None:
+        world.adjustable.gyroscopic.read_inertias(world.plant, root)
     for instance, scale in (
         (world.tool, scene.tool_friction_scale),
         (world.object, scene.object_friction_scale),

@@ -19,6 +19,7 @@ from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, read_defaults
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
+from fleet_tools.sim.gyroscopic import normalize_quaternions
 from fleet_tools.sim.model_checks import contact_surface_error, model_frame
 from fleet_tools.sim.object_motion import PartMotion
 from fleet_tools.sim.scene import Push, Scene
@@ -118,6 +119,7 @@ class Simulation:
             SimulationError: The solver failed or the state is not finite; call `reset`.
         """
         self._step += 1
+        normalize_quaternions(self.world.plant, self._context)
         push = self.scene.push
         if push is not None and push.step == self._step:
             self._push(push)

@@ -39,6 +39,7 @@ from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
 from fleet_tools.robot.python_systems import release_builder
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import add_impulse_meter
+from fleet_tools.sim.gyroscopic import GyroscopicCorrection, add_gyroscopic_correction
 from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
 from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 
@@ -65,12 +66,14 @@ class AdjustableParts:
         grasp_frame: Frame G whose pose in the end effector is X_EG.
         mount_frame: Frame whose pose in the world is X_WO of a fixed object; None for a free one.
         brakes: Actuators of the object that act as Coulomb brakes, by joint name.
+        gyroscopic: Lets free bodies keep their momentum; None if there are none.
     """
 
     arm_model: ArmModel
     grasp_frame: FixedOffsetFrame
     mount_frame: FixedOffsetFrame | None
     brakes: dict[str, JointActuator]
+    gyroscopic: GyroscopicCorrection | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +147,7 @@ def build_world(
     brakes = _find_brakes(plant, object_instance, task, object)
     arm_model = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
+    gyroscopic = add_gyroscopic_correction(builder, plant)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
     part_motion = add_part_motion_meter(
         builder, plant, arm, (tool_instance, tool), (object_instance, object), task.tool_parts
@@ -159,7 +163,7 @@ def build_world(
         object=object_instance,
         impulse_meter=impulse_meter,
         part_motion=part_motion,
-        adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes),
+        adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes, gyroscopic),
     )
 
 

@@ -114,7 +114,11 @@ class Bench:
 
     def succeeds(self, action: np.ndarray = REST, steps: int = 6) -> bool:
         """Returns whether the episode succeeds while the same action is repeated."""
-        return any([self.env.step(action)[4]["success"] for _ in range(steps)])
+        for _ in range(steps):
+            *_, info = self.env.step(action)
+            if info["success"] or info["outcome"] == "object_lost":
+                return info["success"]
+        return False
 
     def action_across(self, distance_m: float) -> np.ndarray:
         """Returns the action that moves the hand sideways."""
@@ -155,7 +159,7 @@ def test_the_start_is_no_success(bench):
 def test_parted_by_too_little(bench):
     closer = moved(bench.pose("right", bench.success), 0.02 * bench.across)
     bench.enter(bench.success, right=closer)
-    assert bench.violated() == {PARTED}
+    assert bench.violated() == {PARTED, CAUSED}
     assert not bench.succeeds()
 
 

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.submitted import SMALL, evaluation_with, overall, random_evaluation, submission
 
-from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
+from fleet_tools.envs.outcomes import (
+    OBJECT_LOST,
+    POLICY_ERROR,
+    SIMULATION_ERROR,
+    SUCCESS,
+    TIME_LIMIT,
+)
 from fleet_tools.leaderboard.standings import rank_methods, ranks
 from fleet_tools.utils.statistics import crossed_interval, stratified_interval, wilson_interval
 
@@ -18,7 +24,7 @@ LIMIT = st.integers(0, 20).map(lambda k: k / 20)
 INTERVALS = st.lists(
     st.tuples(LIMIT, LIMIT).map(lambda limits: (min(limits), max(limits))), max_size=12
 )
-OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, POLICY_ERROR, SIMULATION_ERROR])
+OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, OBJECT_LOST, POLICY_ERROR, SIMULATION_ERROR])
 
 
 @given(INTERVALS)

@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fleet_tools.envs.outcomes import (
+    OBJECT_LOST,
     POLICY_ERROR,
     SIMULATION_ERROR,
     SUCCESS,
@@ -48,7 +49,9 @@ SMALL = Protocol(
 )
 TRIALS = SMALL.trials()
 
-OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, POLICY_ERROR, WORKER_ERROR, SIMULATION_ERROR])
+OUTCOMES = st.sampled_from(
+    [SUCCESS, TIME_LIMIT, OBJECT_LOST, POLICY_ERROR, WORKER_ERROR, SIMULATION_ERROR]
+)
 
 
 def an_episode(

@@ -14,7 +14,15 @@ ROOT = Path(fleet_tools.__file__).resolve().parents[1]
 
 def run_python(code: str, *arguments: str) -> Any:
     """Runs code in a new process, and returns the JSON that it prints in its last line."""
-    command = [sys.executable, "-c", code, *arguments]
+    return _printed([sys.executable, "-c", code, *arguments])
+
+
+def run_program(path: str, *arguments: str) -> Any:
+    """Runs a program of the checkout in a new process, and returns the JSON that it prints last."""
+    return _printed([sys.executable, path, *arguments])
+
+
+def _printed(command: list[str]) -> Any:
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])
