@@ -7,7 +7,7 @@ from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import RigidBody
 from pydrake.systems.framework import BasicVector, Context, DiagramBuilder, LeafSystem
 
-from fleet_tools.robot.python_systems import release_builder
+from fleet_tools.robot.python_systems import release_cycles
 from fleet_tools.sim.free_rotation import INERTIA_SIZE, conserving_forces
 
 _LARGEST_ENTRY = 0.25, 2.0
@@ -88,7 +88,7 @@ def add_gyroscopic_correction(
     correction = builder.AddSystem(GyroscopicCorrection(plant, bodies))
     builder.Connect(plant.get_state_output_port(), correction.get_input_port())
     builder.Connect(correction.get_output_port(), plant.get_applied_generalized_force_input_port())
-    release_builder(correction)
+    release_cycles(correction)
     return correction
 
 

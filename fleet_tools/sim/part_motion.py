@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from pydrake.common.value import AbstractValue
-from pydrake.geometry import GeometryId
 from pydrake.math import RigidTransform
 from pydrake.multibody.math import SpatialVelocity
 from pydrake.multibody.plant import ContactResults, MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex
 from pydrake.systems.framework import (
-    BasicVector,
     Context,
     DiagramBuilder,
     DiscreteValues,
@@ -26,7 +24,7 @@ from pydrake.systems.framework import (
 )
 
 from fleet_tools.config.tasks import ToolPart
-from fleet_tools.robot.python_systems import release_builder
+from fleet_tools.robot.python_systems import release_cycles
 from fleet_tools.sim.attribution import FIXED, ROBOT, TOOL, advance, assign_forces
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import contacts
@@ -42,7 +40,6 @@ class PartMotionMeter(LeafSystem):
 
     Input ports: the plant's `contact_results`, `body_poses`, `body_velocities`, the generalized
     contact forces of the arm, `arm_contact`, and the state of the object, `object_state`.
-    Output port: `motion`, the attributed motion at present, including the step that ends there.
 
     Args:
         plant: The finalized plant.
@@ -109,27 +106,21 @@ class PartMotionMeter(LeafSystem):
             assert system is not None  # Drake calls it only while the diagram lives
             system._update(context, values.get_mutable_vector().get_mutable_value())
 
-        def calc(context: Context, output: BasicVector) -> None:
-            system = this()
-            assert system is not None
-            state = system._parts_of(context.get_discrete_state_vector().CopyToVector())
-            system._advance(context, state, system._eval(context, "body_poses"))
-            output.SetFromVector(state.motion.ravel())
-
-        self._callback = update  # kept alive here, for `release_builder`
+        self._update_callback = update  # nothing else keeps it alive, after `release_cycles`
         self.DeclarePeriodicDiscreteUpdateEvent(plant.time_step(), 0.0, update)
-        self.DeclareVectorOutputPort("motion", math.prod(self._shapes.motion), calc)
 
     def motion(self, context: Context) -> dict[str, PartMotion]:
-        """Returns the present motion by the name of the part.
+        """Returns the motion up to the present by the name of the part.
 
         Args:
             context: Context of this system.
         """
-        values = self.get_output_port().Eval(context).reshape(self._shapes.motion)
+        # No output port: Python would keep it and the system alive for each other.
+        state = self._parts_of(context.get_discrete_state_vector().CopyToVector())
+        self._advance(context, state, self._eval(context, "body_poses"))
         return {
             name: self._object.named(row)
-            for name, row in zip(self._parts.names, values, strict=True)
+            for name, row in zip(self._parts.names, state.motion, strict=True)
         }
 
     @contextmanager
@@ -179,7 +170,8 @@ class PartMotionMeter(LeafSystem):
         """Returns contacts on moving links: link, agent, p_WC, and the wrench on the link at C."""
         found = []
         links, agents, mechanism = self._links, self._agents, self._object.link_mechanism
-        for A, B, contact in contacts(self._eval(context, "contact_results")):
+        for shape_A, shape_B, contact in contacts(self._eval(context, "contact_results")):
+            A, B = shape_A.get_value(), shape_B.get_value()
             for on, by, sign in ((A, B, 1.0), (B, A, -1.0)):
                 link, agent = links.get(on), agents.get(by)
                 if link is not None and agent is not None and mechanism[link] != FIXED:
@@ -234,10 +226,11 @@ class _State(NamedTuple):
     coordinates: Any
 
 
-def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[GeometryId, int]:
+def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[int, int]:
     """Returns the collision shapes of a model, each with the index of its link in the model."""
     return {
-        shape: link
+        # A number, because Python would keep the plant alive for a GeometryId.
+        shape.get_value(): link
         for link, body in enumerate(plant.GetBodyIndices(instance))
         for shape in plant.GetCollisionGeometriesForBody(plant.get_body(body))
     }
@@ -267,5 +260,5 @@ def add_part_motion_meter(
         ("object_state", plant.get_state_output_port(object[0])),
     ):
         builder.Connect(port, meter.GetInputPort(name))
-    release_builder(meter)
+    release_cycles(meter, meter._update_callback)
     return meter

@@ -36,7 +36,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
-from fleet_tools.robot.python_systems import release_builder
+from fleet_tools.robot.python_systems import release_cycles
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.gyroscopic import GyroscopicCorrection, add_gyroscopic_correction
@@ -291,7 +291,7 @@ def _add_controller(
     builder.Connect(plant.get_state_output_port(arm), arm_state)
     builder.Connect(controller.get_output_port(), plant.get_actuation_input_port(arm))
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
-    release_builder(controller)
+    release_cycles(controller)
     return arm_model
 
 
