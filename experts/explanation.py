@@ -34,7 +34,7 @@ def _failed_attempts(failures: Sequence[Failure]) -> Iterator[str]:
     """Yields a description for each keyframe at which attempts failed, of the last one."""
     last = {failure.keyframe: failure for failure in failures}
     for keyframe, count in Counter(failure.keyframe for failure in failures).items():
-        yield f"{count} failed at {keyframe}: {_joined(last[keyframe].unmet)}"
+        yield f"{count} failed at keyframe {keyframe}: {_joined(last[keyframe].unmet)}"
 
 
 def _joined(descriptions: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from fleet_tools.assets.checking.convex_pieces import signed_distance
 from fleet_tools.assets.checking.model_geometry import LinkGeometry, ModelGeometry
 from fleet_tools.assets.checking.rule import Values
+from fleet_tools.errors import ConfigError
 
 Measure = Callable[[ModelGeometry], Values]
 
@@ -38,8 +39,13 @@ def axis_angle(one: tuple[str, str], other: tuple[str, str]) -> Measure:
     """Returns the measure of the deviation of two keypoint axes from a right angle, rad."""
     subject = " and ".join(f"{start}->{end}" for start, end in (one, other))
     return lambda geometry: {
-        subject: abs(math.asin(float(geometry.axis(*one) @ geometry.axis(*other))))
+        subject: abs(math.pi / 2 - angle(geometry.axis(*one), geometry.axis(*other)))
     }
+
+
+def angle(one: np.ndarray, other: np.ndarray) -> float:
+    """Returns the angle between two unit vectors, rad."""
+    return math.atan2(float(np.linalg.norm(np.cross(one, other))), float(one @ other))
 
 
 def protrusion(
@@ -89,9 +95,16 @@ def gap(geometry: ModelGeometry, origin: np.ndarray, direction: np.ndarray) -> t
 
 
 def across(direction: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Returns the part of a unit vector that is perpendicular to another one, as a unit vector."""
+    """Returns the part of a unit vector that is perpendicular to another one, as a unit vector.
+
+    Raises:
+        ConfigError: They are parallel.
+    """
     part = direction - (direction @ other) * other
-    return part / np.linalg.norm(part)
+    length = np.linalg.norm(part)
+    if length < 1e-6:
+        raise ConfigError("Two axes between keypoints are parallel that must not be.")
+    return part / length
 
 
 def ring(axis: np.ndarray, count: int) -> Iterator[np.ndarray]:

@@ -110,11 +110,12 @@ def measure_model(model: Model) -> ModelGeometry:
         }
         context = plant.CreateDefaultContext()
         X_MW = frame.CalcPoseInWorld(context).inverse()
-        links = {
+        found = {
             name: _link(plant, inspector, body, context, X_MW) for name, body in bodies.items()
         }
     except (RuntimeError, ValueError) as error:
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
+    links = {name: link for name, link in found.items() if link.pieces}
     if not links:
         raise ConfigError(f"{model.file} has no <collision>, so that nothing could touch it.")
     labels = model.labels.keypoints

@@ -9,6 +9,7 @@ from tyro.conf import Positional
 from fleet_tools.config.values import CountOrZero, Seed
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils import cli
+from fleet_tools.utils.progress import TallyBar
 
 if TYPE_CHECKING:  # --help answers without Drake
     from fleet_tools.sim.catalog import Model
@@ -87,7 +88,11 @@ def _measured(model: "Model") -> dict[str, Any]:
 def _tried(model: "Model", task: str, options: CheckOptions) -> dict[str, Any]:
     from fleet_tools.assets.checking.trial import counted, try_model
 
-    trials = try_model(model, task, range(options.seed, options.seed + options.scenes))
+    trials = []
+    with TallyBar(options.scenes, "scene", quiet=options.quiet) as bar:
+        for trial in try_model(model, task, range(options.seed, options.seed + options.scenes)):
+            trials.append(trial)
+            bar.update(trial.outcome)
     return {
         "task": task,
         "scenes": len(trials),

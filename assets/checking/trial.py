@@ -1,7 +1,7 @@
 """The expert's trial of a model: a few episodes, and the stage at which they fail."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -71,8 +71,8 @@ def tasks_of(model: Model, task: str | None) -> list[str]:
     return [task]
 
 
-def try_model(model: Model, task: str, seeds: Iterable[int]) -> list[Trial]:
-    """Lets the expert use a model in scenes with other models of a task, drawn from all.
+def try_model(model: Model, task: str, seeds: Iterable[int]) -> Iterator[Trial]:
+    """Lets the expert use a model, with other models of the task, drawn from all; yields trials.
 
     Args:
         model: The model.
@@ -84,10 +84,11 @@ def try_model(model: Model, task: str, seeds: Iterable[int]) -> list[Trial]:
     try:
         env = make_env(task=task, split="all", **{kind: folder})
     except FleetToolsError as error:
-        return [Trial(task, None, seed, LOADING, LOADING, str(error)) for seed in seeds]
+        yield from (Trial(task, None, seed, LOADING, LOADING, str(error)) for seed in seeds)
+        return
     expert = find_policy("expert").make(env)
     try:
-        return [_trial(env, expert, task, partner, seed) for seed in seeds]
+        yield from (_trial(env, expert, task, partner, seed) for seed in seeds)
     finally:
         env.close()
 

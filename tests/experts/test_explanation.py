@@ -30,7 +30,7 @@ def test_every_failed_attempt_is_counted(failed, errors, stage):
     assert words.startswith(f"{attempts} attempt{'' if attempts == 1 else 's'}; ")
     for name in {failure.keyframe for failure in failed}:
         count = sum(failure.keyframe == name for failure in failed)
-        assert f"{count} failed at {name}: (contact tool and object)" in words
+        assert f"{count} failed at keyframe {name}: (contact tool and object)" in words
     assert all(f"no plan: {error}" in words for error in errors)
     assert words.endswith(f"ended in {stage} without (contact tool and object)")
 
@@ -41,7 +41,7 @@ def test_an_episode_without_trouble_needs_no_explanation():
 
 def test_an_explanation_reads_as_a_sentence():
     assert explanation([MISSED, MISSED], (), "retreat", MISSED.unmet) == (
-        "2 attempts; 2 failed at after[1]: (joint_displacement slide 0.0003 of 0.001); "
+        "2 attempts; 2 failed at keyframe after[1]: (joint_displacement slide 0.0003 of 0.001); "
         "ended in retreat without (joint_displacement slide 0.0003 of 0.001)"
     )
 
@@ -104,7 +104,7 @@ def test_an_attempt_that_missed_is_recorded_even_if_the_next_one_succeeds(hammer
     assert episode.outcome == "success"
     assert [each["keyframe"] for each in episode.info["failed_attempts"]] == ["after[1]"]
     assert episode.info["unmet"] == []
-    assert "1 failed at after[1]: (joint_displacement slide" in episode.info[EXPLANATION]
+    assert "1 failed at keyframe after[1]: (joint_displacement slide" in episode.info[EXPLANATION]
 
 
 def test_an_episode_without_trouble_has_none(hammer):

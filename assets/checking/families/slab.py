@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 
-from fleet_tools.assets.checking.measures import surface_distance
+from fleet_tools.assets.checking.measures import angle, surface_distance
 from fleet_tools.assets.checking.model_geometry import ModelGeometry
 from fleet_tools.assets.checking.rule import Rule, Values
 
 
 def tilt(geometry: ModelGeometry) -> Values:
     """Returns the angle of base -> top from z, rad."""
-    return {"base -> top": math.acos(min(float(geometry.axis("base", "top")[2]), 1.0))}
+    return {"base -> top": angle(geometry.axis("base", "top"), np.array([0.0, 0.0, 1.0]))}
 
 
 def off_centre(geometry: ModelGeometry) -> Values:

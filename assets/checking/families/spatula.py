@@ -41,10 +41,10 @@ def roll(geometry: ModelGeometry) -> Values:
 
 
 def sole_offset(geometry: ModelGeometry) -> Values:
-    """Returns the distance of `sole` from the underside of the blade, m."""
+    """Returns the height of the blade's underside above `sole`, m; negative below it."""
     _, _, up = _axes(geometry)
-    chords = geometry.chords(geometry.p_M["sole"], up)
-    return {"sole": min((abs(start) for start, _ in chords), default=math.nan)}
+    starts = [start for start, _ in geometry.chords(geometry.p_M["sole"], up)]
+    return {"": min(starts, key=abs, default=math.nan)}
 
 
 def clearance(geometry: ModelGeometry) -> Values:
@@ -123,10 +123,11 @@ RULES = (
         remedy=FACE_REMEDY,
     ),
     Rule(
-        "distance from the underside of the blade",
+        "height of the underside above sole",
         sole_offset,
         "mm",
-        high=0.0005,
+        low=-0.003,
+        high=0.001,
         reason="TODO",
         remedy="Move `sole` onto the underside, at the middle of the blade.",
     ),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fleet_tools.assets.checking.measures import axis_angle, gap
+from fleet_tools.assets.checking.measures import across, axis_angle, gap
 from fleet_tools.assets.checking.model_geometry import ModelGeometry
 from fleet_tools.assets.checking.rule import Rule, Values
 from fleet_tools.assets.families.nut_params import DEVIATION, FLATS
@@ -26,8 +26,7 @@ def off_centre(geometry: ModelGeometry) -> Values:
 
 def _gaps(geometry: ModelGeometry) -> list[tuple[float, float]]:
     across_pads = geometry.axis("right", "left")
-    along = np.cross(across_pads, geometry.axis("lower", "upper"))
-    along = along / np.linalg.norm(along)
+    along = np.cross(across_pads, across(geometry.axis("lower", "upper"), across_pads))
     jaw = geometry.p_M["jaw"]
     return [gap(geometry, jaw + x * along, across_pads) for x in ALONG_PADS]
 
