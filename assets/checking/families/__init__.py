@@ -1,5 +1,6 @@
-"""Rules of families, one module for each; every bound tells where it comes from.
+"""Rules of families, one module for each, with the reason of every bound.
 
+Bounds on shapes are where the expert begins to fail, which `benchmarks/model_limits.py` measures.
 A family of one's own has the general rules alone, and the expert's trial.
 """
 

@@ -32,8 +32,8 @@ RULES = (
         face_offset,
         "mm",
         high=0.010,
-        reason="success needs `head` within 20 mm of the nail's head at the end of the blow, and the "
-        "expert aims at it: it failed in every scene at 20 mm, in none at 10",
+        reason="success needs `head` within 20 mm of the nail's head at the end of the blow; the "
+        "expert failed in every scene with 20 mm, in none with 10 mm",
         remedy="Move the keypoint `head` onto the face that strikes.",
     ),
     Rule(

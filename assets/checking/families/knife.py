@@ -28,8 +28,8 @@ RULES = (
         "thickness of the edge",
         edge_thickness,
         "mm",
-        high=0.003,
-        reason="TODO",
+        high=0.004,
+        reason="the edge goes in between blocks that touch; a thicker one comes down on them",
         remedy="Grind the blade to a wedge, or import it with finer convex pieces.",
     ),
     Rule(
@@ -37,7 +37,8 @@ RULES = (
         surface_distance("edge", "heel", "tip"),
         "mm",
         high=0.002,
-        reason="TODO",
+        reason="the expert brings `edge` to 4 mm above the table, and the line from `heel` to "
+        "`tip` along the seam",
         remedy="Move these keypoints onto the edge: its rear end, middle and front end.",
     ),
     Rule(

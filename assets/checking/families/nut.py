@@ -8,7 +8,6 @@ from fleet_tools.assets.checking.convex_pieces import chords
 from fleet_tools.assets.checking.measures import axis_angle
 from fleet_tools.assets.checking.model_geometry import ModelGeometry
 from fleet_tools.assets.checking.rule import Rule, Values
-from fleet_tools.assets.families.nut_params import FLATS
 
 
 def across_flats(geometry: ModelGeometry) -> Values:
@@ -55,9 +54,10 @@ RULES = (
         "width across flats",
         across_flats,
         "mm",
-        low=FLATS - 0.004,
-        high=FLATS + 0.0012,
-        reason="TODO",
+        low=0.0372,
+        high=0.0410,
+        reason="the package's wrenches open by 41.2 mm; a wider nut does not fit in, and a hexagon "
+        "that is narrower slips through",
         remedy="Scale the nut.",
     ),
     Rule(
@@ -65,7 +65,8 @@ RULES = (
         corners,
         "",
         low=1.07,
-        reason="TODO",
+        reason="a jaw turns a nut by its corners: the expert turns an octagon (1.08), and slips "
+        "on a decagon (1.05)",
         remedy="Give the nut four or six flats; a mesh that is nearly round may have lost them in "
         "the simplification or in its convex hull.",
     ),
@@ -74,7 +75,7 @@ RULES = (
         angle_of_flats,
         "deg",
         high=math.radians(2),
-        reason="TODO",
+        reason="the expert aligns this axis with the jaw, whose clearance leaves few degrees",
         remedy="Place `left` and `right` in the middle of opposite flats.",
     ),
     Rule(

@@ -102,7 +102,7 @@ RULES = (
         edge_thickness,
         "mm",
         high=0.0007,
-        reason="TODO",
+        reason="a thicker edge pushes thin slabs ahead of it instead of going under them",
         remedy="Sharpen the blade: taper it to 0.3 mm at the edge, from below or above.",
     ),
     Rule(
@@ -111,7 +111,8 @@ RULES = (
         "deg",
         low=math.radians(-5),
         high=math.radians(0.3),
-        reason="TODO",
+        reason="the expert levels this plane, so that the edge of a sole that rises towards it "
+        "stands above the table, and pushes slabs ahead of it",
         remedy=FACE_REMEDY,
     ),
     Rule(
@@ -119,16 +120,16 @@ RULES = (
         roll,
         "deg",
         high=math.radians(1),
-        reason="TODO",
+        reason="the expert levels this plane, so that one side of the edge stands above the table",
         remedy=FACE_REMEDY,
     ),
     Rule(
         "height of the underside above sole",
         sole_offset,
         "mm",
-        low=-0.003,
+        low=-0.006,
         high=0.001,
-        reason="TODO",
+        reason="the expert presses `sole` onto the table; a higher blade pushes slabs ahead of it",
         remedy="Move `sole` onto the underside, at the middle of the blade.",
     ),
     Rule(

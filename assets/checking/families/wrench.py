@@ -38,7 +38,7 @@ RULES = (
         "mm",
         low=FLATS + DEVIATION,
         high=0.044,
-        reason="TODO",
+        reason="the widest nut of the package has to fit in; a hexagon slips through a wider jaw",
         remedy="Scale the model, or import its mesh with more or finer convex pieces "
         "(--pieces, --concavity), so that none of them fills the jaw.",
     ),
