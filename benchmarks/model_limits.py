@@ -77,7 +77,7 @@ SWEEPS: Mapping[str, Sweep] = {
     "edge": Sweep("spatula", "turner", "edge thickness", blunt_edge,
                   (0.0003, 0.0006, 0.0007, 0.0008, 0.0010, 0.0014)),
     "rise": Sweep("spatula", "turner", "rise of the sole towards the edge", _face_turned(1, 0),
-                  (-5, -2, 0.25, 0.5, 1)),
+                  (-4.9, -2, 0.25, 0.5, 1)),
     "roll": Sweep("spatula", "turner", "rise of the sole to a side", _face_turned(0, 1),
                   (0.5, 1, 2)),
     "sole": Sweep("spatula", "turner", "height of the underside above sole",
