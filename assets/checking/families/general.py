@@ -4,15 +4,19 @@ import math
 
 import numpy as np
 
-from fleet_tools.assets.checking.convex_pieces import signed_distance
+from fleet_tools.assets.checking.convex_pieces import ConvexPiece, signed_distance
 from fleet_tools.assets.checking.measures import of_links, thickness
 from fleet_tools.assets.checking.model_geometry import LinkGeometry, ModelGeometry
 from fleet_tools.assets.checking.rule import Rule, Values
 
 
 def density(link: LinkGeometry) -> float:
-    """Returns the mass by the volume of the collision pieces; their overlaps count twice."""
-    return link.mass / max(sum(piece.volume for piece in link.pieces), 1e-12)
+    """Returns the mass by the volume of the collision pieces, kg/m^3.
+
+    Overlaps of pieces count twice, up to the volume of the convex hull of all.
+    """
+    hull = ConvexPiece(np.concatenate([piece.vertices for piece in link.pieces]))
+    return link.mass / min(hull.volume, sum(piece.volume for piece in link.pieces))
 
 
 def distance_of_mass(link: LinkGeometry) -> float:
