@@ -82,7 +82,7 @@ SWEEPS: Mapping[str, Sweep] = {
                   (0.5, 1, 2)),
     "sole": Sweep("spatula", "turner", "height of the underside above sole",
                   lambda z: keypoints_moved("sole", "face", by=(0, 0, z)),
-                  (-0.006, 0.0007, 0.0010, 0.0015, 0.003)),
+                  (-0.0059, 0.0007, 0.0010, 0.0015, 0.003)),
     "opening": Sweep("wrench", "open_end", "opening between the pads",
                      lambda width: part_scaled("head", y=width / (FLATS + CLEARANCE)),
                      (0.0396, 0.0400, 0.0402, 0.0440, 0.0450, 0.0460)),
