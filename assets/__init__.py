@@ -3,7 +3,8 @@
 `robots/`, `tools/<family>/<name>/` and `objects/<family>/<name>/` hold what a scene is built from.
 A model folder holds `model.sdf`, its meshes, and `keypoints.yaml`, which names the points that
 tasks and experts refer to. `python -m fleet_tools.assets generate` writes those of `families/`, and
-`python -m fleet_tools.assets import` makes one of a mesh; a folder that was made by hand or by
+`python -m fleet_tools.assets import` makes one of a mesh, and `python -m fleet_tools.assets check`
+says whether one has what its family needs; a folder that was made by hand or by
 another program can be used in the same way.
 """
 

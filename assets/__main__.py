@@ -1,8 +1,9 @@
-"""Generates and imports models: `python -m fleet_tools.assets generate`, `... import MESH`."""
+"""Generates, imports and checks models: `python -m fleet_tools.assets import MESH`."""
 
 import sys
 from collections.abc import Sequence
 
+from fleet_tools.assets.checking.program import CheckOptions, check_model
 from fleet_tools.assets.generation import GenerateOptions, generate
 from fleet_tools.assets.importing.program import ImportOptions, import_model
 from fleet_tools.utils import cli
@@ -12,8 +13,10 @@ PROGRAM = cli.Program(
     {
         "generate": cli.Command(GenerateOptions, generate),
         "import": cli.Command(ImportOptions, import_model),
+        "check": cli.Command(CheckOptions, check_model),
     },
-    "Generates tools and objects, or makes one of a mesh. Without a command it generates.",
+    "Generates tools and objects, makes one of a mesh, or checks one. Without a command it "
+    "generates.",
 )
 
 

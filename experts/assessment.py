@@ -1,11 +1,12 @@
 """Assessment of an attempt: a pure function of the plan and the world's state."""
 
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
 
 from fleet_tools.config.predicates import Predicate
-from fleet_tools.envs.success import judge_all
+from fleet_tools.experts.predicate_words import unmet_predicates
 from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.sim.world_state import WorldState
 
@@ -14,13 +15,24 @@ MOVED_M = 0.003
 
 
 class Assessment(Enum):
-    """State of an attempt."""
+    """State of an attempt that has not failed."""
 
     ON_TRACK = auto()
     OBJECT_MOVED = auto()
     """The object has moved since planning, and the tool has not acted on it yet."""
-    FAILED = auto()
-    """The expectation at a keyframe does not hold, or the plan has ended without success."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an attempt has failed.
+
+    Attributes:
+        keyframe: Name of the keyframe at which it was noticed, such as "after[1]".
+        unmet: Descriptions of the predicates that should hold there and do not.
+    """
+
+    keyframe: str
+    unmet: tuple[str, ...]
 
 
 def assess(
@@ -30,8 +42,11 @@ def assess(
     step: int,
     initial: WorldState,
     present: WorldState,
-) -> Assessment:
+) -> Assessment | Failure:
     """Assesses an attempt.
+
+    It has failed if the expectation at the keyframe that should have been reached by now does not
+    hold, or if the plan has ended without success.
 
     Args:
         plan: The plan that is followed.
@@ -44,12 +59,11 @@ def assess(
     untouched = step < plan.actuation and not present.in_contact("tool", "object")
     if untouched and _displacement(problem, present) > MOVED_M:
         return Assessment.OBJECT_MOVED
-    for knot, expected in zip(plan.keyframes, problem.expert.expectations, strict=True):
-        if knot == step and expected and not judge_all(expected, initial, present).holds:
-            return Assessment.FAILED
+    expectations = dict(zip(plan.keyframes, problem.expert.expectations, strict=True))
     ended = step == len(plan.X_WE) - 1
-    if ended and not judge_all(success, initial, present).holds:
-        return Assessment.FAILED
+    for due in (expectations.get(step, ()), success if ended else ()):
+        if unmet := unmet_predicates(due, initial, present):
+            return Failure(plan.leg(step), unmet)
     return Assessment.ON_TRACK
 
 

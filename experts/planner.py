@@ -54,6 +54,7 @@ def plan(problem: PlanningProblem, actuation: ActuationMethod = "joint_space") -
         X_WE=tuple(robot.forward(q_k) for q_k in q),
         actuation=ends[[leg.name for leg in outline].index(ACTUATION)],
         keyframes=tuple(ends),
+        names=tuple(leg.name for leg in outline),
         seconds=seconds,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -9,10 +10,13 @@ from pydrake.math import RigidTransform
 
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import InfeasibleError
-from fleet_tools.experts.assessment import Assessment, assess
+from fleet_tools.experts.assessment import Assessment, Failure, assess
+from fleet_tools.experts.explanation import explanation
 from fleet_tools.experts.keyframes import retreat
 from fleet_tools.experts.planner import ActuationMethod, plan
+from fleet_tools.experts.predicate_words import unmet_predicates
 from fleet_tools.experts.problem import Plan, PlanningProblem
+from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.sim.world_state import WorldState
 
@@ -72,7 +76,8 @@ class ExpertPolicy:
         self._execution: _Execution | None = None
         self._gave_up = False
         self._planning_seconds: list[float] = []  # of each plan
-        self._retreats = 0
+        self._failures: list[Failure] = []  # of each attempt after which it retreated
+        self._planning_errors: list[str] = []
 
     def reset(self) -> None:
         """Plans from the environment's present state.
@@ -80,8 +85,8 @@ class ExpertPolicy:
         Raises:
             InfeasibleError: There is no plan.
         """
-        self._execution, self._planning_seconds, self._retreats = None, [], 0
-        self._gave_up = False
+        self._execution, self._gave_up = None, False
+        self._planning_seconds, self._failures, self._planning_errors = [], [], []
         initial = self._env.world_state()
         problem, plan = self._plan(initial)
         self._execution = _Execution(initial, problem, plan, plan.X_WE)
@@ -92,13 +97,38 @@ class ExpertPolicy:
         return None if self._execution is None else self._execution.plan
 
     @property
-    def info(self) -> dict[str, float]:
-        """Planning time in seconds, and the numbers of plans and retreats in this episode."""
+    def info(self) -> dict[str, Any]:
+        """What happened in this episode, as JSON data.
+
+        `planning_seconds` (sum over all plans), `plans` and `retreats` (numbers); `stage`, the
+        keyframe to which it is on its way, such as "after[1]", or "retreat" or "planning";
+        `failed_attempts`, each with the `keyframe` at which it failed and the `unmet` predicates
+        there; `planning_errors`, for which it found no plan; `unmet`, the success predicates that
+        do not hold now; and `explanation`, the same in words, unless all went well.
+        """
+        state = self._env.world_state()
+        initial = state if self._execution is None else self._execution.initial
+        unmet = unmet_predicates(self._env.task.success, initial, state)
+        words = explanation(self._failures, self._planning_errors, self._stage, unmet)
         return {
             "planning_seconds": sum(self._planning_seconds),
             "plans": len(self._planning_seconds),
-            "retreats": self._retreats,
+            "retreats": len(self._failures),
+            "stage": self._stage,
+            "failed_attempts": [
+                {"keyframe": each.keyframe, "unmet": list(each.unmet)} for each in self._failures
+            ],
+            "planning_errors": list(self._planning_errors),
+            "unmet": list(unmet),
+            **({EXPLANATION: words} if words else {}),
         }
+
+    @property
+    def _stage(self) -> str:
+        execution = self._execution
+        if execution is None:
+            return "planning"
+        return "retreat" if execution.retreating else execution.plan.leg(execution.step)
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the action towards the next pose, (6,); the last pose is held.
@@ -132,8 +162,8 @@ class ExpertPolicy:
         ):
             case Assessment.OBJECT_MOVED:
                 self._replan(execution, state)
-            case Assessment.FAILED:
-                self._retreats += 1
+            case Failure() as failure:
+                self._failures.append(failure)
                 poses = retreat(execution.problem, state.X_WE)
                 execution.follow([state.X_WE, *poses], retreating=True)
 
@@ -155,6 +185,10 @@ class ExpertPolicy:
             p_W_object=state.p_W_object,
             X_WO=state.X_WO,
         )
-        made = plan(problem, self._actuation)
+        try:
+            made = plan(problem, self._actuation)
+        except InfeasibleError as error:
+            self._planning_errors.append(str(error))
+            raise
         self._planning_seconds.append(sum(made.seconds.values()))
         return problem, made

@@ -1,5 +1,6 @@
 """Planning problem, actuation pose and plan, as values."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -73,6 +74,7 @@ class Plan:
         actuation: Index of the actuation pose's knot.
         keyframes: Indices of the knots at which keyframes are reached, increasing; the actuation
             pose is one of the keyframes.
+        names: Names of the keyframes, such as "before[0]", "actuation" or "after[1]".
         seconds: Wall time of each planning stage.
     """
 
@@ -80,7 +82,12 @@ class Plan:
     X_WE: tuple[RigidTransform, ...]
     actuation: int
     keyframes: tuple[int, ...]
+    names: tuple[str, ...]
     seconds: Mapping[str, float]
+
+    def leg(self, step: int) -> str:
+        """Returns the name of the keyframe to which the plan leads at a step."""
+        return self.names[min(bisect_left(self.keyframes, step), len(self.names) - 1)]
 
 
 def direction(start: np.ndarray, end: np.ndarray, what: str) -> np.ndarray:

@@ -51,6 +51,7 @@ def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.run import describe, run_trials
     from fleet_tools.evaluation.summary import as_text
     from fleet_tools.evaluation.writer import EvaluationWriter
+    from fleet_tools.rollouts.failures import cause_lines, failure_causes
 
     started = time.perf_counter()
     config = options.evaluation
@@ -91,6 +92,9 @@ def _evaluate(options: EvaluateOptions) -> int:
     result, scores = evaluation.result, evaluation.result.scores
     comparison = compare(evaluation, other) if other else None
     done = [episode for episode in evaluation.episodes if episode.key in requested]
+    causes = failure_causes(
+        done, lambda episode: f"{episode.task} {episode.split} (seed {episode.seed})"
+    )
     seconds = time.perf_counter() - started
     summary = {
         "folder": str(options.output),
@@ -102,15 +106,19 @@ def _evaluate(options: EvaluateOptions) -> int:
         "done_now": now,
         "complete": result.complete,
         "outcomes": dict(Counter(episode.outcome for episode in done)),
+        "causes": causes,
         "scores": scores and scores.model_dump(),
         "comparison": comparison and comparison.model_dump(),
         "seconds": round(seconds, 3),
     }
     options.report(
         summary,
-        lambda: (
-            f"{as_text(result, comparison)}\n"
-            f"{now} episodes now, in {seconds:.1f} s: {now / seconds:.2f} per second"
+        lambda: "\n".join(
+            [
+                as_text(result, comparison),
+                *cause_lines(causes),
+                f"{now} episodes now, in {seconds:.1f} s: {now / seconds:.2f} per second",
+            ]
         ),
     )
     return _code(trials, done, failure, interrupted())

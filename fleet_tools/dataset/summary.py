@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import AttemptRecord
+from fleet_tools.rollouts.failures import cause_lines, failure_causes
 from fleet_tools.utils.statistics import wilson_interval
 
 _LISTED = 8
@@ -25,7 +26,9 @@ def summarize(folder: Path, header: Header, records: list[AttemptRecord]) -> dic
         "successes": successes,
         "success_rate": successes / len(records) if records else None,
         "success_rate_interval_95": wilson_interval(successes, len(records)),
-        "causes": _causes(records),
+        "causes": failure_causes(
+            records, lambda record: f"attempt {record.attempt} (seed {record.seed})"
+        ),
         "stored_episodes": len(stored),
         "stored_steps": sum(record.steps for record in stored),
         "episode_steps": _lengths(stored),
@@ -60,9 +63,7 @@ def as_text(summary: dict[str, Any]) -> str:
     for kind in ("tools", "objects"):
         if summary[kind]:
             lines.append(f"  {kind}: {_listing(summary[kind])}")
-    for outcome, cause in summary["causes"].items():
-        lines.append(f"  {cause['count']} ended as {outcome}, such as {cause['example']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *cause_lines(summary["causes"])])
 
 
 def short_name(model: str | None) -> str:
@@ -87,14 +88,3 @@ def _listing(counts: dict[str, int]) -> str:
     parts = [f"{short_name(name)} {count}" for name, count in counts.items()]
     rest = len(parts) - _LISTED
     return ", ".join(parts[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _causes(records: list[AttemptRecord]) -> dict[str, dict[str, Any]]:
-    """Returns the number of failed attempts by outcome, each with an example."""
-    causes: dict[str, dict[str, Any]] = {}
-    for record in records:
-        if not record.success:
-            error = f": {record.error}" if record.error else ""
-            example = f"attempt {record.attempt} (seed {record.seed}){error}"
-            causes.setdefault(record.outcome, {"count": 0, "example": example})["count"] += 1
-    return causes

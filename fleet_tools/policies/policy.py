@@ -7,12 +7,16 @@ import numpy as np
 
 from fleet_tools.errors import FleetToolsError
 
+EXPLANATION = "explanation"
+"""Key of a policy's `info` with a sentence that says why the episode had no success; summaries of
+collections and evaluations show it."""
+
 
 class Policy(Protocol):
     """Any object that acts on observations.
 
     It may also have `info`, a mapping to plain JSON data that is stored with its episode, such as
-    {"planning_seconds": 0.03}.
+    {"planning_seconds": 0.03}; see also `EXPLANATION`.
     """
 
     def reset(self) -> None:

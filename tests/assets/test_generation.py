@@ -89,7 +89,7 @@ def test_help_loads_no_heavy_library() -> None:
 import contextlib, io, json, sys
 from fleet_tools.assets.__main__ import main
 texts = []
-for command in [], ["generate"], ["import"]:
+for command in [], ["generate"], ["import"], ["check"]:
     out = io.StringIO()
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):
         main([*command, "--help"])
@@ -97,7 +97,7 @@ for command in [], ["generate"], ["import"]:
 heavy = {"pydrake", "trimesh", "scipy", "torch", "coacd", "manifold3d"} & set(sys.modules)
 print(json.dumps([texts, sorted(heavy)]))
 """
-    (program, generate, import_), heavy = run_python(code)
-    assert "{generate,import}" in program
-    assert "--family" in generate and "--keypoint" in import_
+    (program, generate, import_, check), heavy = run_python(code)
+    assert "{generate,import,check}" in program
+    assert "--family" in generate and "--keypoint" in import_ and "--scenes" in check
     assert heavy == []

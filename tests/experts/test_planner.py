@@ -83,6 +83,17 @@ def test_a_plan_does_not_depend_on_earlier_plans():
     assert first.keyframes == again.keyframes
 
 
+def test_every_step_leads_to_the_next_keyframe_by_its_name():
+    made = plan(planning_problem(0))
+    expert = planning_problem(0).expert
+    before = [f"before[{k}]" for k in range(len(expert.before))]
+    after = [f"after[{k}]" for k in range(len(expert.after))]
+    assert list(made.names) == [*before, "actuation", *after]
+    for step in range(len(made.q)):
+        ahead = [k for k, knot in enumerate(made.keyframes) if knot >= step]
+        assert made.leg(step) == made.names[ahead[0]]
+
+
 def test_a_plan_needs_no_keyframes():
     expert = planning_problem(0).expert.model_copy(update={"before": (), "after": ()})
     made = plan(planning_problem(0, expert=expert))

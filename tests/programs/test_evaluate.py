@@ -130,9 +130,16 @@ def test_the_summary_has_scores_and_speed(two: Path, capsys: Capture) -> None:
 def test_output_of_a_policy_is_not_in_the_json(tmp_path: Path, capsys: Capture) -> None:
     assert evaluate.main(options(tmp_path, "--json", "--quiet", policy=FAULTY)) == 1
     printed = capsys.readouterr()
-    assert json.loads(printed.out)["outcomes"] == {"policy_error": 1}
+    summary = json.loads(printed.out)
+    assert summary["outcomes"] == {"policy_error": 1}
+    assert summary["causes"]["policy_error"]["count"] == 1
     assert "a policy's own output" in printed.err
     assert "ended as policy_error: PolicyError: act raised at evaluated.py" in printed.err
+
+
+def test_the_summary_lists_failures_with_an_example(tmp_path: Path, capsys: Capture) -> None:
+    assert evaluate.main(options(tmp_path, policy="zero")) == 0
+    assert "  1 ended as time_limit, such as hammer " in capsys.readouterr().out
 
 
 # --- Workers --------------------------------------------------------------------------------

@@ -1,0 +1,183 @@
+"""What is measured of a model: its convex collision pieces, masses and labels, read by Drake.
+
+Frame M is the model frame; joints are at their defaults.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import trimesh
+from pydrake.geometry import (
+    Box,
+    Capsule,
+    Cylinder,
+    Ellipsoid,
+    GeometryId,
+    SceneGraphInspector,
+    Sphere,
+)
+from pydrake.math import RigidTransform
+from pydrake.multibody.parsing import Parser
+from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlant, MultibodyPlantConfig
+from pydrake.multibody.tree import RigidBody
+from pydrake.systems.framework import Context, DiagramBuilder
+
+from fleet_tools.assets.checking.convex_pieces import ConvexPiece, chords
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind, Model
+from fleet_tools.sim.model_checks import check_masses, model_frame
+
+
+@dataclass(frozen=True, eq=False)
+class LinkGeometry:
+    """A link of a model.
+
+    Attributes:
+        pieces: Convex pieces of the collision geometry, in M; a shape that is not convex counts as
+            its convex hull.
+        mass: Mass, kg.
+        p_MCom: Centre of mass in M, (3,), m.
+        moments: Principal moments of inertia about the centre of mass, (3,), kg m^2.
+    """
+
+    pieces: tuple[ConvexPiece, ...]
+    mass: float
+    p_MCom: np.ndarray
+    moments: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGeometry:
+    """A model as it is measured.
+
+    Attributes:
+        kind: Whether it is a tool or an object.
+        links: Its links by name.
+        keypoint_links: The link of each keypoint.
+        p_M: Positions of the keypoints in M, (3,) each, m.
+        X_MG: Pose of the grasp frame of a tool.
+    """
+
+    kind: Kind
+    links: Mapping[str, LinkGeometry]
+    keypoint_links: Mapping[str, str]
+    p_M: Mapping[str, np.ndarray]
+    X_MG: RigidTransform
+
+    @cached_property
+    def pieces(self) -> tuple[ConvexPiece, ...]:
+        """The pieces of all links."""
+        return tuple(piece for link in self.links.values() for piece in link.pieces)
+
+    def axis(self, start: str, end: str) -> np.ndarray:
+        """Returns the unit vector from one keypoint to another in M, (3,).
+
+        Raises:
+            ConfigError: They coincide.
+        """
+        difference = self.p_M[end] - self.p_M[start]
+        length = np.linalg.norm(difference)
+        if length < 1e-9:
+            raise ConfigError(f"The keypoints {start} and {end} coincide.")
+        return difference / length
+
+    def chords(self, origin: np.ndarray, direction: np.ndarray) -> list[tuple[float, float]]:
+        """Returns the intervals in which a line lies within the model, see `chords`."""
+        return chords(self.pieces, origin, direction)
+
+
+def measure_model(model: Model) -> ModelGeometry:
+    """Reads what is measured of a model.
+
+    Raises:
+        ConfigError: Drake cannot read the model, it lacks masses, collision shapes or the link of
+            a keypoint, or a shape has no volume.
+    """
+    check_masses(model.file)
+    builder = DiagramBuilder()
+    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+    try:
+        (instance,) = Parser(plant).AddModels(model.file)
+        frame = model_frame(plant, instance)
+        plant.Finalize()
+        inspector = scene_graph.model_inspector()
+        bodies = {
+            body.name(): body
+            for body in map(plant.get_body, plant.GetBodyIndices(instance))
+            if plant.GetCollisionGeometriesForBody(body)
+        }
+        context = plant.CreateDefaultContext()
+        X_MW = frame.CalcPoseInWorld(context).inverse()
+        found = {
+            name: _link(plant, inspector, body, context, X_MW) for name, body in bodies.items()
+        }
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
+    links = {name: link for name, link in found.items() if link.pieces}
+    if not links:
+        raise ConfigError(f"{model.file} has no <collision>, so that nothing could touch it.")
+    labels = model.labels.keypoints
+    for name, keypoint in labels.items():
+        if not plant.HasBodyNamed(keypoint.link, instance):
+            raise ConfigError(
+                f"The keypoint {name!r} is on the link {keypoint.link!r}, which {model.file} lacks."
+            )
+    poses = {
+        name: X_MW @ plant.GetBodyByName(keypoint.link, instance).EvalPoseInWorld(context)
+        for name, keypoint in labels.items()
+    }
+    return ModelGeometry(
+        kind=model.labels.kind,
+        links=links,
+        keypoint_links={name: keypoint.link for name, keypoint in labels.items()},
+        p_M={name: poses[name] @ np.array(labels[name].position) for name in labels},
+        X_MG=model.labels.grasp.to_transform(),
+    )
+
+
+def _link(
+    plant: MultibodyPlant,
+    inspector: SceneGraphInspector,
+    body: RigidBody,
+    context: Context,
+    X_MW: RigidTransform,
+) -> LinkGeometry:
+    X_MB = X_MW @ body.EvalPoseInWorld(context)
+    spatial = body.CalcSpatialInertiaInBodyFrame(context)
+    central = spatial.Shift(spatial.get_com()).CalcRotationalInertia()
+    pieces = []
+    for geometry in plant.GetCollisionGeometriesForBody(body):
+        X_MS = X_MB @ inspector.GetPoseInFrame(geometry)
+        pieces += [ConvexPiece((X_MS @ points.T).T) for points in _vertices(inspector, geometry)]
+    return LinkGeometry(
+        pieces=tuple(pieces),
+        mass=spatial.get_mass(),
+        p_MCom=X_MB @ spatial.get_com(),
+        moments=np.sort(central.CalcPrincipalMomentsOfInertia()),
+    )
+
+
+def _vertices(inspector: SceneGraphInspector, geometry: GeometryId) -> Iterator[np.ndarray]:
+    """Yields the vertices of a shape's convex hull, (n, 3), in its own frame; none of a plane."""
+    shape = inspector.GetShape(geometry)
+    hull = inspector.GetConvexHull(geometry)
+    if hull is not None:
+        yield np.array([hull.vertex(k) for k in range(hull.num_vertices())])
+        return
+    match shape:
+        case Box():
+            mesh = trimesh.creation.box(shape.size())
+        case Sphere():
+            mesh = trimesh.creation.icosphere(3, shape.radius())
+        case Ellipsoid():
+            mesh = trimesh.creation.icosphere(3).apply_scale([shape.a(), shape.b(), shape.c()])
+        case Cylinder():
+            mesh = trimesh.creation.cylinder(shape.radius(), shape.length(), sections=64)
+        case Capsule():
+            mesh = trimesh.creation.capsule(shape.length(), shape.radius())
+            mesh.apply_translation(-mesh.bounds.mean(axis=0))
+        case _:
+            return
+    yield np.asarray(mesh.vertices)
