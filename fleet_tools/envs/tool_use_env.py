@@ -77,9 +77,10 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
 
     `info`: `outcome` ("running", "success", "time_limit" or "simulation_error"), `success` (now;
     `is_success` is the same), `success_once` (so far), `progress` in [0, 1], `forces` (contact
-    forces on tool and object, see `WorldState.forces`); with images, `cameras`, each with its
-    intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also
-    `action` (as executed) and `action_clipped`; after a simulation error, `error`. Success
+    forces on tool and object, see `WorldState.forces`), `limits` (what the limits of the arm's
+    joints did, see `WorldState.limits`); with images, `cameras`, each with its intrinsics `K` (3,
+    3), in pixels, and pose `X_WC` (4, 4) in the world; after a step also `action` (as executed) and
+    `action_clipped`; after a simulation error, `error`. Success
     terminates, the other two outcomes truncate. The time limit is the task file's;
     `gym.make(..., max_episode_steps=...)` can only shorten episodes.
 
@@ -398,6 +399,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             "success_once": episode.success_once,
             "progress": verdict.progress,
             "forces": episode.measurement.state.forces(),
+            "limits": episode.measurement.state.limits(),
             **({"cameras": cameras} if cameras else {}),
         }
 

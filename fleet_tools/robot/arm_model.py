@@ -5,11 +5,11 @@ from pydrake.math import RigidTransform
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import (
     JacobianWrtVariable,
-    JointActuatorIndex,
     MultibodyForces,
     SpatialInertia,
 )
 
+from fleet_tools.robot.limits import JointLimits
 from fleet_tools.robot.osc import Dynamics
 from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS, add_panda
 
@@ -18,7 +18,7 @@ class ArmModel:
     """Kinematics and dynamics of the arm at the state that was set last.
 
     Attributes:
-        effort_limit: (7,), torque limits of the joints, N m.
+        limits: Limits of the joints, as the model file declares them.
     """
 
     def __init__(self) -> None:
@@ -31,8 +31,12 @@ class ArmModel:
         self.plant.Finalize()
         self.context = self.plant.CreateDefaultContext()
         self._forces = MultibodyForces(self.plant)
-        actuators = map(self.plant.get_joint_actuator, map(JointActuatorIndex, range(NUM_JOINTS)))
-        self.effort_limit = np.array([actuator.effort_limit() for actuator in actuators])
+        self.limits = JointLimits(
+            lower=self.plant.GetPositionLowerLimits(),
+            upper=self.plant.GetPositionUpperLimits(),
+            speed=self.plant.GetVelocityUpperLimits(),
+            effort=self.plant.GetEffortUpperLimits(),
+        )
 
     def set_payload(self, M_E: SpatialInertia) -> None:
         """Sets the spatial inertia of what the hand holds, about E, expressed in E."""
@@ -57,6 +61,10 @@ class ArmModel:
             self._world,
         )
 
+    def mass_matrix(self) -> np.ndarray:
+        """Returns M, (7, 7), kg m^2."""
+        return self.plant.CalcMassMatrix(self.context)
+
     def dynamics(self) -> Dynamics:
         """Returns the terms of the equation of motion at the present state."""
         plant, context = self.plant, self.context
@@ -65,7 +73,7 @@ class ArmModel:
         )
         plant.CalcForceElementsContribution(context, self._forces)  # gravity
         return Dynamics(
-            M=plant.CalcMassMatrix(context),
+            M=self.mass_matrix(),
             bias=plant.CalcInverseDynamics(context, _NO_ACCELERATION, self._forces),
             J=self.jacobian(),
             Jdot_v=Jdot_v.get_coeffs(),

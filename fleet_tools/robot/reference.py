@@ -18,6 +18,7 @@ class Reference:
         start: Start time, s.
         duration: Duration, s; the final pose is held afterwards.
         posture: (7,), joint positions to which the redundant elbow returns, rad.
+        scale: Part of the motion that is made, at most 1; less where joint limits ask for it.
     """
 
     X_WE: RigidTransform
@@ -25,13 +26,15 @@ class Reference:
     start: float
     duration: float
     posture: np.ndarray
+    scale: float = 1.0
 
     def at(self, time: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns position (3,), rotation matrix (3, 3) and spatial velocity (6,) of E in W.
 
-        The pose is `fleet_tools.robot.pose_delta.displace(X_WE, delta, fraction)`, in a form that
-        is fast to evaluate in every simulation step. The velocity stays constant up to the very
-        end, where contact is measured: with zero velocity there, braking would act like a force.
+        The pose is `fleet_tools.robot.pose_delta.displace(X_WE, delta, scale * fraction)`, in a
+        form that is fast to evaluate in every simulation step. The velocity stays constant up to
+        the very end, where contact is measured: with zero velocity there, braking would act like a
+        force.
         """
         p, dp, R, KR, KKR, angle, V = self._path
         fraction = (time - self.start) / self.duration
@@ -46,13 +49,16 @@ class Reference:
 
     @cached_property
     def _path(self) -> tuple:
-        R = self.X_WE.rotation().matrix()
-        dp, rotation = R @ self.delta[:3], R @ self.delta[3:]
+        R_WE = self.X_WE.rotation()
+        dp, rotation = (R_WE @ (self.scale * part) for part in (self.delta[:3], self.delta[3:]))
         angle = math.hypot(*rotation)
-        x, y, z = rotation / angle if angle > 1e-100 else np.zeros(3)
-        K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        axis = rotation / angle if angle > 1e-100 else np.zeros(3)
+        R = R_WE.matrix()
+        # K turns a column x into axis x x; without `@`, whose rounding depends on the processor.
+        KR = np.cross(axis, R, axisb=0, axisc=0)
+        KKR = np.cross(axis, KR, axisb=0, axisc=0)
         V = np.concatenate([rotation, dp]) / self.duration
-        return self.X_WE.translation(), dp, R, K @ R, K @ K @ R, angle, V
+        return self.X_WE.translation(), dp, R, KR, KKR, angle, V
 
 
 _AT_REST = np.zeros(6)

@@ -12,6 +12,7 @@ from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
 
 from fleet_tools.errors import SimulationError
+from fleet_tools.robot.controller import NUM_LIMITS, within_limits
 from fleet_tools.robot.osc import external_wrench
 from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.robot.reference import Reference
@@ -36,17 +37,19 @@ class Snapshot:
         x: Positions and velocities of the plant.
         reference: The controller's reference.
         impulse: Contact impulse on the object's degrees of freedom during the last control step.
+        limit_times: (21,), time for which each limit of the arm bound during it, s.
     """
 
     step: int
     x: np.ndarray
     reference: Reference
     impulse: np.ndarray
+    limit_times: np.ndarray
 
     def digest(self) -> int:
         """Returns a 64-bit hash of the exact bits of step and x.
 
-        Reference and impulse tell how the state was reached; the next step replaces them.
+        The rest tells how the state was reached; the next step replaces them.
         """
         content = self.step.to_bytes(8, "little") + self.x.tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
@@ -89,6 +92,7 @@ class Simulation:
         self._joint_contact = JointContact(
             plant, world.object, self._object_joints, world.impulse_meter, self._root
         )
+        self._limit_times = world.limit_meter.GetMyMutableContextFromRoot(self._root)
         self._defaults = read_defaults(world, self._root)
         self.reset(scene)
 
@@ -115,6 +119,7 @@ class Simulation:
             move_object(push.translation_m, self.world, self._defaults, self._root)
         self._start_motion(delta)
         self._joint_contact.set_impulse(0.0)
+        self._set_limit_times(np.zeros(NUM_LIMITS))
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
         except RuntimeError as error:
@@ -142,7 +147,9 @@ class Simulation:
     def snapshot(self) -> Snapshot:
         """Returns the present state, from which the same scene can continue."""
         x = self.world.plant.GetPositionsAndVelocities(self._context)
-        return Snapshot(self._step, x, self._reference, self._joint_contact.impulse())
+        return Snapshot(
+            self._step, x, self._reference, self._joint_contact.impulse(), self._limits_bound()
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         """Returns to a snapshot of the present scene.
@@ -161,6 +168,7 @@ class Simulation:
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._follow(snapshot.reference)
         self._joint_contact.set_impulse(snapshot.impulse)
+        self._set_limit_times(snapshot.limit_times)
         self._simulator.Initialize()
 
     def query(self) -> QueryObject:
@@ -183,6 +191,7 @@ class Simulation:
         arm_model.set_state(np.concatenate([q, v]))
         F_W = external_wrench(arm_model.jacobian(), tau)
         R_EW = X_WE.rotation().inverse()
+        position, velocity, torque = np.split(self._limits_bound(), 3)
         contacts = find_contacts(plant, world.scene_graph, context)
         return WorldState(
             time=self._root.get_time(),
@@ -201,7 +210,7 @@ class Simulation:
             F_W_tool=total_wrench(contacts, world.tool, world.object, X_WE.translation()),
             object_joint_forces=self._joint_contact.forces(),
             object_joint_impulses=self._joint_contact.impulses(),
-            V_WE=arm_model.jacobian() @ v,
+            V_WE=self._hand.CalcSpatialVelocityInWorld(context).get_coeffs(),
             links={
                 body.name(): (
                     body.EvalPoseInWorld(context) @ body.CalcCenterOfMassInBodyFrame(context),
@@ -209,6 +218,8 @@ class Simulation:
                 )
                 for body in world.bodies(world.object)
             },
+            motion_scale=self._reference.scale,
+            limit_times={"position": position, "velocity": velocity, "torque": torque},
         )
 
     def _body_name(self, body: RigidBody) -> str:
@@ -223,12 +234,20 @@ class Simulation:
     def _start_motion(self, delta: np.ndarray) -> None:
         start, duration = self._root.get_time(), 1.0 / CONTROL_RATE
         posture = np.array(self.scene.initial_joints_rad)
-        self._follow(Reference(self._pose(), np.array(delta), start, duration, posture))
+        whole = Reference(self._pose(), np.array(delta), start, duration, posture)
+        q = self.world.plant.GetPositions(self._context, self.world.arm)
+        self._follow(within_limits(whole, self.world.adjustable.arm_model, q))
 
     def _follow(self, reference: Reference) -> None:
         self._reference = reference
         port = self.world.diagram.GetInputPort("reference")
         port.FixValue(self._root, AbstractValue.Make(reference))
+
+    def _limits_bound(self) -> np.ndarray:
+        return self._limit_times.get_discrete_state_vector().CopyToVector()
+
+    def _set_limit_times(self, seconds: np.ndarray) -> None:
+        self.world.limit_meter.set_integral_value(self._limit_times, seconds)
 
     def _locate(self, points: dict[str, tuple[Frame, np.ndarray]]) -> dict[str, np.ndarray]:
         return {

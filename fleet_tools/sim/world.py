@@ -29,13 +29,13 @@ from pydrake.multibody.plant import (
 )
 from pydrake.multibody.tree import FixedOffsetFrame, JointActuator, ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import Diagram, DiagramBuilder
-from pydrake.systems.primitives import ConstantVectorSource, DiscreteTimeIntegrator
+from pydrake.systems.primitives import ConstantVectorSource, Demultiplexer, DiscreteTimeIntegrator
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import ArmModel
-from fleet_tools.robot.controller import OperationalSpaceController
-from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
+from fleet_tools.robot.controller import NUM_LIMITS, OperationalSpaceController
+from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS, Visuals, add_panda
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
@@ -79,6 +79,7 @@ class World:
         diagram, plant, scene_graph: Drake's systems.
         arm, tool, object: Model instances in the plant.
         impulse_meter: Integrates the contact forces on the object's joints; None without joints.
+        limit_meter: Integrates the time for which each limit of the arm binds.
         adjustable: What a scene adjusts.
     """
 
@@ -89,6 +90,7 @@ class World:
     tool: ModelInstanceIndex
     object: ModelInstanceIndex
     impulse_meter: DiscreteTimeIntegrator | None
+    limit_meter: DiscreteTimeIntegrator
     adjustable: AdjustableParts
 
     def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
@@ -138,7 +140,7 @@ def build_world(
     plant.Finalize()
     _ignore_contact_within_robot(plant, scene_graph, arm, tool_instance)
     brakes = _find_brakes(plant, object_instance, task, object)
-    arm_model = _add_controller(builder, plant, arm, task)
+    arm_model, limit_meter = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
     if meshcat is not None:
@@ -151,6 +153,7 @@ def build_world(
         tool=tool_instance,
         object=object_instance,
         impulse_meter=impulse_meter,
+        limit_meter=limit_meter,
         adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes),
     )
 
@@ -272,18 +275,23 @@ def _find_brakes(
 
 def _add_controller(
     builder: DiagramBuilder, plant: MultibodyPlant, arm: ModelInstanceIndex, task: TaskConfig
-) -> ArmModel:
+) -> tuple[ArmModel, DiscreteTimeIntegrator]:
+    """Adds the controller, and a meter of the time for which each of its limits binds."""
     arm_model = ArmModel()
     controller = builder.AddSystem(OperationalSpaceController(arm_model, task.controller))
     arm_state = controller.GetInputPort("arm_state")
     builder.Connect(plant.get_state_output_port(arm), arm_state)
-    builder.Connect(controller.get_output_port(), plant.get_actuation_input_port(arm))
+    parts = builder.AddSystem(Demultiplexer([NUM_JOINTS, NUM_LIMITS]))
+    builder.Connect(controller.get_output_port(), parts.get_input_port())
+    builder.Connect(parts.get_output_port(0), plant.get_actuation_input_port(arm))
+    limit_meter = builder.AddSystem(DiscreteTimeIntegrator(NUM_LIMITS, TIME_STEP))
+    builder.Connect(parts.get_output_port(1), limit_meter.get_input_port())
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
     # Drake keeps a Python system alive as long as its diagram, and ties it to the builder by a
     # reference which keeps the diagram alive: without this, nothing would ever be freed
     # (RobotLocomotion/drake issues 22515 and 23161).
     vars(controller).pop("_pydrake_internal_ref_cycle_peers", None)
-    return arm_model
+    return arm_model, limit_meter
 
 
 def _hold_brakes_still(
