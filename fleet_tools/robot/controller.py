@@ -27,7 +27,7 @@ class OperationalSpaceController(LeafSystem):
     both, since what Drake computes for a port in Python costs much of a simulation step.
 
     Args:
-        model: Model of the arm, whose state is scratch space.
+        model: Model of the arm.
         gains: Gains from the task file.
     """
 
@@ -54,8 +54,7 @@ class OperationalSpaceController(LeafSystem):
         model = self._model
         state = self.EvalVectorInput(context, self._arm_state).value()
         q, v = state[:NUM_JOINTS], state[NUM_JOINTS:]
-        model.set_state(state)
-        X_WE, dynamics = model.pose().GetAsMatrix34(), model.dynamics()
+        dynamics, X_WE = model.dynamics(q, v)
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
         p_WD, R_WD, V_WD = reference.at(context.get_time())  # D: desired
         vdot = tracking_acceleration(
@@ -69,11 +68,11 @@ def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Refer
 
     Args:
         reference: The whole motion, which begins at the arm's present pose.
-        model: Model of the arm, whose state is scratch space.
+        model: Model of the arm.
         q: (7,), joint positions, rad.
     """
-    model.set_state(np.concatenate([q, np.zeros(NUM_JOINTS)]))
-    _, _, V_WE = reference.at(reference.start)
     at_rest = np.zeros(NUM_JOINTS)
-    v = operational_space_acceleration(model.mass_matrix(), model.jacobian(), V_WE, at_rest)
+    dynamics, _ = model.dynamics(q, at_rest)
+    _, _, V_WE = reference.at(reference.start)
+    v = operational_space_acceleration(dynamics.M, dynamics.J, V_WE, at_rest)
     return replace(reference, scale=motion_scale(v, q, model.limits))

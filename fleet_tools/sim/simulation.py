@@ -183,13 +183,12 @@ class Simulation:
 
     def _world_state(self) -> WorldState:
         world, plant, context = self.world, self.world.plant, self._context
-        arm_model = world.adjustable.arm_model
         q = plant.GetPositions(context, world.arm)
         v = plant.GetVelocities(context, world.arm)
         tau = plant.get_generalized_contact_forces_output_port(world.arm).Eval(context)
         X_WE = self._pose()
-        arm_model.set_state(np.concatenate([q, v]))
-        F_W = external_wrench(arm_model.jacobian(), tau)
+        dynamics, _ = world.adjustable.arm_model.dynamics(q, v)
+        F_W = external_wrench(dynamics.J, tau)
         R_EW = X_WE.rotation().inverse()
         position, velocity, torque = np.split(self._limits_bound(), 3)
         contacts = find_contacts(plant, world.scene_graph, context)

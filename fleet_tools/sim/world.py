@@ -59,7 +59,7 @@ class AdjustableParts:
     so that a world serves one simulation at a time.
 
     Attributes:
-        arm_model: The controller's model of arm and payload; its state is scratch space.
+        arm_model: The controller's model of arm and payload.
         grasp_frame: Frame G whose pose in the end effector is X_EG.
         mount_frame: Frame whose pose in the world is X_WO of a fixed object; None for a free one.
         brakes: Actuators of the object that act as Coulomb brakes, by joint name.

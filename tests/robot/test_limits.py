@@ -35,8 +35,7 @@ class Case:
         fastest = np.minimum(SPEED_SHARE * LIMITS.speed, APPROACH_RATE * (LIMITS.upper - self.q))
         self.bounds_of_speed = slowest, fastest
         self.v = speed * rng.uniform(slowest, fastest)
-        ARM.set_state(np.r_[self.q, self.v])
-        dynamics = ARM.dynamics()
+        dynamics, _ = ARM.dynamics(self.q, self.v)
         self.M, self.bias = dynamics.M, dynamics.bias
         self.vdot = strength * rng.normal(size=7)
 
@@ -122,7 +121,7 @@ def test_the_binding_limit_is_named(kind, row, joint, sign):
     elif kind == "velocity":
         v[joint] = sign * SPEED_SHARE * LIMITS.speed[joint]
         vdot[joint] = sign
-    M, bias = np.asfortranarray(np.eye(7)), np.zeros(7)
+    M, bias = np.eye(7), np.zeros(7)
     if kind == "torque":
         M *= 100.0
         vdot[joint] = sign * 10.0
@@ -135,7 +134,7 @@ def test_a_joint_that_approaches_its_range_s_end_never_passes_it(seed):
     rng = np.random.default_rng(seed)
     q, v = (LIMITS.lower + LIMITS.upper) / 2, np.zeros(7)
     vdot = rng.choice([-1.0, 1.0], 7) * rng.uniform(10.0, 100.0, 7)
-    M, bias = np.asfortranarray(0.1 * np.eye(7)), np.zeros(7)
+    M, bias = 0.1 * np.eye(7), np.zeros(7)
     for _ in range(1500):
         tau = limited_torque(vdot, M, bias, q, v, LIMITS)[:7]
         v = v + TIME_STEP * tau / 0.1
