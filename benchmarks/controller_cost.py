@@ -1,6 +1,6 @@
 """The time of a simulation step with the controller, and of the same step without it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -25,11 +25,23 @@ if TYPE_CHECKING:
     from fleet_tools.config.tasks import TaskConfig
     from fleet_tools.sim.scene import Scene
 
-_REPETITIONS = 3
-"""Measurements of each control step, of which the shortest counts."""
+
+@dataclass(frozen=True)
+class ControllerCost:
+    """Median processor times of a simulation step in contact, s.
+
+    Attributes:
+        with_it: With the controller.
+        without: The same step, with the same torques, without it.
+        ratio: Of the two.
+    """
+
+    with_it: float
+    without: float
+    ratio: float
 
 
-def measure_controller(task: str, episodes: int) -> dict[str, float]:
+def measure_controller(task: str, episodes: int) -> ControllerCost:
     """Measures control steps of the expert in contact, with the controller and without it.
 
     Without it, the arm is given the torques that the controller commanded, so that the motion and
@@ -53,29 +65,24 @@ def measure_controller(task: str, episodes: int) -> dict[str, float]:
         if not env.world_state().contacts:
             continue
         after = simulation.snapshot()
-        replay.set_torques(*_commanded_torques(simulation, before, after))
-        without.append(min(replay.seconds(before, after) for _ in range(_REPETITIONS)))
-        delta = action.astype(np.float64) * env.action_scale
-        with_it.append(min(_seconds(simulation, before, delta) for _ in range(_REPETITIONS)))
-        for x in (replay.state(), simulation.snapshot().x):
-            if x.tobytes() != after.x.tobytes():
-                raise AssertionError(f"{task}: the same torques led to another state.")
+        times, torques = _commanded_torques(simulation, before, after)
+        without += replay.step_seconds(before, times, torques)
+        simulation.restore(replace(before, reference=after.reference))
+        with_it += _step_seconds(simulation._simulator, times)
+        if replay.state().tobytes() != simulation.snapshot().x.tobytes():
+            raise AssertionError(f"{task}: the same torques led to another state.")
+        simulation.restore(after)
     env.close()
-    return {
-        "simulation step with the controller, us": 1e6 * _per_simulation_step(with_it),
-        "simulation step without it, us": 1e6 * _per_simulation_step(without),
-        "simulation step, with over without": sum(with_it) / sum(without),
-    }
+    return ControllerCost(
+        float(np.median(with_it)),
+        float(np.median(without)),
+        float(np.median(with_it) / np.median(without)),
+    )
 
 
-def _per_simulation_step(control_steps: list[float]) -> float:
-    return float(np.mean(control_steps)) * CONTROL_RATE * TIME_STEP
-
-
-def _seconds(simulation: Simulation, before: Snapshot, delta: np.ndarray) -> float:
-    """Returns the processor time of a control step from a snapshot, s."""
-    simulation.restore(before)
-    return cpu_seconds(lambda: simulation.step(delta))
+def _step_seconds(simulator: Simulator, times: np.ndarray) -> list[float]:
+    """Returns the processor times between successive times of the simulation, s."""
+    return [cpu_seconds(lambda end=end: simulator.AdvanceTo(end)) for end in times[1:]]
 
 
 def _commanded_torques(
@@ -120,17 +127,20 @@ class _TorqueReplay:
         apply_scene(scene, self._world, read_defaults(self._world, self._root), self._root)
         self._context = self._world.plant.GetMyMutableContextFromRoot(self._root)
 
-    def set_torques(self, times: np.ndarray, torques: np.ndarray) -> None:
-        """Sets the torques, (7, N), each of which holds from its time on, (N,)."""
+    def step_seconds(self, before: Snapshot, times: np.ndarray, torques: np.ndarray) -> list[float]:
+        """Returns the processor time of each simulation step from a snapshot, s.
+
+        Args:
+            before: The snapshot.
+            times: (N,), times of the steps.
+            torques: (7, N), torques in each.
+        """
         early = times - TIME_STEP / 2  # whichever way times are rounded
         self._source.UpdateTrajectory(PiecewisePolynomial.ZeroOrderHold(early, torques))
-
-    def seconds(self, before: Snapshot, after: Snapshot) -> float:
-        """Returns the processor time between two snapshots, s."""
         self._root.SetTime(before.step / CONTROL_RATE)
         self._world.plant.SetPositionsAndVelocities(self._context, before.x)
         self._simulator.Initialize()
-        return cpu_seconds(lambda: self._simulator.AdvanceTo(after.step / CONTROL_RATE))
+        return _step_seconds(self._simulator, times)
 
     def state(self) -> np.ndarray:
         """Returns positions and velocities of the plant."""

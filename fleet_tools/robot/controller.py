@@ -52,13 +52,13 @@ class OperationalSpaceController(LeafSystem):
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
         model = self._model
-        state = self.EvalVectorInput(context, self._arm_state).value()
+        state = self.EvalVectorInput(context, self._arm_state).CopyToVector()
         q, v = state[:NUM_JOINTS], state[NUM_JOINTS:]
         dynamics, X_WE = model.dynamics(q, v)
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
-        p_WD, R_WD, V_WD = reference.at(context.get_time())  # D: desired
+        fraction, V_WD = reference.at(context.get_time())  # D: desired
         vdot = tracking_acceleration(
-            dynamics, self._gains, q, v, X_WE, p_WD, R_WD, V_WD, reference.posture
+            dynamics, self._gains, q, v, X_WE, reference.path, fraction, V_WD, reference.posture
         )
         output.SetFromVector(limited_torque(vdot, dynamics.M, dynamics.bias, q, v, model.limits))
 
@@ -73,6 +73,6 @@ def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Refer
     """
     at_rest = np.zeros(NUM_JOINTS)
     dynamics, _ = model.dynamics(q, at_rest)
-    _, _, V_WE = reference.at(reference.start)
+    _, V_WE = reference.at(reference.start)
     v = operational_space_acceleration(dynamics.M, dynamics.J, V_WE, at_rest)
     return replace(reference, scale=motion_scale(v, q, model.limits))

@@ -38,6 +38,41 @@ class Gains(NamedTuple):
     posture: float
 
 
+class Path(NamedTuple):
+    """A straight path that turns about a fixed axis; K turns x into axis x x.
+
+    Attributes:
+        p: (3,), position at its beginning, m.
+        dp: (3,), displacement to its end, m.
+        R: (3, 3), orientation at its beginning.
+        KR, KKR: (3, 3), K R and K K R.
+        angle: Angle of the turn, rad.
+    """
+
+    p: np.ndarray
+    dp: np.ndarray
+    R: np.ndarray
+    KR: np.ndarray
+    KKR: np.ndarray
+    angle: float
+
+
+@compiled
+def pose_along(path: Path, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Returns position (3,) and orientation (3, 3) at a fraction of a path.
+
+    Rodrigues: exp(a K) = I + sin(a) K + (1 - cos(a)) K^2.
+    """
+    p, R = np.empty(3), np.empty((3, 3))
+    turned = fraction * path.angle
+    sine, versine = math.sin(turned), 1.0 - math.cos(turned)
+    for i in range(3):
+        p[i] = path.p[i] + fraction * path.dp[i]
+        for k in range(3):
+            R[i, k] = path.R[i, k] + sine * path.KR[i, k] + versine * path.KKR[i, k]
+    return p, R
+
+
 @compiled
 def tracking_acceleration(
     dynamics: Dynamics,
@@ -45,8 +80,8 @@ def tracking_acceleration(
     q: np.ndarray,
     v: np.ndarray,
     X_WE: np.ndarray,
-    p_WD: np.ndarray,
-    R_WD: np.ndarray,
+    path: Path,
+    fraction: float,
     V_WD: np.ndarray,
     posture: np.ndarray,
 ) -> np.ndarray:
@@ -58,11 +93,12 @@ def tracking_acceleration(
         q: (n,), joint positions, rad.
         v: (n,), joint velocities, rad/s.
         X_WE: (3, 4), pose of the end effector: rotation matrix, position in m.
-        p_WD: (3,), desired position, m.
-        R_WD: (3, 3), desired orientation.
+        path: Path of the desired pose.
+        fraction: Fraction of it, at which the desired pose is.
         V_WD: (6,), desired spatial velocity, rad/s and m/s.
         posture: (n,), joint positions to which the arm returns in the null space, rad.
     """
+    p_WD, R_WD = pose_along(path, fraction)
     turn = orientation_error(R_WD, X_WE)
     V_WE = _times(dynamics.J, v)
     A, vdot_posture = np.empty(6), np.empty(v.size)

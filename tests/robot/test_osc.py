@@ -12,6 +12,7 @@ from support.arm import ARM, random_configuration, random_payload
 from fleet_tools.robot.osc import (
     Dynamics,
     Gains,
+    Path,
     critically_damped,
     external_wrench,
     operational_space_acceleration,
@@ -98,6 +99,12 @@ def test_where_a_direction_is_lost_the_others_are_not(seed):
     np.testing.assert_allclose(singular[:5] @ vdot, A[:5], atol=1e-7)
 
 
+def still(X_WD: np.ndarray) -> Path:
+    """Returns the path that stays at a pose."""
+    R = np.ascontiguousarray(X_WD[:, :3])
+    return Path(X_WD[:, 3].copy(), np.zeros(3), R, np.zeros((3, 3)), np.zeros((3, 3)), 0.0)
+
+
 @given(seeds)
 def test_on_its_reference_the_arm_only_makes_up_for_its_drift(seed):
     rng = np.random.default_rng(seed)
@@ -106,7 +113,7 @@ def test_on_its_reference_the_arm_only_makes_up_for_its_drift(seed):
     dynamics, X_WE = ARM.dynamics(q, v)
     V_WE = dynamics.J @ v
     gains = Gains(rotation=40.0, translation=30.0, posture=5.0)
-    vdot = tracking_acceleration(dynamics, gains, q, v, X_WE, X_WE[:, 3], X_WE[:, :3], V_WE, q)
+    vdot = tracking_acceleration(dynamics, gains, q, v, X_WE, still(X_WE), 0.5, V_WE, q)
     np.testing.assert_allclose(dynamics.J @ vdot + dynamics.Jdot_v, 0.0, atol=1e-6)
 
 
@@ -121,7 +128,9 @@ def test_errors_of_the_end_effector_are_critically_damped(seed):
     V_WD = rng.normal(size=6)
     gains = Gains(rotation=40.0, translation=30.0, posture=5.0)
     R_WD, p_WD = X_WD.rotation().matrix(), X_WD.translation()
-    vdot = tracking_acceleration(dynamics, gains, q, v, X_WE, p_WD, R_WD, V_WD, rng.normal(size=7))
+    vdot = tracking_acceleration(
+        dynamics, gains, q, v, X_WE, still(X_WD.GetAsMatrix34()), 0.5, V_WD, rng.normal(size=7)
+    )
     turn = orientation_error(R_WD, X_WE[:, :3])
     error = np.concatenate([turn, p_WD - X_WE[:, 3]])
     expected = critically_damped(error, V_WD - dynamics.J @ v, np.repeat([40.0, 30.0], 3))
