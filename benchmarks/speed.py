@@ -5,7 +5,7 @@ an idle machine all the same.
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console import print_now
 from task_selection import TaskSelection
@@ -14,10 +14,6 @@ from timing import cpu_seconds
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
 from fleet_tools.utils.machine import machine_name
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.robot.controller import OperationalSpaceController
 
 _PROFILED_EPISODES = 4
 
@@ -29,9 +25,9 @@ class SpeedOptions(cli.Options):
     """Measures the speed of simulation, planning and resets, and the parts of a simulation step.
 
     For each task: real-time factors of whole episodes of the expert, of control steps in free
-    motion and of those with contact; how the time of a simulation step divides among contact
-    geometry, controller, measurement and the rest (solver and kinematics); times of planning and
-    of resets.
+    motion and of those with contact; the time of a simulation step in contact, with its parts for
+    contact geometry and for the control, and its ratio to the same step with the same torques but
+    without the control; times of planning and of resets.
 
     Exit codes:
     0: everything is measured.
@@ -54,7 +50,7 @@ def _measure(options: SpeedOptions) -> int:
             **measure_resets(task),
         }
         measured.append({"task": task, **figures})
-        lines = [f"{name:>48}: {value:.1f}" for name, value in figures.items()]
+        lines = [f"{name:>48}: {value:.2f}" for name, value in figures.items()]
         print_now(options, "\n".join([f"{task}:", *lines]))
     options.report(
         {"machine": machine_name(), "tasks": measured}, lambda: f"\nMeasured on {machine_name()}."
@@ -96,56 +92,41 @@ def measure_episodes(task: str, episodes: int) -> Figures:
 
 
 def measure_parts(task: str, episodes: int) -> Figures:
-    """Measures the parts of a simulation step in contact, in microseconds."""
-    from unittest.mock import patch
-
+    """Measures the parts of a simulation step in contact, in microseconds, and the control's."""
     import numpy as np
+    from controller_cost import measure_controller
     from expert_steps import expert_steps
     from pydrake.geometry import HydroelasticContactRepresentation
-    from pydrake.systems.framework import BasicVector, Context
 
     from fleet_tools.envs.making import make_env
-    from fleet_tools.robot import controller
     from fleet_tools.sim.simulation import CONTROL_RATE
     from fleet_tools.sim.world import TIME_STEP
 
-    original = controller.OperationalSpaceController._calc_actuation
-    actuation: list[float] = []
-
-    def timed(self: "OperationalSpaceController", context: Context, output: BasicVector) -> None:
-        actuation.append(cpu_seconds(lambda: original(self, context, output)))
-
     polygons = HydroelasticContactRepresentation.kPolygon
-    steps: list[float] = []
     measurements: list[float] = []
     geometry: list[float] = []
     faces: list[int] = []
-    with patch.object(controller.OperationalSpaceController, "_calc_actuation", timed):
-        env = make_env(task=task)
-        for _, action in expert_steps(env, range(episodes)):
-            step = cpu_seconds(lambda action=action: env.step(action))
-            if not env.world_state().contacts:
-                continue
-            simulation = env._simulation  # a profile looks inside
-            assert simulation is not None  # during an episode
-            find = simulation.query().ComputeContactSurfacesWithFallback
-            steps.append(step)
-            measurements.append(cpu_seconds(simulation.world_state))
-            geometry.append(cpu_seconds(lambda find=find: find(polygons)))
-            surfaces, _ = find(polygons)
-            faces.append(sum(surface.num_faces() for surface in surfaces))
-        env.close()
-    steps_per_control_step = 1 / CONTROL_RATE / TIME_STEP
-    total = float(np.mean(steps)) / steps_per_control_step
-    parts = {
-        "contact geometry": float(np.mean(geometry)),
-        "controller": float(np.mean(actuation)),
-        "measurement": float(np.mean(measurements)) / steps_per_control_step,
-    }
-    parts["the rest: solver, kinematics"] = total - sum(parts.values())
+    env = make_env(task=task)
+    for _, action in expert_steps(env, range(episodes)):
+        env.step(action)
+        if not env.world_state().contacts:
+            continue
+        simulation = env._simulation  # a profile looks inside
+        assert simulation is not None  # during an episode
+        find = simulation.query().ComputeContactSurfacesWithFallback
+        measurements.append(cpu_seconds(simulation.world_state))
+        geometry.append(cpu_seconds(lambda find=find: find(polygons)))
+        surfaces, _ = find(polygons)
+        faces.append(sum(surface.num_faces() for surface in surfaces))
+    env.close()
+    control = measure_controller(task, episodes)
+    measurement = float(np.mean(measurements)) * CONTROL_RATE * TIME_STEP
     return {
-        "simulation step in contact, us": 1e6 * total,
-        **{f"... {name}, us": 1e6 * seconds for name, seconds in parts.items()},
+        "simulation step in contact, us": 1e6 * control.with_it,
+        "... of which contact geometry, us": 1e6 * float(np.mean(geometry)),
+        "... of which control, us": 1e6 * (control.with_it - control.without),
+        "simulation step, with control over without": control.ratio,
+        "measurement, share of each simulation step, us": 1e6 * measurement,
         "faces of contact surfaces, mean": float(np.mean(faces)),
     }
 

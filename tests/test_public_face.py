@@ -17,7 +17,7 @@ import fleet_tools
 
 SCRIPT = ROOT / "tests" / "data" / "user_script.py"
 
-HEAVY = ("pydrake", "torch", "ray", "h5py", "scipy", "matplotlib", "tyro", "trimesh")
+HEAVY = ("pydrake", "torch", "ray", "h5py", "scipy", "matplotlib", "tyro", "trimesh", "numba")
 
 
 def test_import_is_light():

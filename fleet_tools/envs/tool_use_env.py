@@ -30,7 +30,8 @@ from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.third_person_view import open_meshcat
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation, Snapshot
+from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.splits import model_pairs
 from fleet_tools.sim.task_models import check_scene, find_task_model
 from fleet_tools.sim.world import build_world
@@ -85,10 +86,11 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
     `info`: `outcome` ("running", "success", "time_limit", "object_lost" or "simulation_error"),
     `success` (now; `is_success` is the same), `success_once` (so far), `progress` in [0, 1],
     `verdicts` (whether each success predicate `holds`, and its `progress`, see
-    `ToolUseEnv.verdicts`), `forces` (contact forces on tool and object, see `WorldState.forces`);
-    with images, `cameras`, each with its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4)
-    in the world; after a step also `action` (as executed) and `action_clipped`; after a simulation
-    error, `error`.
+    `ToolUseEnv.verdicts`), `forces` (contact forces on tool and object, see `WorldState.forces`),
+    `limits` (what the limits of the arm's joints did, see `WorldState.limits`); with images,
+    `cameras`, each with its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world;
+    after a step also `action` (as executed) and `action_clipped`; after a simulation error,
+    `error`.
 
     Success terminates, and so does "object_lost": the object has left the task's workspace
     (`fleet_tools.config.workspace`), a failure with progress 0. The time limit and
@@ -428,6 +430,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             "progress": verdict.progress,
             "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
             "forces": episode.measurement.state.forces(),
+            "limits": episode.measurement.state.limits(),
             **({"cameras": cameras} if cameras else {}),
         }
 

@@ -1,6 +1,7 @@
 """The operational-space controller as a Drake system."""
 
 import weakref
+from dataclasses import replace
 
 import numpy as np
 from pydrake.common.value import AbstractValue
@@ -9,27 +10,31 @@ from pydrake.systems.framework import BasicVector, Context, LeafSystem
 
 from fleet_tools.config.tasks import ControllerGains
 from fleet_tools.robot.arm_model import ArmModel
-from fleet_tools.robot.osc import critically_damped, operational_space_torque, orientation_error
+from fleet_tools.robot.limits import limited_torque, motion_scale
+from fleet_tools.robot.osc import Gains, operational_space_acceleration, tracking_acceleration
 from fleet_tools.robot.panda import NUM_JOINTS
 from fleet_tools.robot.reference import Reference
+
+NUM_LIMITS = 3 * NUM_JOINTS
+"""Number of limits of the joints: of positions, speeds and torques."""
 
 
 class OperationalSpaceController(LeafSystem):
     """Drives the arm along a reference.
 
     Input ports: `arm_state` (q and v, 14 entries) and `reference` (a `Reference`).
-    Output port: `arm_actuation` (7 joint torques, N m).
+    Output port: `torques_and_binding`, the result of `limited_torque` (28 entries); one port for
+    both, since what Drake computes for a port in Python costs much of a simulation step.
 
     Args:
-        model: Model of the arm, whose state is scratch space.
+        model: Model of the arm.
         gains: Gains from the task file.
     """
 
     def __init__(self, model: ArmModel, gains: ControllerGains) -> None:
         super().__init__()
         self._model = model
-        self._frequency = np.repeat([gains.rotation_rad_s, gains.translation_rad_s], 3)
-        self._posture_frequency = gains.posture_rad_s
+        self._gains = Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s)
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
         arm_state = self.DeclareVectorInputPort("arm_state", 2 * NUM_JOINTS)
@@ -43,21 +48,31 @@ class OperationalSpaceController(LeafSystem):
             assert system is not None  # Drake calls it only while the diagram lives
             system._calc_actuation(context, output)
 
-        self.DeclareVectorOutputPort("arm_actuation", NUM_JOINTS, calc)
+        self.DeclareVectorOutputPort("torques_and_binding", 4 * NUM_JOINTS, calc)
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
         model = self._model
-        state = self.EvalVectorInput(context, self._arm_state).value()
+        state = self.EvalVectorInput(context, self._arm_state).CopyToVector()
         q, v = state[:NUM_JOINTS], state[NUM_JOINTS:]
-        model.set_state(state)
-        X_WE, dynamics = model.pose().GetAsMatrix34(), model.dynamics()
+        dynamics, X_WE = model.dynamics(q, v)
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
-        p_WD, R_WD, V_WD = reference.at(context.get_time())  # D: desired
-        error = np.empty(6)
-        error[:3] = orientation_error(R_WD, X_WE[:, :3])
-        error[3:] = p_WD - X_WE[:, 3]
-        A_WE = critically_damped(error, V_WD - dynamics.J @ v, self._frequency)
-        vdot_posture = critically_damped(reference.posture - q, -v, self._posture_frequency)
-        output.SetFromVector(
-            operational_space_torque(dynamics, A_WE, vdot_posture, model.effort_limit)
+        fraction, V_WD = reference.at(context.get_time())  # D: desired
+        vdot = tracking_acceleration(
+            dynamics, self._gains, q, v, X_WE, reference.path, fraction, V_WD, reference.posture
         )
+        output.SetFromVector(limited_torque(vdot, dynamics.M, dynamics.bias, q, v, model.limits))
+
+
+def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Reference:
+    """Returns a reference with as much of its motion as the joints' limits allow in its duration.
+
+    Args:
+        reference: The whole motion, which begins at the arm's present pose.
+        model: Model of the arm.
+        q: (7,), joint positions, rad.
+    """
+    at_rest = np.zeros(NUM_JOINTS)
+    dynamics, _ = model.dynamics(q, at_rest)
+    _, V_WE = reference.at(reference.start)
+    v = operational_space_acceleration(dynamics.M, dynamics.J, V_WE, at_rest)
+    return replace(reference, scale=motion_scale(v, q, model.limits))

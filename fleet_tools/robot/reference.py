@@ -7,6 +7,8 @@ from functools import cached_property
 import numpy as np
 from pydrake.math import RigidTransform
 
+from fleet_tools.robot.osc import Path
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -18,6 +20,7 @@ class Reference:
         start: Start time, s.
         duration: Duration, s; the final pose is held afterwards.
         posture: (7,), joint positions to which the redundant elbow returns, rad.
+        scale: Part of the motion that is made, at most 1; less where joint limits ask for it.
     """
 
     X_WE: RigidTransform
@@ -25,34 +28,43 @@ class Reference:
     start: float
     duration: float
     posture: np.ndarray
-
-    def at(self, time: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns position (3,), rotation matrix (3, 3) and spatial velocity (6,) of E in W.
-
-        The pose is `fleet_tools.robot.pose_delta.displace(X_WE, delta, fraction)`, in a form that
-        is fast to evaluate in every simulation step. The velocity stays constant up to the very
-        end, where contact is measured: with zero velocity there, braking would act like a force.
-        """
-        p, dp, R, KR, KKR, angle, V = self._path
-        fraction = (time - self.start) / self.duration
-        if not 0.0 <= fraction <= 1.0:
-            if not 0.0 <= fraction <= _AT_THE_END:
-                V = _AT_REST
-            fraction = float(fraction > 0.0)
-        turned = fraction * angle
-        # Rodrigues: exp(turned K) = I + sin(turned) K + (1 - cos(turned)) K^2.
-        R_WE = R + math.sin(turned) * KR + (1.0 - math.cos(turned)) * KKR
-        return p + fraction * dp, R_WE, V
+    scale: float = 1.0
 
     @cached_property
-    def _path(self) -> tuple:
-        R = self.X_WE.rotation().matrix()
-        dp, rotation = R @ self.delta[:3], R @ self.delta[3:]
+    def path(self) -> Path:
+        """Its path: `fleet_tools.robot.pose_delta.displace(X_WE, delta, scale * fraction)`."""
+        R_WE = self.X_WE.rotation()
+        dp, rotation = self._displacements
         angle = math.hypot(*rotation)
-        x, y, z = rotation / angle if angle > 1e-100 else np.zeros(3)
-        K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-        V = np.concatenate([rotation, dp]) / self.duration
-        return self.X_WE.translation(), dp, R, K @ R, K @ K @ R, angle, V
+        axis = rotation / angle if angle > 1e-100 else np.zeros(3)
+        R = np.ascontiguousarray(R_WE.matrix())
+        # By np.cross and not by `@`, whose rounding depends on the processor.
+        KR = np.ascontiguousarray(np.cross(axis, R, axisb=0, axisc=0))
+        KKR = np.ascontiguousarray(np.cross(axis, KR, axisb=0, axisc=0))
+        return Path(self.X_WE.translation(), dp, R, KR, KKR, angle)
+
+    def at(self, time: float) -> tuple[float, np.ndarray]:
+        """Returns the fraction of the path, and the spatial velocity (6,) of E in W.
+
+        The velocity stays constant up to the very end, where contact is measured: with zero
+        velocity there, braking would act like a force.
+        """
+        fraction = (time - self.start) / self.duration
+        if 0.0 <= fraction <= 1.0:
+            return fraction, self._velocity
+        V = self._velocity if 0.0 <= fraction <= _AT_THE_END else _AT_REST
+        return float(fraction > 0.0), V
+
+    @cached_property
+    def _velocity(self) -> np.ndarray:
+        dp, rotation = self._displacements
+        return np.concatenate([rotation, dp]) / self.duration
+
+    @cached_property
+    def _displacements(self) -> tuple[np.ndarray, np.ndarray]:
+        """Translation (m) and rotation vector (rad) of the whole path, in the world."""
+        R_WE, motion = self.X_WE.rotation(), self.scale * self.delta
+        return R_WE @ motion[:3], R_WE @ motion[3:]
 
 
 _AT_REST = np.zeros(6)

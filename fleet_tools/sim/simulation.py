@@ -1,8 +1,6 @@
 """The simulation of one episode after another: a scene in, control steps, states out."""
 
-import hashlib
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import numpy as np
 from pydrake.common.value import AbstractValue
@@ -13,6 +11,7 @@ from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
 
 from fleet_tools.errors import SimulationError
+from fleet_tools.robot.controller import NUM_LIMITS, within_limits
 from fleet_tools.robot.osc import external_wrench
 from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.robot.reference import Reference
@@ -23,38 +22,12 @@ from fleet_tools.sim.gyroscopic import normalize_quaternions
 from fleet_tools.sim.model_checks import contact_surface_error, model_frame
 from fleet_tools.sim.object_motion import PartMotion
 from fleet_tools.sim.scene import Push, Scene
+from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.world import World
 from fleet_tools.sim.world_state import WorldState
 
 CONTROL_RATE = 6
 """Control rate, Hz."""
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """The simulation at one moment; restored in the same scene, it continues bit for bit.
-
-    Attributes:
-        step: Control steps since the start of the episode.
-        x: Positions and velocities of the plant.
-        reference: The controller's reference.
-        impulse: Contact impulse on the object's degrees of freedom during the last control step.
-        attribution: What `fleet_tools.sim.part_motion` knows of who moved the object.
-    """
-
-    step: int
-    x: np.ndarray
-    reference: Reference
-    impulse: np.ndarray
-    attribution: np.ndarray
-
-    def digest(self) -> int:
-        """Returns a 64-bit hash of the exact bits of step, x and attribution.
-
-        Reference and impulse tell how the state was reached; the next step replaces them.
-        """
-        content = self.step.to_bytes(8, "little") + self.x.tobytes() + self.attribution.tobytes()
-        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 class Simulation:
@@ -98,6 +71,7 @@ class Simulation:
         if world.part_motion is not None:
             context = world.part_motion.GetMyMutableContextFromRoot(self._root)
             self._part_motion = world.part_motion, context
+        self._limit_times = world.limit_meter.GetMyMutableContextFromRoot(self._root)
         self._defaults = read_defaults(world, self._root)
         self.reset(scene)
 
@@ -125,6 +99,7 @@ class Simulation:
             self._push(push)
         self._start_motion(delta)
         self._joint_contact.set_impulse(0.0)
+        self._set_limit_times(np.zeros(NUM_LIMITS))
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
         except RuntimeError as error:
@@ -153,7 +128,12 @@ class Simulation:
         """Returns the present state, from which the same scene can continue."""
         x = self.world.plant.GetPositionsAndVelocities(self._context)
         return Snapshot(
-            self._step, x, self._reference, self._joint_contact.impulse(), self._attribution()
+            step=self._step,
+            x=x,
+            reference=self._reference,
+            impulse=self._joint_contact.impulse(),
+            attribution=self._attribution(),
+            limit_times=self._limits_bound(),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -176,6 +156,7 @@ class Simulation:
         if self._part_motion is not None:
             _, context = self._part_motion
             context.SetDiscreteState(snapshot.attribution)
+        self._set_limit_times(snapshot.limit_times)
         self._simulator.Initialize()
 
     def query(self) -> QueryObject:
@@ -190,14 +171,14 @@ class Simulation:
 
     def _world_state(self) -> WorldState:
         world, plant, context = self.world, self.world.plant, self._context
-        arm_model = world.adjustable.arm_model
         q = plant.GetPositions(context, world.arm)
         v = plant.GetVelocities(context, world.arm)
         tau = plant.get_generalized_contact_forces_output_port(world.arm).Eval(context)
         X_WE = self._pose()
-        arm_model.set_state(np.concatenate([q, v]))
-        F_W = external_wrench(arm_model.jacobian(), tau)
+        dynamics, _ = world.adjustable.arm_model.dynamics(q, v)
+        F_W = external_wrench(dynamics.J, tau)
         R_EW = X_WE.rotation().inverse()
+        position, velocity, torque = np.split(self._limits_bound(), 3)
         contacts = find_contacts(plant, world.scene_graph, context)
         return WorldState(
             time=self._root.get_time(),
@@ -216,7 +197,7 @@ class Simulation:
             F_W_tool=total_wrench(contacts, world.tool, world.object, X_WE.translation()),
             object_joint_forces=self._joint_contact.forces(),
             object_joint_impulses=self._joint_contact.impulses(),
-            V_WE=arm_model.jacobian() @ v,
+            V_WE=self._hand.CalcSpatialVelocityInWorld(context).get_coeffs(),
             links={
                 body.name(): (
                     body.EvalPoseInWorld(context) @ body.CalcCenterOfMassInBodyFrame(context),
@@ -225,6 +206,8 @@ class Simulation:
                 for body in world.bodies(world.object)
             },
             part_motion=self._motion_by_part(),
+            motion_scale=self._reference.scale,
+            limit_times={"position": position, "velocity": velocity, "torque": torque},
         )
 
     def _push(self, push: Push) -> None:
@@ -260,12 +243,20 @@ class Simulation:
     def _start_motion(self, delta: np.ndarray) -> None:
         start, duration = self._root.get_time(), 1.0 / CONTROL_RATE
         posture = np.array(self.scene.initial_joints_rad)
-        self._follow(Reference(self._pose(), np.array(delta), start, duration, posture))
+        whole = Reference(self._pose(), np.array(delta), start, duration, posture)
+        q = self.world.plant.GetPositions(self._context, self.world.arm)
+        self._follow(within_limits(whole, self.world.adjustable.arm_model, q))
 
     def _follow(self, reference: Reference) -> None:
         self._reference = reference
         port = self.world.diagram.GetInputPort("reference")
         port.FixValue(self._root, AbstractValue.Make(reference))
+
+    def _limits_bound(self) -> np.ndarray:
+        return self._limit_times.get_discrete_state_vector().CopyToVector()
+
+    def _set_limit_times(self, seconds: np.ndarray) -> None:
+        self.world.limit_meter.set_integral_value(self._limit_times, seconds)
 
     def _locate(self, points: dict[str, tuple[Frame, np.ndarray]]) -> dict[str, np.ndarray]:
         return {

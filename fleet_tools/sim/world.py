@@ -1,10 +1,7 @@
 """The Drake diagram of arm, tool, object and table, built once for a pair of models."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from pydrake.geometry import (
@@ -20,7 +17,6 @@ from pydrake.geometry import (
     SceneGraphConfig,
 )
 from pydrake.math import RigidTransform
-from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import (
     AddMultibodyPlant,
     CoulombFriction,
@@ -29,18 +25,19 @@ from pydrake.multibody.plant import (
 )
 from pydrake.multibody.tree import FixedOffsetFrame, JointActuator, ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import Diagram, DiagramBuilder
-from pydrake.systems.primitives import ConstantVectorSource, DiscreteTimeIntegrator
+from pydrake.systems.primitives import ConstantVectorSource, Demultiplexer, DiscreteTimeIntegrator
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import ArmModel
-from fleet_tools.robot.controller import OperationalSpaceController
-from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
+from fleet_tools.robot.controller import NUM_LIMITS, OperationalSpaceController
+from fleet_tools.robot.panda import NUM_JOINTS, Visuals, add_panda
 from fleet_tools.robot.python_systems import release_cycles
+from fleet_tools.sim.add_models import add_object, add_tool
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.gyroscopic import GyroscopicCorrection, add_gyroscopic_correction
-from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
+from fleet_tools.sim.model_checks import complete_contact
 from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 
 TIME_STEP = 0.004
@@ -62,7 +59,7 @@ class AdjustableParts:
     so that a world serves one simulation at a time.
 
     Attributes:
-        arm_model: The controller's model of arm and payload; its state is scratch space.
+        arm_model: The controller's model of arm and payload.
         grasp_frame: Frame G whose pose in the end effector is X_EG.
         mount_frame: Frame whose pose in the world is X_WO of a fixed object; None for a free one.
         brakes: Actuators of the object that act as Coulomb brakes, by joint name.
@@ -85,6 +82,7 @@ class World:
         arm, tool, object: Model instances in the plant.
         impulse_meter: Integrates the contact forces on the object's joints; None without joints.
         part_motion: Attributes the object's motion to parts of the tool; None without parts.
+        limit_meter: Integrates the time for which each limit of the arm binds.
         adjustable: What a scene adjusts.
     """
 
@@ -96,6 +94,7 @@ class World:
     object: ModelInstanceIndex
     impulse_meter: DiscreteTimeIntegrator | None
     part_motion: PartMotionMeter | None
+    limit_meter: DiscreteTimeIntegrator
     adjustable: AdjustableParts
 
     def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
@@ -138,14 +137,14 @@ def build_world(
     )
     arm = add_panda(plant, robot_visuals)
     _add_table(plant, arm)
-    tool_instance, grasp_frame = _add_tool(plant, tool)
-    object_instance, mount_frame = _add_object(plant, object, task.object_mount)
+    tool_instance, grasp_frame = add_tool(plant, tool)
+    object_instance, mount_frame = add_object(plant, object, task.object_mount)
     complete_contact(plant, scene_graph, tool_instance, tool.file)
     complete_contact(plant, scene_graph, object_instance, object.file)
     plant.Finalize()
     _ignore_contact_within_robot(plant, scene_graph, arm, tool_instance)
     brakes = _find_brakes(plant, object_instance, task, object)
-    arm_model = _add_controller(builder, plant, arm, task)
+    arm_model, limit_meter = _add_controller(builder, plant, arm, task)
     _hold_brakes_still(builder, plant, object_instance)
     gyroscopic = add_gyroscopic_correction(builder, plant)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
@@ -163,6 +162,7 @@ def build_world(
         object=object_instance,
         impulse_meter=impulse_meter,
         part_motion=part_motion,
+        limit_meter=limit_meter,
         adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes, gyroscopic),
     )
 
@@ -184,62 +184,6 @@ def _add_table(plant: MultibodyPlant, arm: ModelInstanceIndex) -> None:
     world = plant.world_body()
     plant.RegisterCollisionGeometry(world, X_WTable, top, "table", properties)
     plant.RegisterVisualGeometry(world, X_WTable, top, "table_visual", [0.80, 0.78, 0.74, 1.0])
-
-
-def _add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
-    """Adds the tool, whose grasp frame G is welded to the hand with an adjustable X_EG."""
-    instance = _add_model(plant, tool, "tool")
-    X_TG = tool.labels.grasp.to_transform()
-    held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
-    hand = plant.GetFrameByName(END_EFFECTOR)
-    grasp = plant.AddFrame(FixedOffsetFrame("grasp", hand, RigidTransform()))
-    plant.WeldFrames(grasp, held)
-    return instance, grasp
-
-
-def _add_object(
-    plant: MultibodyPlant, object: Model, mount: Literal["fixed", "free"]
-) -> tuple[ModelInstanceIndex, FixedOffsetFrame | None]:
-    instance = _add_model(plant, object, "object")
-    if mount == "free":
-        return instance, None
-    frame = plant.AddFrame(FixedOffsetFrame("mount", plant.world_frame(), RigidTransform()))
-    plant.WeldFrames(frame, model_frame(plant, instance))
-    return instance, frame
-
-
-def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
-    check_masses(model.file)
-    parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
-    try:
-        if model.file.suffix == ".sdf":
-            instances = parser.AddModelsFromString(_with_absolute_uris(model.file), "sdf")
-        else:
-            instances = parser.AddModels(model.file)
-    except RuntimeError as error:
-        raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
-    if len(instances) != 1:
-        raise ConfigError(f"{model.file} must hold one model; it holds {len(instances)}.")
-    for name, keypoint in model.labels.keypoints.items():
-        if not plant.HasBodyNamed(keypoint.link, instances[0]):
-            links = [plant.get_body(i).name() for i in plant.GetBodyIndices(instances[0])]
-            raise ConfigError(
-                f"{model.file.parent / 'keypoints.yaml'}: keypoint {name!r} is on the link "
-                f"{keypoint.link!r}, which the model lacks. Its links: {', '.join(links)}."
-            )
-    return instances[0]
-
-
-def _with_absolute_uris(file: Path) -> str:
-    """Returns the text of a file with its relative URIs made absolute.
-
-    Drake reads a model from a string in under a millisecond, from a file in nearly forty.
-    """
-
-    def absolute(match: re.Match[str]) -> str:
-        return f"<uri>{(file.parent / match[1]).as_uri()}</uri>"
-
-    return re.sub(r"<uri>\s*(?!\w+://)([^<]+?)\s*</uri>", absolute, file.read_text())
 
 
 def _ignore_contact_within_robot(
@@ -284,15 +228,20 @@ def _find_brakes(
 
 def _add_controller(
     builder: DiagramBuilder, plant: MultibodyPlant, arm: ModelInstanceIndex, task: TaskConfig
-) -> ArmModel:
+) -> tuple[ArmModel, DiscreteTimeIntegrator]:
+    """Adds the controller, and a meter of the time for which each of its limits binds."""
     arm_model = ArmModel()
     controller = builder.AddSystem(OperationalSpaceController(arm_model, task.controller))
     arm_state = controller.GetInputPort("arm_state")
     builder.Connect(plant.get_state_output_port(arm), arm_state)
-    builder.Connect(controller.get_output_port(), plant.get_actuation_input_port(arm))
+    parts = builder.AddSystem(Demultiplexer([NUM_JOINTS, NUM_LIMITS]))
+    builder.Connect(controller.get_output_port(), parts.get_input_port())
+    builder.Connect(parts.get_output_port(0), plant.get_actuation_input_port(arm))
+    limit_meter = builder.AddSystem(DiscreteTimeIntegrator(NUM_LIMITS, TIME_STEP))
+    builder.Connect(parts.get_output_port(1), limit_meter.get_input_port())
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
     release_cycles(controller)
-    return arm_model
+    return arm_model, limit_meter
 
 
 def _hold_brakes_still(

@@ -45,6 +45,12 @@ class WorldState:
         V_WE: (6,), angular (rad/s), then linear velocity (m/s) of the end effector.
         links: Position (m) and velocity (m/s) of the centre of mass of each link of the object, in
             the world, (3,) each.
+        motion_scale: Part of the action's motion that the arm was to make in the last control
+            step, at most 1; less where the motion was too fast for a joint, or led beyond its
+            range.
+        limit_times: (7,) each, time of the last control step in which a limit of "position",
+            "velocity" or "torque" of a joint slowed the arm, s; where several would, the one that
+            slows it most counts.
         part_motion: Motion of the object since the start of the episode that each of the task's
             `tool_parts` caused, by the name of the part.
     """
@@ -65,6 +71,8 @@ class WorldState:
     object_joint_impulses: dict[str, float]
     V_WE: np.ndarray
     links: dict[str, tuple[np.ndarray, np.ndarray]]
+    motion_scale: float
+    limit_times: dict[str, np.ndarray]
     part_motion: dict[str, PartMotion] = field(default_factory=dict)
 
     def in_contact(self, one: str, other: str) -> bool:
@@ -96,3 +104,12 @@ class WorldState:
             "object_joint_force": dict(self.object_joint_forces),
             "object_joint_impulse": dict(self.object_joint_impulses),
         }
+
+    def limits(self) -> dict[str, Any]:
+        """Returns what the limits of the arm did in the last control step, as `info` reports it.
+
+        Returns:
+            `motion_scale`, and `position_s`, `velocity_s` and `torque_s`, (7,) each.
+        """
+        times = {f"{kind}_s": seconds.copy() for kind, seconds in self.limit_times.items()}
+        return {"motion_scale": self.motion_scale} | times

@@ -17,7 +17,16 @@ from support.rendering import has_gl, needs_gl
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import EpisodeOverError, FleetToolsError, InvalidActionError
 
-INFO = {"outcome", "success", "is_success", "success_once", "progress", "verdicts", "forces"}
+INFO = {
+    "outcome",
+    "success",
+    "is_success",
+    "success_once",
+    "progress",
+    "verdicts",
+    "forces",
+    "limits",
+}
 SMALL = {"camera_size": [64, 48], "cloud_size": [40, 30]}
 STATE: dict[str, Any] = {}
 IMAGES: list[dict[str, Any]] = [{"obs_mode": "point_cloud", **SMALL}, {"obs_mode": "rgbd", **SMALL}]

@@ -49,6 +49,8 @@ START = WorldState(
     object_joint_impulses={"slide": 0.0, "turn": 0.0},
     V_WE=np.zeros(6),
     links={"block": (np.zeros(3), np.zeros(3)), "nail": (np.zeros(3), np.zeros(3))},
+    motion_scale=1.0,
+    limit_times={},
 )
 
 

@@ -142,8 +142,8 @@ def test_a_known_weight_on_the_tool_is_measured(env_of, episode_of, turn):
     p_ECom, h = state.X_WE.inverse() @ p_WCom, 1e-6
 
     def height(q: np.ndarray) -> float:
-        arm.set_state(np.r_[q, np.zeros(7)])
-        return (arm.pose() @ p_ECom)[2]
+        _, X_WE = arm.dynamics(q, np.zeros(7))
+        return (X_WE[:, :3] @ p_ECom + X_WE[:, 3])[2]
 
     slopes = [(height(state.q + dq) - height(state.q - dq)) / (2 * h) for dq in h * np.eye(7)]
     np.testing.assert_allclose(state.tau_external, -weight * np.array(slopes), atol=2e-3 * weight)

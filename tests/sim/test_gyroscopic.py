@@ -18,7 +18,8 @@ from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.making import make_env
 from fleet_tools.sim.gyroscopic import add_gyroscopic_correction, normalize_quaternions
 from fleet_tools.sim.scene import Scene, sample_scene
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation, Snapshot
+from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import TIME_STEP, World, build_world
 

@@ -1,0 +1,168 @@
+"""The limits of the arm's joints, and the law by which the control keeps them.
+
+The end effector is slowed along its way and not pushed off it: a motion that is too fast for a
+joint is shortened as a whole (`motion_scale`), and of a joint acceleration that a limit forbids as
+much is done as it allows, along the line from braking all joints alike (`limited_torque`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fleet_tools.utils.compiled import compiled
+
+SPEED_SHARE = 0.9
+"""Share of the declared joint speeds that the control uses; the rest is room for impacts."""
+
+MOTION_SHARE = 0.85
+"""Share of the declared joint speeds that a motion may need; the rest is for catching up."""
+
+APPROACH_RATE = 5.0
+"""Largest speed towards a position limit over the distance from it, 1/s."""
+
+SETTLING_RATE = 60.0
+"""Largest acceleration towards a speed limit over the distance from it, 1/s."""
+
+BRAKING_RATE = 10.0
+"""Deceleration of all joints over their speed when nothing else is allowed, 1/s."""
+
+
+class JointLimits(NamedTuple):
+    """The declared limits of n joints.
+
+    Attributes:
+        lower, upper: (n,), positions, rad.
+        speed: (n,), rad/s.
+        effort: (n,), torques, N m.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    speed: np.ndarray
+    effort: np.ndarray
+
+
+def motion_scale(v: np.ndarray, q: np.ndarray, limits: JointLimits) -> float:
+    """Returns the largest scale, at most 1, with which a motion keeps joint speeds and positions.
+
+    Args:
+        v: (n,), joint velocities of the motion, rad/s.
+        q: (n,), joint positions, rad.
+        limits: Limits of the joints.
+    """
+    distance = np.where(v > 0.0, limits.upper - q, q - limits.lower)
+    allowed = np.minimum(MOTION_SHARE * limits.speed, APPROACH_RATE * np.maximum(distance, 0.0))
+    speed = np.abs(v)
+    too_fast = speed > allowed
+    return float(np.min(allowed[too_fast] / speed[too_fast], initial=1.0))
+
+
+@compiled
+def acceleration_bounds(
+    q: np.ndarray, v: np.ndarray, limits: JointLimits
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the smallest and the largest joint accelerations that keep speeds and positions.
+
+    Args:
+        q: (n,), joint positions, rad.
+        v: (n,), joint velocities, rad/s.
+        limits: Limits of the joints.
+    """
+    lowest, highest = np.empty(v.size), np.empty(v.size)
+    for i in range(v.size):
+        speed = SPEED_SHARE * limits.speed[i]
+        v_min = -min(speed, APPROACH_RATE * (q[i] - limits.lower[i]))
+        v_max = min(speed, APPROACH_RATE * (limits.upper[i] - q[i]))
+        lowest[i], highest[i] = SETTLING_RATE * (v_min - v[i]), SETTLING_RATE * (v_max - v[i])
+    return lowest, highest
+
+
+@compiled
+def limited_torque(
+    vdot: np.ndarray,
+    M: np.ndarray,
+    bias: np.ndarray,
+    q: np.ndarray,
+    v: np.ndarray,
+    limits: JointLimits,
+) -> np.ndarray:
+    """Returns the torques for a joint acceleration, as far as the limits allow it.
+
+    They are M x + bias with the x nearest to vdot, on the line from x0 to vdot, that is within
+    `acceleration_bounds` and the limits of torque. x0 is the braking of all joints with one rate,
+    by which the end effector slows down without turning aside, clipped to the bounds; if torques
+    do not suffice for it, x0 is as large a part of it as they allow.
+
+    Args:
+        vdot: (n,), desired joint acceleration, rad/s^2.
+        M: (n, n), joint-space mass matrix, kg m^2.
+        bias: (n,), torques for which joints do not accelerate, N m.
+        q: (n,), joint positions, rad.
+        v: (n,), joint velocities, rad/s.
+        limits: Limits of the joints.
+
+    Returns:
+        (4 n,): torques, N m; then 1 for the limit that binds and 0 for all others, first of the
+        joints' positions, then of their speeds, then of their torques.
+    """
+    n = v.size
+    lowest, highest = acceleration_bounds(q, v, limits)
+    x0, lowest_torque = np.empty(n), np.empty(n)
+    for i in range(n):
+        lowest_torque[i] = -limits.effort[i]
+        x0[i] = min(max(-BRAKING_RATE * v[i], lowest[i]), highest[i])
+    tau0, tau = _torques(M, bias, x0), _torques(M, bias, vdot)
+    part, _ = _within(bias, tau0, lowest_torque, limits.effort)
+    for i in range(n):
+        x0[i] = part * x0[i]
+        tau0[i] = bias[i] + part * (tau0[i] - bias[i])
+    scale, joint = _within(x0, vdot, lowest, highest)
+    scale_of_torque, torque_joint = _within(tau0, tau, lowest_torque, limits.effort)
+    scale = min(scale, scale_of_torque)
+    result = np.zeros(4 * n)
+    for i in range(n):
+        # Without limits they are the torques for vdot to the last bit.
+        limited = tau[i] if scale == 1.0 else tau0[i] + scale * (tau[i] - tau0[i])
+        # For rounding, and for a bias that is beyond the limits by itself.
+        result[i] = min(max(limited, lowest_torque[i]), limits.effort[i])
+    if scale_of_torque == scale < 1.0:
+        result[3 * n + torque_joint] = 1.0
+    elif scale < 1.0:
+        ahead = vdot[joint] > x0[joint]
+        distance = limits.upper[joint] - q[joint] if ahead else q[joint] - limits.lower[joint]
+        near = APPROACH_RATE * distance < SPEED_SHARE * limits.speed[joint]
+        result[(n if near else 2 * n) + joint] = 1.0
+    return result
+
+
+@compiled
+def _torques(M: np.ndarray, bias: np.ndarray, vdot: np.ndarray) -> np.ndarray:
+    """Returns M vdot + bias."""
+    tau = np.zeros(vdot.size)
+    for i in range(vdot.size):
+        for j in range(vdot.size):
+            tau[i] += M[i, j] * vdot[j]
+        tau[i] += bias[i]
+    return tau
+
+
+@compiled
+def _within(
+    start: np.ndarray, end: np.ndarray, lowest: np.ndarray, highest: np.ndarray
+) -> tuple[float, int]:
+    """Returns which part of the way from start to end is within bounds, and the entry that ends it.
+
+    An entry that starts out of bounds may come back, and goes no further out.
+    """
+    part, binding = 1.0, 0
+    for i in range(start.size):
+        if end[i] > max(start[i], highest[i]):
+            bound = highest[i]
+        elif end[i] < min(start[i], lowest[i]):
+            bound = lowest[i]
+        else:
+            continue
+        reachable = max(0.0, (bound - start[i]) / (end[i] - start[i]))
+        if reachable < part:
+            part, binding = reachable, i
+    return part, binding

@@ -1,0 +1,87 @@
+"""Adds the models of tools and objects to a plant."""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydrake.math import RigidTransform
+from pydrake.multibody.parsing import Parser
+from pydrake.multibody.plant import MultibodyPlant
+from pydrake.multibody.tree import FixedOffsetFrame, ModelInstanceIndex
+
+from fleet_tools.errors import ConfigError
+from fleet_tools.robot.panda import END_EFFECTOR
+from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.model_checks import check_masses, model_frame
+
+
+def add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
+    """Adds the tool to a plant that has the arm; the hand holds it.
+
+    Returns:
+        The tool's instance, and its grasp frame G, with an adjustable pose X_EG.
+
+    Raises:
+        ConfigError: Drake cannot read the model, or it is not complete.
+    """
+    instance = _add_model(plant, tool, "tool")
+    X_TG = tool.labels.grasp.to_transform()
+    held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
+    hand = plant.GetFrameByName(END_EFFECTOR)
+    grasp = plant.AddFrame(FixedOffsetFrame("grasp", hand, RigidTransform()))
+    plant.WeldFrames(grasp, held)
+    return instance, grasp
+
+
+def add_object(
+    plant: MultibodyPlant, object: Model, mount: Literal["fixed", "free"]
+) -> tuple[ModelInstanceIndex, FixedOffsetFrame | None]:
+    """Adds the object to a plant.
+
+    Returns:
+        The object's instance, and the frame with which it is fixed to the world, with an adjustable
+        pose X_WO; None if it is free.
+
+    Raises:
+        ConfigError: Drake cannot read the model, or it is not complete.
+    """
+    instance = _add_model(plant, object, "object")
+    if mount == "free":
+        return instance, None
+    frame = plant.AddFrame(FixedOffsetFrame("mount", plant.world_frame(), RigidTransform()))
+    plant.WeldFrames(frame, model_frame(plant, instance))
+    return instance, frame
+
+
+def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
+    check_masses(model.file)
+    parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
+    try:
+        if model.file.suffix == ".sdf":
+            instances = parser.AddModelsFromString(_with_absolute_uris(model.file), "sdf")
+        else:
+            instances = parser.AddModels(model.file)
+    except RuntimeError as error:
+        raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
+    if len(instances) != 1:
+        raise ConfigError(f"{model.file} must hold one model; it holds {len(instances)}.")
+    for name, keypoint in model.labels.keypoints.items():
+        if not plant.HasBodyNamed(keypoint.link, instances[0]):
+            links = [plant.get_body(i).name() for i in plant.GetBodyIndices(instances[0])]
+            raise ConfigError(
+                f"{model.file.parent / 'keypoints.yaml'}: keypoint {name!r} is on the link "
+                f"{keypoint.link!r}, which the model lacks. Its links: {', '.join(links)}."
+            )
+    return instances[0]
+
+
+def _with_absolute_uris(file: Path) -> str:
+    """Returns the text of a file with its relative URIs made absolute.
+
+    Drake reads a model from a string in under a millisecond, from a file in nearly forty.
+    """
+
+    def absolute(match: re.Match[str]) -> str:
+        return f"<uri>{(file.parent / match[1]).as_uri()}</uri>"
+
+    return re.sub(r"<uri>\s*(?!\w+://)([^<]+?)\s*</uri>", absolute, file.read_text())
