@@ -1,8 +1,10 @@
 """Predicates that do not hold, in words."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from fleet_tools.config.predicates import Predicate
+from fleet_tools.config.values import Value
 from fleet_tools.envs.success import Verdict, judge
 from fleet_tools.sim.world_state import WorldState
 
@@ -30,8 +32,12 @@ def describe(predicate: Predicate, verdict: Verdict) -> str:
     (`at_least`), and limit / value of what is to stay below a limit (`within`, `below`).
     """
     words, measure = [predicate.type], ""
-    for name, value in predicate.model_dump(exclude={"type"}).items():
-        if name.startswith("at_least"):
+    for name, value in predicate:
+        if name == "type":
+            continue
+        if isinstance(value, Value):  # another predicate, with the same verdict
+            words.append(describe(cast(Predicate, value), verdict))
+        elif name.startswith("at_least"):
             measure = f" {verdict.progress * value:.3g} of {value:g}"
         elif name.startswith(("within", "below")):
             measure = f" {value / max(verdict.progress, 1e-9):.3g}, at most {value:g}"

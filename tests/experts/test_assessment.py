@@ -65,7 +65,12 @@ def test_a_plan_that_ends_without_success_has_failed(start):
     assert assess_changed(start, last - 1) is Assessment.ON_TRACK
     joints = {"slide": start.object_joints["slide"] + 0.03}
     head = {**start.p_W_tool, "head": start.p_W_object["head"]}
-    assert assess_changed(start, last, object_joints=joints, p_W_tool=head) is Assessment.ON_TRACK
+    by_hand = assess_changed(start, last, object_joints=joints, p_W_tool=head)
+    assert isinstance(by_hand, Failure)
+    assert by_hand.unmet == ("caused_by_part face joint_displacement slide 0 of 0.018",)
+    motion = {"face": replace(start.part_motion["face"], object_joints={"slide": 0.03})}
+    changes = {"object_joints": joints, "p_W_tool": head, "part_motion": motion}
+    assert assess_changed(start, last, **changes) is Assessment.ON_TRACK
 
 
 @pytest.mark.parametrize("keyframe", range(len(PLAN.keyframes) - 1))

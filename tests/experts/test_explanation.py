@@ -78,7 +78,7 @@ def test_a_predicate_is_described_by_its_value_and_threshold(predicate, verdict,
 def far_away(env: ToolUseEnv) -> Scene:
     """Returns a scene whose object is pushed out of reach at the second step."""
     env.reset(seed=0)
-    return env.scene.model_copy(update={"push": Push(step=2, translation_m=(2.0, 0.0, 0.0))})
+    return env.scene.model_copy(update={"push": Push(step=2, translation_m=(0.8, 0.0, 0.0))})
 
 
 def test_an_expert_that_finds_no_new_plan_says_so(hammer):
@@ -114,7 +114,7 @@ def test_an_episode_without_trouble_has_none(hammer):
 
 def test_an_expert_without_any_plan_was_planning(hammer):
     scene = far_away(hammer)
-    pose = scene.object_pose.model_copy(update={"translation_m": (2.5, 0.0, 0.0)})
+    pose = scene.object_pose.model_copy(update={"translation_m": (-1.4, 0.0, 0.0)})
     scene = scene.model_copy(update={"object_pose": pose, "push": None})
     episode = rollout(hammer, ExpertPolicy(hammer), scene=scene)
     assert episode.outcome == "policy_error"

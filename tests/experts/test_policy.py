@@ -51,10 +51,10 @@ def test_its_actions_do_not_depend_on_earlier_episodes(hammer):
 def test_an_object_out_of_reach_is_an_error_with_the_distance(make):
     env = make(IDS[0])
     env.reset(seed=0)
-    pose = env.scene.object_pose.model_copy(update={"translation_m": (2.5, 0.0, 0.0)})
+    pose = env.scene.object_pose.model_copy(update={"translation_m": (1.45, 0.0, 0.0)})
     far = env.scene.model_copy(update={"object_pose": pose})
     env.reset(options={"scene": far})
-    with pytest.raises(InfeasibleError, match=r"point_to_point\(head, head\): 1\.\d+ m, at most"):
+    with pytest.raises(InfeasibleError, match=r"point_to_point\(head, head\): 0\.\d+ m, at most"):
         ExpertPolicy(env).reset()
     episode = rollout(env, ExpertPolicy(env), scene=far)
     assert (episode.outcome, len(episode)) == ("policy_error", 0)
@@ -124,6 +124,6 @@ def test_without_a_push_feedback_changes_nothing(hammer):
 
 
 def test_without_a_new_plan_it_continues_with_the_old_one(hammer):
-    scene = with_push(hammer, 0, 2, (2.0, 0.0, 0.0))
+    scene = with_push(hammer, 0, 2, (0.8, 0.0, 0.0))
     episode = rollout(hammer, ExpertPolicy(hammer), scene=scene)
     assert (episode.outcome, episode.info["plans"]) == ("time_limit", 1)
