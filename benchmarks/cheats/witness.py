@@ -79,7 +79,12 @@ class Witness:
         corners = np.array([points[name] for name in self._part.keypoints])
         along = np.linspace(0.0, 1.0, 200)[:, None]
         line = corners[0] + along * (corners[-1] - corners[0])  # one keypoint, or two
-        return bool(np.linalg.norm(line - p_WC, axis=1).min() <= self._part.within_m)
+        near = np.linalg.norm(line - p_WC, axis=1).min() <= self._part.within_m
+        if self._part.facing is None:
+            return bool(near)
+        start, end = (points[name] for name in self._part.facing.axis)
+        forwards = (end - start) / np.linalg.norm(end - start)
+        return bool(near and forwards @ (p_WC - end) >= -self._part.facing.depth_m)
 
     def _measure(self) -> float:
         simulation = self._simulation

@@ -85,3 +85,19 @@ def distance_to_polyline(p: np.ndarray, points: np.ndarray) -> float:
             distance += (p[k] - a[k] - t * (b[k] - a[k])) ** 2
         nearest = min(nearest, distance)
     return math.sqrt(nearest)
+
+
+@compiled
+def distance_behind(p: np.ndarray, start: np.ndarray, end: np.ndarray) -> float:
+    """Returns how far a point lies behind the end of an axis, m; negative in front of it.
+
+    Args:
+        p: (3,), the point, m.
+        start: (3,), start of the axis, m.
+        end: (3,), its end, elsewhere, m.
+    """
+    along, length = 0.0, 0.0
+    for k in range(3):
+        along += (end[k] - p[k]) * (end[k] - start[k])
+        length += (end[k] - start[k]) ** 2
+    return along / math.sqrt(length)

@@ -1,11 +1,12 @@
 """The motion of the object that came through contact with named parts of the tool.
 
-A part is what lies within a distance of a line through some of the tool's keypoints
-(`fleet_tools.config.tasks.ToolPart`). How motion is attributed: `fleet_tools.sim.attribution`.
+A part is what lies within a distance of a line through some of the tool's keypoints, perhaps on one
+side of the tool only (`fleet_tools.config.tasks.ToolPart`). How motion is attributed:
+`fleet_tools.sim.attribution`.
 """
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,12 @@ from pydrake.systems.framework import (
 
 from fleet_tools.config.tasks import ToolPart
 from fleet_tools.robot.python_systems import release_builder
-from fleet_tools.sim.attribution import add_motion, distance_to_polyline, divide_work
+from fleet_tools.sim.attribution import (
+    add_motion,
+    distance_behind,
+    distance_to_polyline,
+    divide_work,
+)
 from fleet_tools.sim.catalog import Keypoint, Model
 from fleet_tools.sim.contacts import contact_wrenches
 from fleet_tools.sim.object_motion import FIXED, ObjectMotion, PartMotion
@@ -183,10 +189,19 @@ class PartMotionMeter(LeafSystem):
 
 @dataclass(frozen=True, eq=False)
 class _PartRegion:
-    """A part of the tool: body index and position in it of each corner of its line."""
+    """A part of the tool.
+
+    Attributes:
+        corners: Body index and position in it of each corner of the part's line.
+        within_m: Distance from the line.
+        axis: Likewise the start and the end of the axis of `ToolPart.facing`; empty without it.
+        depth_m: Largest distance behind the end of the axis.
+    """
 
     corners: tuple[tuple[int, np.ndarray], ...]
     within_m: float
+    axis: tuple[tuple[int, np.ndarray], ...]
+    depth_m: float
 
     @classmethod
     def of(
@@ -196,11 +211,18 @@ class _PartRegion:
             body = plant.GetBodyByName(keypoint.link, instance)
             return int(body.index()), np.array(keypoint.position)
 
-        return cls(tuple(corner(tool.keypoint(name)) for name in part.keypoints), part.within_m)
+        def corners(names: Iterable[str]) -> tuple[tuple[int, np.ndarray], ...]:
+            return tuple(corner(tool.keypoint(name)) for name in names)
+
+        axis, depth_m = (part.facing.axis, part.facing.depth_m) if part.facing else ((), 0.0)
+        return cls(corners(part.keypoints), part.within_m, corners(axis), depth_m)
 
     def contains(self, p_WC: np.ndarray, X_WB: list[RigidTransform]) -> bool:
         points = np.array([X_WB[body] @ p_BK for body, p_BK in self.corners])
-        return distance_to_polyline(p_WC, points) <= self.within_m
+        if distance_to_polyline(p_WC, points) > self.within_m:
+            return False
+        axis = [X_WB[body] @ p_BK for body, p_BK in self.axis]
+        return not axis or distance_behind(p_WC, axis[0], axis[1]) <= self.depth_m
 
 
 def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[GeometryId, int]:
