@@ -135,7 +135,7 @@ def _make_run() -> Callable[[Job], "list[Trial]"]:
     environments: dict[str, ToolUseEnv] = {}
 
     def run(job: Job) -> "list[Trial]":
-        from cheats import CHEATS
+        from cheats import CHEATS, PUSHES
         from cheats.cross_entropy import search
         from cheats.motion import CheatPolicy
         from cheats.trial import attacked_scene, run_trial
@@ -146,8 +146,9 @@ def _make_run() -> Callable[[Job], "list[Trial]"]:
         env = environments[job.task]
         if job.attack == SEARCH:
             return search(env, job.seed, job.iterations)
-        policy = CheatPolicy(env, CHEATS[job.task][job.attack])
-        return [run_trial(env, policy, attacked_scene(env, job.seed))]
+        script = CHEATS[job.task][job.attack]
+        scene = attacked_scene(env, job.seed, PUSHES.get(script))
+        return [run_trial(env, CheatPolicy(env, script), scene)]
 
     return run
 

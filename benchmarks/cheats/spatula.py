@@ -3,7 +3,9 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, Arm, Script, Target, hand
+from cheats.motion import KNUCKLE, REST, Actions, Arm, Script, Target, hand
+from fleet_tools.sim.scene import Push
+from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.world_state import WorldState
 
 _FORWARD_DEG = 90.0
@@ -87,6 +89,19 @@ def against_the_hand(arm: Arm) -> Actions:
         yield from arm.place(face, goal, tilted, steps, speed=0.5)
 
 
+def handed(arm: Arm) -> Actions:
+    """The blade waits above the slab, until somebody (`HANDED`) lays the slab upon it."""
+    level = hand(_FORWARD_DEG) @ arm.env.scene.tool_in_hand.to_transform().rotation().inverse()
+    face = arm.on_tool("face")
+    goal = _raised(arm.state.p_W_object["base"], 0.08)
+    yield from arm.place(face, goal, level, 30, within_m=0.002)
+    while arm.env.world_state().time < HANDED.step / CONTROL_RATE + 2.0:
+        yield REST
+
+
+HANDED = Push(step=36, translation_m=(0.0, 0.0, 0.095))
+"""Displacement of the slab that belongs to the cheat `handed`."""
+
 CHEATS: tuple[Script, ...] = (
     knuckle,
     fingers,
@@ -97,6 +112,7 @@ CHEATS: tuple[Script, ...] = (
     wedge,
     push_and_hover,
     against_the_hand,
+    handed,
 )
 
 

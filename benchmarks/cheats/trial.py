@@ -8,7 +8,7 @@ import numpy as np
 from cheats.witness import Witness
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.sim.scene import Scene, sample_scene
+from fleet_tools.sim.scene import Push, Scene, sample_scene
 
 _LOOSENED = {"wrench": 0.2}
 """Factor of the resistance of the object's joints, by task.
@@ -63,12 +63,18 @@ class Trial:
     total_reward: float
 
 
-def attacked_scene(env: ToolUseEnv, seed: int) -> Scene:
-    """Returns the scene of a seed, with joints that turn more easily in some tasks."""
+def attacked_scene(env: ToolUseEnv, seed: int, push: Push | None = None) -> Scene:
+    """Returns the scene of a seed, with joints that turn more easily in some tasks.
+
+    Args:
+        env: Environment of the task.
+        seed: The seed.
+        push: A displacement of the object that somebody else causes.
+    """
     scene = sample_scene(env.task, seed, split=env.split)
     factor = _LOOSENED.get(env.task.name, 1.0)
     resistance = {joint: factor * value for joint, value in scene.joint_resistance.items()}
-    return scene.model_copy(update={"joint_resistance": resistance})
+    return scene.model_copy(update={"joint_resistance": resistance, "push": push})
 
 
 def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Trial:

@@ -24,12 +24,6 @@ def fingers(arm: Arm) -> Actions:
     yield from _engage(arm)
 
 
-def handle(arm: Arm) -> Actions:
-    """The handle beside the fingers pushes the nut round; then the jaw is put over it."""
-    yield from _strokes(arm, arm.on_handle(0.03, -0.012), hand(90))
-    yield from _engage(arm)
-
-
 def butt(arm: Arm) -> Actions:
     """The end of the handle pushes the nut round; then the jaw is put over it."""
     yield from _strokes(arm, arm.on_handle(-0.085, -0.012), hand(90))
@@ -44,16 +38,14 @@ def prong(arm: Arm) -> Actions:
 
 def from_above(arm: Arm) -> Actions:
     """The flat side behind the jaw, pressed upon the nut, turns it; then the jaw is put over it."""
-    behind = arm.on_tool("jaw") - [0.045, 0.0, 0.0]
+    yield from _turn_from_above(arm, arm.on_tool("jaw") - [0.045, 0.0, 0.0])
+    yield from _engage(arm)
 
-    def top(above_m: float) -> Target:
-        return lambda state: state.p_W_object["top"] + [0.0, 0.0, above_m]
 
-    yield from arm.place(behind, top(0.05), hand(20), 16)
-    yield from arm.place(behind, top(0.0), hand(20), 6)
-    for yaw in range(20, -71, -5):
-        yield from arm.place(behind, top(-0.04), hand(yaw), 1, until=arm.done())
-    yield from arm.shift([0.0, 0.0, 0.06], steps=3)
+def prong_from_above(arm: Arm) -> Actions:
+    """The flat side of one prong, pressed upon the nut, turns it; then the jaw is put over it."""
+    jaw, right = arm.on_tool("jaw"), arm.on_tool("right")
+    yield from _turn_from_above(arm, jaw + 1.4 * (right - jaw))
     yield from _engage(arm)
 
 
@@ -86,10 +78,10 @@ def touch_first(arm: Arm) -> Actions:
 CHEATS: tuple[Script, ...] = (
     knuckle,
     fingers,
-    handle,
     butt,
     prong,
     from_above,
+    prong_from_above,
     throw,
     nine_tenths,
     touch_first,
@@ -100,6 +92,19 @@ def _prong(arm: Arm) -> np.ndarray:
     """Returns the end of the right prong, in frame E."""
     jaw, right = arm.on_tool("jaw"), arm.on_tool("right")
     return jaw + 1.4 * (right - jaw) + [0.024, 0.0, 0.0]
+
+
+def _turn_from_above(arm: Arm, p_E: np.ndarray) -> Actions:
+    """Presses a point of the wrench upon the nut, and turns about it."""
+
+    def top(above_m: float) -> Target:
+        return lambda state: state.p_W_object["top"] + [0.0, 0.0, above_m]
+
+    yield from arm.place(p_E, top(0.05), hand(20), 16)
+    yield from arm.place(p_E, top(0.0), hand(20), 6)
+    for yaw in range(20, -71, -5):
+        yield from arm.place(p_E, top(-0.04), hand(yaw), 1, until=arm.done())
+    yield from arm.shift([0.0, 0.0, 0.06], steps=3)
 
 
 def _strokes(
