@@ -62,7 +62,7 @@ class RedTeamOptions(cli.Options):
     """Iterations of each search, of 12 episodes."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
-    workers: WorkerOptions = WorkerOptions(workers=0, timeout=1800.0)
+    workers: WorkerOptions = WorkerOptions(timeout=1800.0)
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,7 @@ def _make_run() -> Callable[[Job], "list[Trial]"]:
 
 def summarize(task: str, attack: str, trials: "list[Trial]") -> dict[str, Any]:
     """Returns the figures of an attack's episodes."""
+    trials = sorted(trials, key=lambda trial: trial.seed)
     return {
         "task": task,
         "attack": attack,
