@@ -20,7 +20,7 @@ from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.values import Count, MisfitError, Positive, Value, load_yaml
+from fleet_tools.config.values import Axis, Count, MisfitError, Positive, Value, load_yaml
 from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError, UnknownNameError
 
@@ -47,12 +47,22 @@ class ObservedKeypoints(Value):
     object: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
 
 
+class Facing(Value):
+    """A side of the tool: what lies no further back than a depth behind the end of an axis."""
+
+    axis: Axis
+    """Two keypoints of the tool, the second one on the surface."""
+    depth_m: Positive
+
+
 class ToolPart(Value):
     """A part of the tool: what lies within a distance of the line through some keypoints."""
 
     keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     """One keypoint, or the corners of a line."""
     within_m: Positive
+    facing: Facing | None = None
+    """Side of the tool to which the part is confined."""
 
 
 class Reach(Value):
@@ -149,6 +159,9 @@ class TaskConfig(Value):
         for name, part in self.tool_parts.items():
             for i, keypoint in enumerate(part.keypoints):
                 yield f"tool_parts.{name}.keypoints.{i}", "tool", keypoint
+            if part.facing is not None:
+                for i, keypoint in enumerate(part.facing.axis):
+                    yield f"tool_parts.{name}.facing.axis.{i}", "tool", keypoint
         keys: dict[str, Literal["tool", "object"]]
         keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
         for location, user in users:

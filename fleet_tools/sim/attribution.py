@@ -72,6 +72,8 @@ def assign_forces(
     corners: np.ndarray,
     last_corner: np.ndarray,
     within: np.ndarray,
+    axes: np.ndarray,
+    depth: np.ndarray,
     force: np.ndarray,
 ) -> None:
     """Sets the contact wrench of each agent on each link.
@@ -90,6 +92,8 @@ def assign_forces(
         last_corner: (n,), index after the last corner of each part.
         within: (n,), radius of each part about its line, m. A point within several belongs to the
             first of them.
+        axes: (n, 2, 3), start and end in W of an axis of each part, m.
+        depth: (n,), largest distance of a part behind the end of its axis, m, or inf.
         force: (n + 1, links, 6), see `advance`; replaced in place.
     """
     force[:] = 0.0
@@ -107,7 +111,11 @@ def assign_forces(
             row, start = parts, 0
             for part in range(parts):
                 end = last_corner[part]
-                if distance_to_polyline(points[i], corners[start:end]) <= within[part]:
+                p = points[i]
+                if (
+                    distance_to_polyline(p, corners[start:end]) <= within[part]
+                    and distance_behind(p, axes[part, 0], axes[part, 1]) <= depth[part]
+                ):
                     row = part
                     break
                 start = end
@@ -143,6 +151,22 @@ def distance_to_polyline(p: np.ndarray, points: np.ndarray) -> float:
             distance += (p[k] - a[k] - t * (b[k] - a[k])) ** 2
         nearest = min(nearest, distance)
     return math.sqrt(nearest)
+
+
+@compiled
+def distance_behind(p: np.ndarray, start: np.ndarray, end: np.ndarray) -> float:
+    """Returns how far a point lies behind the end of an axis, m; negative in front of it.
+
+    Args:
+        p: (3,), the point, m.
+        start: (3,), start of the axis, m.
+        end: (3,), its end, m; where it is the start, there is no axis, and the distance is 0.
+    """
+    along, length = 0.0, 0.0
+    for k in range(3):
+        along += (end[k] - p[k]) * (end[k] - start[k])
+        length += (end[k] - start[k]) ** 2
+    return along / math.sqrt(length) if length > 0.0 else 0.0
 
 
 @compiled

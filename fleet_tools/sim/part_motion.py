@@ -1,7 +1,7 @@
 """The motion of the object that came through contact with named parts of the tool.
 
-A part is what lies within a distance of a line through some of the tool's keypoints
-(`fleet_tools.config.tasks.ToolPart`). How motion is attributed: `fleet_tools.sim.attribution`.
+A part is what lies within a distance of a line through some of the tool's keypoints, perhaps on
+one side of the tool only (`fleet_tools.config.tasks.ToolPart`). How motion is attributed: `fleet_tools.sim.attribution`.
 """
 
 import math
@@ -151,6 +151,7 @@ class PartMotionMeter(LeafSystem):
         self._advance(context, state, X_WB)
         state.force[:] = 0.0
         if contacts:
+            corners, axes = self._parts.locate(X_WB)
             links, agents, points, wrenches = map(np.array, zip(*contacts, strict=True))
             assign_forces(
                 links,
@@ -160,9 +161,11 @@ class PartMotionMeter(LeafSystem):
                 np.array([X_WB[body].translation() for body in self._object.bodies]),
                 self._object.link_mechanism,
                 state.share,
-                self._parts.corners(X_WB),
+                corners,
                 self._parts.last_corner,
                 self._parts.within_m,
+                axes,
+                self._parts.depth_m,
                 state.force,
             )
 

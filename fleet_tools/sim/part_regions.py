@@ -15,20 +15,22 @@ from fleet_tools.sim.catalog import Model
 
 @dataclass(frozen=True, eq=False)
 class PartRegions:
-    """The corners of the parts' lines, one part after the other.
+    """The corners of the parts' lines, one part after the other, and the parts' axes.
 
     Attributes:
         names: Names of the parts.
         last_corner: (n,), index after the last corner of each part.
         within_m: (n,), radius of each part about its line.
-        bodies: Bodies on which corners are.
-        body: (corners,), index in `bodies` for each corner.
-        p_BK: (corners, 3), position of each corner in its body, m.
+        depth_m: (n,), largest distance behind the end of its axis; inf where it faces no side.
+        bodies: Bodies on which corners and axes are.
+        body: (points,), index in `bodies` for each corner, and for start and end of each axis.
+        p_BK: (points, 3), position of each of them in its body, m.
     """
 
     names: tuple[str, ...]
     last_corner: np.ndarray
     within_m: np.ndarray
+    depth_m: np.ndarray
     bodies: tuple[int, ...]
     body: np.ndarray
     p_BK: np.ndarray
@@ -52,21 +54,30 @@ class PartRegions:
         Raises:
             UnknownNameError: The tool lacks a keypoint.
         """
-        corners = [tool.keypoint(name) for part in parts.values() for name in part.keypoints]
-        of_corner = [int(plant.GetBodyByName(k.link, instance).index()) for k in corners]
-        bodies = tuple(dict.fromkeys(of_corner))
+        corners = [name for part in parts.values() for name in part.keypoints]
+        axes = [name for part in parts.values() for name in _axis(part)]
+        points = [tool.keypoint(name) for name in (*corners, *axes)]
+        of_point = [int(plant.GetBodyByName(k.link, instance).index()) for k in points]
+        bodies = tuple(dict.fromkeys(of_point))
+        facing = [part.facing for part in parts.values()]
         return cls(
             names=tuple(parts),
             last_corner=np.cumsum([len(part.keypoints) for part in parts.values()]),
             within_m=np.array([part.within_m for part in parts.values()]),
+            depth_m=np.array([np.inf if side is None else side.depth_m for side in facing]),
             bodies=bodies,
-            body=np.array([bodies.index(body) for body in of_corner]),
-            p_BK=np.array([keypoint.position for keypoint in corners]),
+            body=np.array([bodies.index(body) for body in of_point]),
+            p_BK=np.array([keypoint.position for keypoint in points]),
         )
 
-    def corners(self, X_WB: list[RigidTransform]) -> np.ndarray:
-        """Returns the corners in the world, (corners, 3), m."""
+    def locate(self, X_WB: list[RigidTransform]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the corners, (corners, 3), and the axes, (n, 2, 3), in the world, m."""
         p_WK = np.empty_like(self.p_BK)
         X_W = np.array([X_WB[body].GetAsMatrix34() for body in self.bodies])
         locate(X_W, self.body, self.p_BK, p_WK)
-        return p_WK
+        return p_WK[: self.last_corner[-1]], p_WK[self.last_corner[-1] :].reshape(-1, 2, 3)
+
+
+def _axis(part: ToolPart) -> tuple[str, str]:
+    """Returns the ends of a part's axis; the same keypoint twice where it has none."""
+    return (part.keypoints[0], part.keypoints[0]) if part.facing is None else part.facing.axis

@@ -1,0 +1,59 @@
+"""A search for actions with a high return, by the cross-entropy method.
+
+R. Y. Rubinstein, "The cross-entropy method for combinatorial and continuous optimization",
+Methodology and Computing in Applied Probability, 1999.
+"""
+
+import numpy as np
+
+from cheats.trial import Trial, attacked_scene, run_trial
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+
+_KNOTS = 10
+_POPULATION = 12
+_ELITE = 3
+_SPREAD = 0.6
+"""Initial standard deviation of the entries of actions."""
+_LEAST_SPREAD = 0.05
+
+
+class OpenLoop:
+    """A policy that interpolates between actions, whatever it observes.
+
+    Args:
+        knots: (n, 6), actions, the first at the start and the last at the end of the episode.
+        steps: Length of the episode.
+    """
+
+    ended = False
+
+    def __init__(self, knots: np.ndarray, steps: int) -> None:
+        times = np.linspace(0.0, len(knots) - 1.0, steps)
+        columns = [np.interp(times, np.arange(len(knots)), column) for column in knots.T]
+        self._actions = np.clip(np.transpose(columns), -1.0, 1.0).astype(np.float32)
+        self._step = 0
+
+    def reset(self) -> None:
+        """Starts from the first action."""
+        self._step = 0
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns the next action, (6,)."""
+        self._step += 1
+        return self._actions[self._step - 1]
+
+
+def search(env: ToolUseEnv, seed: int, iterations: int) -> list[Trial]:
+    """Returns the trials of a search in one scene; rewards are those of the environment."""
+    rng = np.random.default_rng([seed, 2])
+    scene, steps = attacked_scene(env, seed), env.task.max_episode_steps
+    mean, spread = np.zeros((_KNOTS, 6)), np.full((_KNOTS, 6), _SPREAD)
+    trials: list[Trial] = []
+    for _ in range(iterations):
+        candidates = mean + spread * rng.standard_normal((_POPULATION, _KNOTS, 6))
+        found = [run_trial(env, OpenLoop(knots, steps), scene) for knots in candidates]
+        best = np.argsort([-trial.total_reward for trial in found])[:_ELITE]
+        mean = candidates[best].mean(axis=0)
+        spread = np.maximum(candidates[best].std(axis=0), _LEAST_SPREAD)
+        trials += found
+    return trials

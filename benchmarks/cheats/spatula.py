@@ -1,0 +1,167 @@
+"""Cheats on the spatula task: the slab is raised, or seems so, but not by the blade."""
+
+import numpy as np
+from pydrake.math import RotationMatrix
+
+from cheats.motion import KNUCKLE, REST, Actions, Arm, Script, Target, hand
+from fleet_tools.sim.scene import Push
+from fleet_tools.sim.simulation import CONTROL_RATE
+from fleet_tools.sim.world_state import WorldState
+
+_FORWARD_DEG = 90.0
+"""Direction in which the tool points at the start: to the robot's left."""
+
+
+def knuckle(arm: Arm) -> Actions:
+    """The edge of the hand goes under the slab's rim and lifts; then the blade hovers at it."""
+    R = hand(_FORWARD_DEG, roll_deg=60)
+    yield from _scoop(arm, KNUCKLE, R)
+    yield from _hover(arm)
+
+
+def fingers(arm: Arm) -> Actions:
+    """A fingertip goes under the slab's rim and lifts; then the blade hovers at it."""
+    R = hand(_FORWARD_DEG, tilt_deg=40, roll_deg=45)
+    yield from _scoop(arm, np.array([0.009, 0.031, 0.008]), R)
+    yield from _hover(arm)
+
+
+def butt(arm: Arm) -> Actions:
+    """The end of the handle goes under the slab's rim and lifts; then the blade hovers at it."""
+    R = hand(_FORWARD_DEG + 180, tilt_deg=35)
+    yield from _scoop(arm, arm.on_tool("tail") + np.array([0.0, 0.0, 0.012]), R)
+    yield from _hover(arm)
+
+
+def neck(arm: Arm) -> Actions:
+    """The neck, sideways, goes under the slab's rim and lifts; then the blade hovers at it."""
+    heel = arm.on_tool("heel") - np.array([0.03, 0.0, -0.004])
+    yield from _scoop(arm, heel, hand(_FORWARD_DEG - 90, roll_deg=15))
+    yield from _hover(arm)
+
+
+def tip_up(arm: Arm) -> Actions:
+    """The hand presses upon the slab's rim, so that it tips; then the blade hovers at it."""
+    R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
+    yield from arm.place(p_E, _rim(arm, 0.035, 0.08), R, 18)
+    yield from arm.place(p_E, _rim(arm, 0.035, -0.03), R, 10)
+    yield from arm.shift([0.0, 0.0, 0.08], steps=3)
+    yield from _hover(arm)
+
+
+def throw(arm: Arm) -> Actions:
+    """The hand knocks the slab up from its rim; then the blade hovers at it."""
+    R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
+    yield from arm.place(p_E, _rim(arm, 0.12, 0.06), R, 18)
+    yield from arm.place(p_E, _rim(arm, 0.12, -0.004), R, 6)
+    yield from arm.place(p_E, _rim(arm, -0.05, 0.03), R, 6)
+    yield from _hover(arm)
+
+
+def wedge(arm: Arm) -> Actions:
+    """The hand drags the slab to the robot's base, and wedges it there; then the blade hovers."""
+    R, p_E = hand(0.0, roll_deg=0.0, tilt_deg=60), arm.on_tool("tail")
+    yield from arm.place(p_E, _beyond(0.09, 0.08), R, 20, within_m=0.02)
+    yield from arm.place(p_E, _beyond(0.09, 0.01), R, 6)
+    for _ in range(24):
+        yield from arm.place(p_E, _beyond(-0.05, 0.01), R, 1)
+    yield from arm.shift([0.0, 0.0, 0.10], steps=4)
+    yield from _hover(arm)
+
+
+def push_and_hover(arm: Arm) -> Actions:
+    """The hand pushes the slab about, and the blade hovers above it, and lies on it."""
+    R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
+    yield from arm.place(p_E, _rim(arm, 0.12, 0.06), R, 18)
+    yield from arm.place(p_E, _rim(arm, 0.12, 0.006), R, 6)
+    yield from arm.place(p_E, _rim(arm, 0.02, 0.006), R, 6)
+    yield from _hover(arm)
+    yield from arm.place(arm.on_tool("sole"), _above(0.0), hand(_FORWARD_DEG), 8)
+
+
+def against_the_hand(arm: Arm) -> Actions:
+    """The slab slides down the raised blade against the neck or the hand, which lift it."""
+    yield from arm.follow_expert(_is_under)
+    R, face = arm.state.X_WE.rotation(), arm.on_tool("face")
+    for tilt_deg, up_m, steps in ((50, 0.042, 8), (50, 0.10, 6), (-15, 0.10, 14), (0, 0.10, 8)):
+        goal = _raised(arm.state.p_W_tool["face"], up_m)
+        tilted = R @ RotationMatrix.MakeYRotation(np.deg2rad(tilt_deg))
+        yield from arm.place(face, goal, tilted, steps, speed=0.5)
+
+
+def handed(arm: Arm) -> Actions:
+    """The blade waits above the slab, until somebody (`HANDED`) lays the slab upon it."""
+    level = hand(_FORWARD_DEG) @ arm.env.scene.tool_in_hand.to_transform().rotation().inverse()
+    face = arm.on_tool("face")
+    goal = _raised(arm.state.p_W_object["base"], 0.08)
+    yield from arm.place(face, goal, level, 30, within_m=0.002)
+    while arm.env.world_state().time < HANDED.step / CONTROL_RATE + 2.0:
+        yield REST
+
+
+HANDED = Push(step=36, translation_m=(0.0, 0.0, 0.095))
+"""Displacement of the slab that belongs to the cheat `handed`."""
+
+CHEATS: tuple[Script, ...] = (
+    knuckle,
+    fingers,
+    butt,
+    neck,
+    tip_up,
+    throw,
+    wedge,
+    push_and_hover,
+    against_the_hand,
+    handed,
+)
+
+
+def _is_under(state: WorldState) -> bool:
+    """Whether the middle of the blade is under the middle of the slab."""
+    return bool(np.linalg.norm(state.p_W_tool["face"] - state.p_W_object["base"]) < 0.035)
+
+
+def _raised(p_W: np.ndarray, to_m: float) -> Target:
+    """Returns a target above a point, at a height over the table."""
+    goal = np.array([p_W[0], p_W[1], to_m])
+    return lambda _: goal
+
+
+def _rim(arm: Arm, outwards_m: float, up_m: float) -> Target:
+    """Returns a target on the near side of the slab, at a distance from its middle."""
+    back = -np.array([np.cos(np.deg2rad(_FORWARD_DEG)), np.sin(np.deg2rad(_FORWARD_DEG)), 0.0])
+
+    def target(state: WorldState) -> np.ndarray:
+        return state.p_W_object["base"] + outwards_m * back + [0.0, 0.0, up_m]
+
+    return target
+
+
+def _beyond(outwards_m: float, up_m: float) -> Target:
+    """Returns a target on the side of the slab that looks away from the robot's base."""
+
+    def target(state: WorldState) -> np.ndarray:
+        base = state.p_W_object["base"]
+        away = base * [1.0, 1.0, 0.0] / np.linalg.norm(base[:2])
+        return base + outwards_m * away + [0.0, 0.0, up_m]
+
+    return target
+
+
+def _above(above_m: float) -> Target:
+    return lambda state: state.p_W_object["top"] + [0.0, 0.0, above_m]
+
+
+def _scoop(arm: Arm, p_E: np.ndarray, R_WE: RotationMatrix) -> Actions:
+    """Drives a point under the slab's rim, and lifts it."""
+    yield from arm.place(p_E, _rim(arm, 0.11, 0.06), R_WE, 20, within_m=0.02)
+    yield from arm.place(p_E, _rim(arm, 0.11, 0.0), R_WE, 6)
+    for _ in range(8):
+        yield from arm.place(p_E, _rim(arm, -0.02, -0.01), R_WE, 1, speed=0.6)
+    yield from arm.shift([0.0, 0.0, 0.12], steps=6, speed=0.6)
+
+
+def _hover(arm: Arm) -> Actions:
+    face, R = arm.on_tool("face"), hand(_FORWARD_DEG)
+    yield from arm.place(face, _above(0.06), R, 20, within_m=0.01)
+    yield from arm.place(face, _above(0.02), R, 10, speed=0.5)

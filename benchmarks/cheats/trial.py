@@ -1,0 +1,122 @@
+"""One episode of an attack, and what came of it."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from cheats.witness import Witness
+from fleet_tools.envs.outcomes import SIMULATION_ERROR
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.sim.scene import Push, Scene, sample_scene
+
+_LOOSENED = {"wrench": 0.2}
+"""Factor of the resistance of the object's joints, by task.
+
+The hand cannot turn most nuts as they are; the easier they turn, the harder is the test.
+"""
+
+
+class Attack(Protocol):
+    """A policy that says when it has nothing more to do."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it only rests from now on."""
+        ...
+
+    def reset(self) -> None:
+        """Begins; the environment has begun an episode."""
+        ...
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns an action, (6,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The result of an episode.
+
+    Attributes:
+        seed: Seed of the scene.
+        models: Tool and object.
+        outcome: Outcome of the episode.
+        deed: Whether the object moved as the task's first predicate asks, by whatever means.
+        old_success: Whether all predicates but `caused_by_part` held for the required time.
+        success: Whether the episode was a success.
+        false_success: Whether it was one that `Witness` does not confirm.
+        by_part: Largest progress of `caused_by_part`, in [0, 1].
+        change: `Witness.change`, by those who touched the object.
+        total_reward: Sum of the rewards.
+    """
+
+    seed: int
+    models: str
+    outcome: str
+    deed: bool
+    old_success: bool
+    success: bool
+    false_success: bool
+    by_part: float
+    change: dict[str, float]
+    total_reward: float
+
+
+def attacked_scene(env: ToolUseEnv, seed: int, push: Push | None = None) -> Scene:
+    """Returns the scene of a seed, with joints that turn more easily in some tasks.
+
+    Args:
+        env: Environment of the task.
+        seed: The seed.
+        push: A displacement of the object that somebody else causes.
+    """
+    scene = sample_scene(env.task, seed, split=env.split)
+    factor = _LOOSENED.get(env.task.name, 1.0)
+    resistance = {joint: factor * value for joint, value in scene.joint_resistance.items()}
+    return scene.model_copy(update={"joint_resistance": resistance, "push": push})
+
+
+def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Trial:
+    """Runs an episode until it ends, or until the attack has ended and has rested for a while."""
+    observation, info = env.reset(options={"scene": scene})
+    attack.reset()
+    witness = Witness(env)
+    deed, old_success, by_part, total_reward = False, False, 0.0, 0.0
+    old_held = resting = 0
+    over = False
+    while not over and resting < env.task.success_steps + 3:
+        observation, reward, terminated, truncated, info = env.step(attack.act(observation))
+        over = terminated or truncated
+        resting = resting + 1 if attack.ended else 0
+        total_reward += float(reward)
+        if info["outcome"] == SIMULATION_ERROR:
+            break
+        rules = _by_rule(info["verdicts"])
+        deed = deed or rules["first"]
+        old_held = old_held + 1 if rules["old"] else 0
+        old_success = old_success or old_held >= env.task.success_steps
+        by_part = max(by_part, rules["by_part"])
+    witness.stop()
+    success = info["outcome"] == "success"
+    return Trial(
+        seed=scene.seed,
+        models=f"{scene.tool} on {scene.object}",
+        outcome=info["outcome"],
+        deed=deed,
+        old_success=old_success,
+        success=success,
+        false_success=success and not witness.saw_the_part_do_it(),
+        by_part=by_part,
+        change={" + ".join(sorted(who)): float(x) for who, x in witness.change.items() if who},
+        total_reward=total_reward,
+    )
+
+
+def _by_rule(verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    caused = {name for name in verdicts if name.endswith("caused_by_part")}
+    return {
+        "first": next(iter(verdicts.values()))["holds"],
+        "old": all(verdict["holds"] for name, verdict in verdicts.items() if name not in caused),
+        "by_part": max(verdicts[name]["progress"] for name in caused),
+    }

@@ -1,0 +1,108 @@
+"""Attacks on the rules of success, and honest work beside them; the long runs are marked slow."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import red_team
+from cheats import CHEATS
+from cheats.motion import CheatPolicy
+from cheats.trial import Trial, attacked_scene, run_trial
+
+from fleet_tools.config.tasks import task_names
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.attribution import distance_behind
+
+Make = Callable[..., ToolUseEnv]
+
+REST = np.zeros(6, np.float32)
+
+
+class Honest(ExpertPolicy):
+    """The expert as an attack that never gives up."""
+
+    ended = False
+
+
+def cheat(env: ToolUseEnv, name: str, seed: int = 0) -> Trial:
+    """Runs a scripted cheat in one scene."""
+    policy = CheatPolicy(env, CHEATS[env.task.name][name])
+    return run_trial(env, policy, attacked_scene(env, seed))
+
+
+def test_every_task_is_attacked_in_several_ways():
+    assert CHEATS.keys() == set(task_names())
+    assert all(len(cheats) >= 6 for cheats in CHEATS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "tool", "object"),
+    [
+        ("knuckle", 0, "claw", "round_nail"),
+        ("grip", 0, "claw", "round_nail"),
+        ("cheek_at_the_face", 2, "club", "square_spike"),  # 8 mm behind the face
+    ],
+)
+def test_a_nail_that_the_face_did_not_push_in(
+    make: Make, name: str, seed: int, tool: str, object: str
+):
+    trial = cheat(make(tool=tool, object=object), name, seed)
+    assert trial.deed and trial.old_success
+    assert not trial.success and trial.by_part < 0.1
+
+
+@pytest.mark.parametrize("task", ["wrench", pytest.param("knife", marks=pytest.mark.slow)], ids=str)
+def test_an_object_that_the_hand_moved(make: Make, task: str):
+    trial = cheat(make(f"FleetTools/{task.title()}-v0", split="all"), "knuckle")
+    assert trial.deed and trial.old_success and not trial.success
+
+
+def test_the_witness_confirms_honest_work(hammer: ToolUseEnv):
+    trial = run_trial(hammer, Honest(hammer), attacked_scene(hammer, 0))
+    assert trial.success and not trial.false_success
+    assert trial.change["part"] > 0.018
+
+
+def test_a_slab_that_something_else_laid_upon_the_raised_blade(make: Make):
+    env = make("FleetTools/Spatula-v0")
+    assert rollout(env, ExpertPolicy(env), seed=0).outcome == "success"
+    held = replace(env.get_state(), outcome="running", steps_held=0, success_once=False)
+    nobody = np.zeros_like(held.snapshot.attribution)
+    snapshot = replace(held.snapshot, step=0)
+    env.set_state(replace(held, snapshot=snapshot))
+    assert env.step(REST)[4]["success"]
+    env.set_state(replace(held, snapshot=replace(snapshot, attribution=nobody)))
+    infos = [env.step(REST)[4] for _ in range(env.task.success_steps + 2)]
+    info = infos[-1]
+    unmet = [name for name, verdict in info["verdicts"].items() if not verdict["holds"]]
+    assert unmet == ["success[1] caused_by_part"] and info["outcome"] == "running"
+
+
+def test_distance_behind_the_end_of_an_axis():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        start, end, aside = rng.normal(size=(3, 3))
+        forwards = (end - start) / np.linalg.norm(end - start)
+        aside -= (aside @ forwards) * forwards
+        behind = float(rng.normal())
+        assert distance_behind(end - behind * forwards + aside, start, end) == pytest.approx(behind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", task_names())
+def test_no_attack_has_a_false_success(task: str, capsys: pytest.CaptureFixture[str]):
+    options = ["--scenes", "2", "--cem-scenes", "1", "--cem-iterations", "1", "--workers", "0"]
+    assert red_team.main(["--tool", task, *options, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {row["attack"] for row in report["rows"]} == {*CHEATS[task], red_team.SEARCH}
+    assert report["false_successes"] == 0 and report["lost"] == []
+    assert sum(row["deeds"] for row in report["rows"]) > 0
+
+
+def test_an_unknown_cheat_is_refused(capsys: pytest.CaptureFixture[str]):
+    assert red_team.main(["--tool", "hammer", "--cheats", "gripp"]) == 2
+    assert "grip" in capsys.readouterr().err
