@@ -37,8 +37,9 @@ from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.panda import END_EFFECTOR, Visuals, add_panda
 from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.contact_shapes import complete_contact, contact_surface_error
 from fleet_tools.sim.contacts import add_impulse_meter
-from fleet_tools.sim.model_checks import check_masses, complete_contact, model_frame
+from fleet_tools.sim.model_checks import check_masses, model_frame
 
 TIME_STEP = 0.004
 """Simulation time step, s."""
@@ -205,6 +206,8 @@ def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceI
         else:
             instances = parser.AddModels(model.file)
     except RuntimeError as error:
+        if "mesh field element" in str(error):
+            raise contact_surface_error(error, [model.file]) from error
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     if len(instances) != 1:
         raise ConfigError(f"{model.file} must hold one model; it holds {len(instances)}.")
