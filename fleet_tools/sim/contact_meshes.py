@@ -9,7 +9,6 @@ those of its vertices whose triangles are too small even then.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from pydrake.geometry import (
@@ -21,6 +20,7 @@ from pydrake.geometry import (
     ProximityProperties,
     RoleAssign,
     SceneGraph,
+    SceneGraphConfig,
     Shape,
     SourceId,
     TriangleSurfaceMesh,
@@ -104,21 +104,27 @@ def shape_name(scene_graph: SceneGraph, shape: GeometryId) -> str:
     return scene_graph.model_inspector().GetName(shape).rsplit("::", 1)[-1]
 
 
-def hull_error(file: Path) -> str | None:
-    """Returns why Drake can make no hydroelastic mesh of a file's convex hull; None if it can."""
-    scene_graph, properties = SceneGraph(), ProximityProperties()
+def mend_alone(shape: Shape, margin: float) -> MendedShape:
+    """Mends a compliant shape by itself, to learn what would be done to it.
+
+    Args:
+        shape: The shape.
+        margin: Hydroelastic margin, m.
+    """
+    config, properties = SceneGraphConfig(), ProximityProperties()
+    config.default_proximity_properties.margin = margin
     AddCompliantHydroelasticProperties(
         resolution_hint=1.0, hydroelastic_modulus=1e8, properties=properties
     )
-    source = scene_graph.RegisterSource("check")
+    scene_graph = SceneGraph(config)
+    source = scene_graph.RegisterSource("alone")
     try:
-        shape = GeometryInstance(RigidTransform(), Convex(file), "hull")
-        scene_graph.AssignRole(
-            source, scene_graph.RegisterAnchoredGeometry(source, shape), properties
-        )
+        instance = GeometryInstance(RigidTransform(), shape, "shape")
+        registered = scene_graph.RegisterAnchoredGeometry(source, instance)
+        scene_graph.AssignRole(source, registered, properties)
     except RuntimeError as error:
-        return str(error)
-    return None
+        return MendedShape("shape", 0, error=str(error))
+    return mend_shape(scene_graph, source, registered)
 
 
 def least_cross_product(mesh: VolumeMesh) -> float:

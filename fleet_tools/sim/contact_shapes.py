@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydrake.geometry import (
     AddCompliantHydroelasticProperties,
+    Convex,
     GeometryId,
     ProximityProperties,
     RoleAssign,
@@ -21,7 +22,7 @@ from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.contact_meshes import MendedShape, hull_error, mend_shape, shape_name
+from fleet_tools.sim.contact_meshes import MendedShape, mend_alone, mend_shape, shape_name
 
 MODULUS = 1e8
 """Hydroelastic modulus of a shape that gives none, Pa."""
@@ -179,7 +180,7 @@ def _faulty_collisions(file: Path) -> Iterator[str]:
         if mesh is None:
             continue
         uri = (mesh.get("filename") or mesh.findtext("uri") or "").strip()
-        if hull_error(file.parent / uri):
+        if mend_alone(Convex(file.parent / uri), margin=0.0).error:
             yield collision.get("name") or uri
 
 

@@ -23,8 +23,8 @@ from support.foreign_shapes import dusty, noisy, rounded_box
 from fleet_tools.sim.contact_meshes import (
     LEAST_CROSS_PRODUCT,
     MendedShape,
-    hull_error,
     least_cross_product,
+    mend_alone,
     mend_shape,
 )
 from fleet_tools.sim.world import HYDROELASTIC_MARGIN
@@ -125,5 +125,5 @@ def test_a_hull_that_drake_cannot_use_at_all_is_found(tmp_path) -> None:
     for name, points in (("dust", corners.reshape(-1, 3)), ("bar", BAR.vertices)):
         lines = [f"v {x:.17g} {y:.17g} {z:.17g}" for x, y, z in points]
         (tmp_path / f"{name}.obj").write_text("\n".join([*lines, "f 1 2 3", ""]))
-    assert "degenerate" in str(hull_error(tmp_path / "dust.obj"))
-    assert hull_error(tmp_path / "bar.obj") is None
+    assert "degenerate" in str(mend_alone(Convex(tmp_path / "dust.obj"), margin=0.0).error)
+    assert mend_alone(Convex(tmp_path / "bar.obj"), margin=1e-4).error is None
