@@ -68,8 +68,8 @@ def collision_geometry(
         found = _geometry_of_pieces(body, keypoints, settings, number)
         if best is None or found.deviation < 0.9 * best.deviation:
             best = found
-        if best.deviation <= settings.fidelity or len(found.solids) < number // 2:
-            break
+        if best.deviation <= settings.fidelity or len(found.solids) < 0.75 * number:
+            break  # it fits, or more pieces would not make it fit
     assert best is not None
     return best
 
@@ -78,7 +78,7 @@ def _geometry_of_pieces(
     body: EnclosedBody, keypoints: Mapping[str, Position], settings: GeometrySettings, number: int
 ) -> CollisionGeometry:
     """Decomposes a body into a number of convex pieces, and encloses each in a simple polytope."""
-    modelled = len(body.outer) < len(body.parts) <= number
+    modelled = len(body.parts) <= settings.pieces
     pieces = convex_pieces(
         body.parts if modelled else body.outer,
         max_pieces=number,

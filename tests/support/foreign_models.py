@@ -176,7 +176,7 @@ def _wrenches() -> list[ForeignTool]:
         wrench("plate_wrench", noisy(chunk, 3, 1e-5), noisy(back, 3, 1e-5), sheared),
         wrench("rounded_wrench", soft, rounded_hull(back, 0.002), bar),
         wrench(
-            "fine_wrench", noisy(prong, 2, 2e-6), noisy(bridge, 1, 2e-6), _rod(0.01, -0.08, 0.15)
+            "fine_wrench", noisy(prong, 2, 2e-6), noisy(bridge, 1, 2e-6), _rod(0.01, -0.08, 0.14)
         ),
     ]
 
