@@ -141,13 +141,12 @@ def _check_mended(shapes: Sequence[MendedShape], file: Path) -> None:
     mended = [shape for shape in shapes if shape.without_margin]
     if mended:
         moved = max(shape.moved for shape in mended)
-        also = f", and without vertices up to {moved * 1e6:.2g} um outside," if moved else ""
+        also = f", and without vertices up to {moved * 1e6:.2g} um outside" if moved else ""
         _warn(
             f"{file}: Drake cannot offset the planes of the collision shapes "
             f"{', '.join(sorted(shape.name for shape in mended))} by a hydroelastic margin, "
-            f"because more than three meet at a vertex. They are used with a margin of 0{also} "
-            f"which suits a tool; a light body may jitter where it rests on them. {IMPORT} makes "
-            "pieces with a margin."
+            f"because more than three meet at a vertex. They are used with a margin of 0{also}. "
+            f"{IMPORT} makes pieces with a margin."
         )
 
 
