@@ -15,7 +15,6 @@ from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.attribution import distance_behind
 
 Make = Callable[..., ToolUseEnv]
 
@@ -80,16 +79,6 @@ def test_a_slab_that_something_else_laid_upon_the_raised_blade(make: Make):
     info = infos[-1]
     unmet = [name for name, verdict in info["verdicts"].items() if not verdict["holds"]]
     assert unmet == ["success[1] caused_by_part"] and info["outcome"] == "running"
-
-
-def test_distance_behind_the_end_of_an_axis():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        start, end, aside = rng.normal(size=(3, 3))
-        forwards = (end - start) / np.linalg.norm(end - start)
-        aside -= (aside @ forwards) * forwards
-        behind = float(rng.normal())
-        assert distance_behind(end - behind * forwards + aside, start, end) == pytest.approx(behind)
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Import of a mesh as a model folder: `python -m fleet_tools.assets import --help`.
 
     mesh_file -> scale -> repair -> enclosed_body -> simplify (visual geometry)
-                                                  -> convex_decomposition -> outer_polytope
+                                                  -> face_cuts, convex_decomposition
+                                                     -> outer_polytope -> fidelity
                                                      (collision geometry)
 
 `importer` calls them in this order. Each step is a pure function in a module of its own. What it

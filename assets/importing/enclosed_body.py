@@ -23,10 +23,12 @@ class EnclosedBody:
     Attributes:
         outer: Closed surfaces that face outward.
         cavities: Closed surfaces of cavities inside, which face inward.
+        parts: The closed surfaces of which `outer` is the union, as they were modelled.
     """
 
     outer: tuple[Solid, ...]
     cavities: tuple[Solid, ...] = ()
+    parts: tuple[Solid, ...] = ()
 
     def surface(self) -> Solid:
         """Returns all surfaces as one value."""
@@ -143,10 +145,11 @@ def _with_cavities(solids: Sequence[Solid]) -> tuple[EnclosedBody, list[str]]:
         notes.append(f"ignored {nested} part(s) that lie inside another")
     if cavities:
         notes.append(f"kept {len(cavities)} cavity(ies), which weigh nothing")
+    parts = tuple(outer)
     if _any_bounding_boxes_overlap(outer):
         outer, more = _united(outer)
         notes += more
-    return EnclosedBody(tuple(outer), tuple(cavities)), notes
+    return EnclosedBody(tuple(outer), tuple(cavities), parts), notes
 
 
 def _is_within(one: Solid, other: Solid) -> bool:

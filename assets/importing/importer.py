@@ -9,7 +9,7 @@ from fleet_tools.assets.importing.collision_geometry import collision_geometry
 from fleet_tools.assets.importing.contact_check import contact_error
 from fleet_tools.assets.importing.enclosed_body import EnclosedBody, enclosed_body, volume
 from fleet_tools.assets.importing.mesh_file import RawMesh
-from fleet_tools.assets.importing.plausibility import plausibility_warnings
+from fleet_tools.assets.importing.plausibility import deviation_warnings, plausibility_warnings
 from fleet_tools.assets.importing.repair import cleaned, repaired_shells
 from fleet_tools.assets.importing.scale import check_size, choose_scale, rotation_to_z
 from fleet_tools.assets.importing.settings import ImportSettings
@@ -49,6 +49,7 @@ class ImportedModel:
         inertial: Mass properties in the model frame.
         density: Density of the solid, kg/m^3.
         excess: Largest distance of the collision geometry from the convex pieces it encloses, m.
+        deviations: Distance of the collision geometry from the mesh near each keypoint, m.
         notes: Repairs and guesses.
         warnings: Doubtful points that the user should check.
     """
@@ -59,6 +60,7 @@ class ImportedModel:
     inertial: MassProperties
     density: float
     excess: float
+    deviations: dict[str, float]
     notes: list[str]
     warnings: list[str]
 
@@ -112,7 +114,7 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
     keypoints, grasp = _labels(settings, placement)
     visual = without_degenerate_triangles(joined(*body.outer))
     visual = simplified(visual, MAX_VISUAL_TRIANGLES)
-    collision = collision_geometry(body, settings.geometry)
+    collision = collision_geometry(body, keypoints, settings.geometry)
     notes += collision.notes
     part = PartDescription(
         settings.name, visual, settings.material, collision.solids, collision_digits=17
@@ -137,6 +139,7 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
         )
     warnings = [note for note in notes if "not watertight" in note or "no inside" in note]
     warnings += plausibility_warnings(body, keypoints, inertial.mass, density, settings)
+    warnings += deviation_warnings(collision.deviations, settings)
     return ImportedModel(
         model,
         scale.factor,
@@ -144,6 +147,7 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
         inertial,
         density,
         collision.excess,
+        collision.deviations,
         [note for note in notes if note not in warnings],
         warnings,
     )

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fleet_tools.assets.importing.convex_hull import convex_hull
 from fleet_tools.assets.importing.enclosed_body import EnclosedBody
+from fleet_tools.assets.importing.fidelity import distance_outside
 from fleet_tools.assets.importing.settings import ImportSettings
 from fleet_tools.assets.model_description import Position
 
 NEAR_SURFACE = 0.01
-"""Distance from the surface, m, within which keypoints are expected."""
+"""Distance from the surface or, in a gap, from the hull, m, within which keypoints are expected."""
 
 
 def plausibility_warnings(
@@ -34,9 +36,13 @@ def plausibility_warnings(
     warnings = []
     corners = np.concatenate([solid.vertices[solid.triangles] for solid in body.outer])
     low, high = corners.min(axis=(0, 1)), corners.max(axis=(0, 1))
+    hull = convex_hull(corners.reshape(-1, 3))
     for name, position in keypoints.items():
-        distance = _distance(corners, np.array(position))
-        if distance > NEAR_SURFACE:
+        point = np.array(position)
+        distance = _distance(corners, point)
+        # A point in a gap, such as the middle of a jaw, is far from the surface, and in the hull.
+        in_gap = hull is not None and distance_outside(point[None], [hull]) < NEAR_SURFACE
+        if distance > NEAR_SURFACE and not in_gap:
             warnings.append(
                 f"the keypoint {name} is {distance:.3g} m from the surface, which lies within "
                 f"{_text(low)} and {_text(high)}; points in the file's own unit and axes are "
@@ -54,6 +60,23 @@ def plausibility_warnings(
                 "from the surface; --grasp X,Y,Z says where the handle is held"
             )
     return warnings
+
+
+def deviation_warnings(deviations: Mapping[str, float], settings: ImportSettings) -> list[str]:
+    """Checks that the collision geometry has the shape of the mesh near the keypoints.
+
+    Args:
+        deviations: Distance of the collision geometry from the mesh near each keypoint, m.
+        settings: Settings of the import.
+    """
+    far = {name: x for name, x in deviations.items() if x > 4 * settings.geometry.fidelity}
+    if not far:
+        return []
+    listed = ", ".join(f"{name} ({x * 1000:.2g} mm)" for name, x in far.items())
+    return [
+        f"the collision geometry deviates from the mesh near the keypoint(s) {listed}; model its "
+        "parts as convex bodies that overlap, or try more --pieces or a smaller --concavity"
+    ]
 
 
 def _distance(corners: np.ndarray, point: np.ndarray) -> float:

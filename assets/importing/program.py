@@ -210,6 +210,7 @@ def _report(imported: "ImportedModel") -> dict[str, Any]:
         "collision_pieces": len(part.collision),
         "collision_triangles": sum(len(solid.triangles) for solid in part.collision),
         "collision_excess_m": round(imported.excess, 6),
+        "collision_deviation_m": {k: round(x, 6) for k, x in imported.deviations.items()},
         "notes": imported.notes,
         "warnings": warnings,
     }
@@ -218,6 +219,8 @@ def _report(imported: "ImportedModel") -> dict[str, Any]:
 def _lines(report: Mapping[str, Any]) -> list[str]:
     size = " x ".join(f"{x:.3g}" for x in report["extents_m"])
     centre = ", ".join(f"{x:.4g}" for x in report["centre_of_mass_m"])
+    deviations = report["collision_deviation_m"]
+    farthest = max(deviations, key=deviations.__getitem__)
     return [
         f"{report['kind']} {report['name']} of the family {report['family']}",
         *(f"  {note}" for note in report["notes"]),
@@ -227,7 +230,8 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
         f"  visual geometry: {report['visual_triangles']} triangles",
         f"  collision geometry: {report['collision_pieces']} convex piece(s) of "
         f"{report['collision_triangles']} triangles, at most "
-        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the pieces that they enclose",
+        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the pieces that they enclose, and "
+        f"{deviations[farthest] * 1000:.2g} mm from the mesh near a keypoint ({farthest})",
     ]
 
 

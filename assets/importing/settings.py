@@ -62,8 +62,12 @@ class LabelSettings(OptionGroup):
 class GeometrySettings(OptionGroup):
     """Repair of the mesh, and collision geometry."""
 
-    pieces: Count = 8
-    """Largest number of convex pieces of the collision geometry."""
+    pieces: Count = 32
+    """Largest number of convex pieces of the collision geometry; there are as few as its fidelity
+    allows."""
+    fidelity: Positive = 0.0005
+    """Distance between collision geometry and mesh near the keypoints, m, that the number of pieces
+    aims at."""
     concavity: Positive = 0.05
     """Largest bulge of a convex piece beyond the mesh, relative to the size of the mesh."""
     tolerance: Positive = 0.001

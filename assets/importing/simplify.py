@@ -63,6 +63,8 @@ def _flattened(solid: Solid, max_triangles: int) -> Solid:
     )
     if manifold.status() != library.Error.NoError:
         return solid  # not closed, or it touches itself
+    if not hasattr(manifold, "simplify"):
+        return solid  # manifold3d before 3.2; edges are then collapsed by quadric errors alone
     size = np.ptp(solid.vertices, axis=0).max()
     result = manifold
     for deviation in DEVIATIONS:

@@ -12,6 +12,7 @@ from pydrake.multibody.tree import FixedOffsetFrame, ModelInstanceIndex
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.contact_shapes import contact_surface_error
 from fleet_tools.sim.model_checks import check_masses, model_frame
 
 
@@ -62,6 +63,8 @@ def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceI
         else:
             instances = parser.AddModels(model.file)
     except RuntimeError as error:
+        if "mesh field element" in str(error):
+            raise contact_surface_error(error, [model.file]) from error
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     if len(instances) != 1:
         raise ConfigError(f"{model.file} must hold one model; it holds {len(instances)}.")

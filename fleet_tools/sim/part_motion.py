@@ -1,7 +1,8 @@
 """The motion of the object that came through contact with named parts of the tool.
 
 A part is what lies within a distance of a line through some of the tool's keypoints, perhaps on
-one side of the tool only (`fleet_tools.config.tasks.ToolPart`). How motion is attributed: `fleet_tools.sim.attribution`.
+one side of the tool only (`fleet_tools.config.tasks.ToolPart`). How motion is attributed:
+`fleet_tools.sim.attribution`.
 """
 
 import math

@@ -17,9 +17,10 @@ from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, read_defaults
 from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.contact_shapes import contact_hint, contact_surface_error
 from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
 from fleet_tools.sim.gyroscopic import normalize_quaternions
-from fleet_tools.sim.model_checks import contact_surface_error, model_frame
+from fleet_tools.sim.model_checks import model_frame
 from fleet_tools.sim.object_motion import PartMotion
 from fleet_tools.sim.scene import Push, Scene
 from fleet_tools.sim.snapshot import Snapshot
@@ -103,7 +104,7 @@ class Simulation:
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
         except RuntimeError as error:
-            raise SimulationError(f"Drake could not finish step {self._step}: {error}") from error
+            raise self._drake_error("finish", error) from error
         x = self.world.plant.GetPositionsAndVelocities(self._context)
         if not np.isfinite(x).all():
             raise SimulationError(f"After step {self._step} the state is not finite: {x}")
@@ -122,7 +123,7 @@ class Simulation:
         try:
             return self._world_state()
         except RuntimeError as error:
-            raise SimulationError(f"Drake could not measure step {self._step}: {error}") from error
+            raise self._drake_error("measure", error) from error
 
     def snapshot(self) -> Snapshot:
         """Returns the present state, from which the same scene can continue."""
@@ -230,6 +231,10 @@ class Simulation:
             return np.zeros(0)
         _, context = self._part_motion
         return context.get_discrete_state_vector().CopyToVector()
+
+    def _drake_error(self, task: str, error: RuntimeError) -> SimulationError:
+        hint = contact_hint(error, [self.tool.file, self.object.file])
+        return SimulationError(f"Drake could not {task} step {self._step}: {error}{hint}")
 
     def _body_name(self, body: RigidBody) -> str:
         instance = body.model_instance()

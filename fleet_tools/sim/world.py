@@ -35,9 +35,9 @@ from fleet_tools.robot.panda import NUM_JOINTS, Visuals, add_panda
 from fleet_tools.robot.python_systems import release_cycles
 from fleet_tools.sim.add_models import add_object, add_tool
 from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.contact_shapes import complete_contact
 from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.gyroscopic import GyroscopicCorrection, add_gyroscopic_correction
-from fleet_tools.sim.model_checks import complete_contact
 from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 
 TIME_STEP = 0.004
