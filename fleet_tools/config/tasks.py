@@ -54,15 +54,6 @@ class ToolPart(Value):
     within_m: Positive
 
 
-class Reach(Value):
-    """The dense reward's shaping term: the distance between two keypoints."""
-
-    tool: str
-    object: str
-    length_m: Positive
-    """Distance at which the term is one half."""
-
-
 class HeldOut(Value):
     """Models and pairs absent from the split `train`; see `fleet_tools.sim.splits`."""
 
@@ -97,7 +88,6 @@ class TaskConfig(Value):
     """Success requires all of these predicates."""
     success_steps: Count = 1
     """Number of consecutive control steps for which they must hold."""
-    reach: Reach
     expert: Expert
 
     @pydantic.model_validator(mode="after")
@@ -140,7 +130,6 @@ class TaskConfig(Value):
                 for i, predicate in enumerate(self.success)
                 if isinstance(predicate, CausedByPart)
             ),
-            ("reach", self.reach),
         ]
         for name, part in self.tool_parts.items():
             for i, keypoint in enumerate(part.keypoints):

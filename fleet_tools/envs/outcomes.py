@@ -3,6 +3,8 @@
 RUNNING = "running"
 SUCCESS = "success"
 TIME_LIMIT = "time_limit"
+OBJECT_LOST = "object_lost"
+"""The object left the workspace, which is a failure of the policy."""
 SIMULATION_ERROR = "simulation_error"
 """The simulator failed, which is not a failure of the policy."""
 POLICY_ERROR = "policy_error"
