@@ -211,6 +211,7 @@ def test_a_success_earns_more_than_any_failure_can(make: Make, made) -> None:
     most = 1.0 - start  # that any failure gains
     assert most < episode.rewards.sum() <= most + 1.0
     assert episode.rewards.sum() > most + 0.8  # a success leaves little to gain
+    assert episode.rewards.min() > -0.05  # and the way there leads upwards
 
 
 def test_a_lost_object_takes_its_potential_along(hammer: ToolUseEnv) -> None:
