@@ -133,5 +133,6 @@ def _draw_curve(curve: LearningCurve, returns: "Axes", success: "Axes") -> None:
         success.axhline(reference.success_rate, color=_COLORS[name], linestyle="--")
     returns.set_title(curve.task)
     success.set_xlabel("steps of the environment")
+    success.set_ylim(-0.03, 1.03)
     for axes in (returns, success):
         axes.grid(alpha=0.3)

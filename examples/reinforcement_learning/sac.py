@@ -52,7 +52,7 @@ class LearnOptions(cli.Options):
     """
 
     task: TaskOptions
-    steps: Count = 80_000
+    steps: Count = 60_000
     """Number of steps of the environment."""
     every: Count = 5_000
     """Number of steps between two evaluations."""
