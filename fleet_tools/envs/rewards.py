@@ -14,9 +14,9 @@ order of policies as the sparse rewards have it; here, failures differ by how fa
 The potential is the mean of two terms, which a task file declares for other purposes:
 
 - alignment, of the tool with the pose in which it acts: the expert's `actuation.constraints`;
-- progress, of the success predicates that do not hold at the start. Those that do hold then are
-  conditions, such as that nothing moves: they decide on success, and would only punish the first
-  motion here.
+- progress, of the success predicates that do not hold at the start, times that of those that do.
+  The latter are conditions, such as that the object is upright and still. As factors, they count
+  once there is progress to lose: added, they would punish the first motion.
 """
 
 from collections.abc import Sequence
@@ -69,10 +69,20 @@ def alignment(terms: Sequence[KeypointTerm], now: WorldState) -> float:
 
 
 def progress(predicates: Sequence[Predicate], initial: WorldState, now: WorldState) -> float:
-    """Returns the mean progress of the predicates that do not hold initially, in [0, 1]."""
-    missing = [each for each in predicates if not judge(each, initial, initial).holds]
-    verdicts = [judge(each, initial, now) for each in missing]
-    return sum(verdict.progress for verdict in verdicts) / len(verdicts) if verdicts else 1.0
+    """Returns the mean progress of goals times that of conditions, in [0, 1].
+
+    Conditions are the predicates that hold initially, goals the others.
+    """
+    goals: list[float] = []
+    conditions: list[float] = []
+    for each in predicates:
+        group = conditions if judge(each, initial, initial).holds else goals
+        group.append(judge(each, initial, now).progress)
+    return _mean(goals) * _mean(conditions)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 1.0
 
 
 def _closeness(term: KeypointTerm, now: WorldState) -> float:

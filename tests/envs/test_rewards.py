@@ -13,7 +13,7 @@ from support.planning_problems import planning_problem, poses
 from support.processes import ROOT
 
 from fleet_tools.config.expert import PointToPoint
-from fleet_tools.config.predicates import AxisUpright, Contact, KeypointsNear, Still
+from fleet_tools.config.predicates import AxisUpright, KeypointsNear, Still
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs import rewards
 from fleet_tools.envs.making import CUSTOM_ID
@@ -42,18 +42,23 @@ def potential(env: ToolUseEnv, initial: WorldState) -> float:
     return rewards.potential(env.task, initial, env.world_state())
 
 
+@pytest.fixture(scope="module", name="initial")
+def _initial(hammer: ToolUseEnv) -> WorldState:
+    """The start of an episode of the hammer."""
+    hammer.reset(seed=0)
+    return hammer.world_state()
+
+
 # --- Alignment ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", name="place")
-def _place(hammer: ToolUseEnv) -> Callable[[PlanningProblem, RigidTransform], WorldState]:
+def _place(initial: WorldState) -> Callable[[PlanningProblem, RigidTransform], WorldState]:
     """A function that returns a state with the keypoints of a problem, and the hand at a pose."""
-    hammer.reset(seed=0)
-    state = hammer.world_state()
 
     def place(problem: PlanningProblem, X_WE: RigidTransform) -> WorldState:
         return replace(
-            state,
+            initial,
             p_W_tool={name: X_WE @ p for name, p in problem.p_E_tool.items()},
             p_W_object=dict(problem.p_W_object),
             X_WO=problem.X_WO,
@@ -118,21 +123,25 @@ def test_the_nearer_a_keypoint_the_better_aligned(place, X_WE, distances):
 
 # --- Progress -------------------------------------------------------------------------------
 
+NEAR = KeypointsNear(type="keypoints_near", tool="head", object="head", within_m=0.02)
+UPRIGHT = AxisUpright(type="axis_upright", object=("base", "head"), within_deg=5)
+STILL_IN_HAND = Still(type="still", seen_from="end_effector", below_m_s=0.01)
 
-def test_progress_is_that_of_what_is_missing_at_the_start(hammer: ToolUseEnv) -> None:
-    hammer.reset(seed=0)
-    initial = hammer.world_state()
-    near = KeypointsNear(type="keypoints_near", tool="head", object="head", within_m=0.02)
-    hold = (
-        AxisUpright(type="axis_upright", object=("base", "head"), within_deg=5),
-        Contact(type="contact", between=("robot", "object"), present=False),
-        Still(type="still", seen_from="end_effector", below_m_s=0.01),
+
+@given(st.floats(0.01, 10.0), st.floats(0.01, 1.0))
+def test_progress_is_that_of_the_goals_times_that_of_the_conditions(
+    initial: WorldState, speed_m_s: float, distance_m: float
+) -> None:
+    moving = replace(
+        initial,
+        V_WE=np.array([0.0, 0.0, 0.0, speed_m_s, 0.0, 0.0]),
+        p_W_tool={"head": initial.p_W_object["head"] + [distance_m, 0.0, 0.0]},
     )
-    moving = replace(initial, V_WE=np.array([0.0, 0.0, 0.0, 0.3, 0.0, 0.0]))
-    assert rewards.progress(hold, initial, moving) == 1.0
-    distance = np.linalg.norm(initial.p_W_tool["head"] - initial.p_W_object["head"])
-    found = rewards.progress((near, *hold), initial, moving)
-    assert found == pytest.approx(0.02 / distance)
+    near, still = min(0.02 / distance_m, 1.0), 0.01 / speed_m_s
+    found = rewards.progress((NEAR, UPRIGHT, STILL_IN_HAND), initial, moving)
+    assert found == pytest.approx(near * (1.0 + still) / 2.0)
+    assert rewards.progress((NEAR,), initial, moving) == pytest.approx(near)
+    assert rewards.progress((STILL_IN_HAND,), initial, moving) == pytest.approx(still)
 
 
 # --- Episodes -------------------------------------------------------------------------------
@@ -214,9 +223,7 @@ def test_a_success_earns_more_than_any_failure_can(make: Make, made) -> None:
     assert episode.rewards.min() > -0.05  # and the way there leads upwards
 
 
-def test_a_lost_object_takes_its_potential_along(hammer: ToolUseEnv) -> None:
-    hammer.reset(seed=0)
-    initial = hammer.world_state()
+def test_a_lost_object_takes_its_potential_along(hammer: ToolUseEnv, initial: WorldState) -> None:
     start = rewards.potential(hammer.task, initial, initial)
     assert start > 0.1
     lost = rewards.dense(hammer.task, OBJECT_LOST, initial, initial, initial)
