@@ -1,134 +1,196 @@
-"""A Stable-Baselines3 agent learns to hammer from the dense reward alone.
+"""A Stable-Baselines3 agent learns to use a tool from the dense reward alone.
 
-    python -m examples.reinforcement_learning.sac --steps 10000
+    python -m examples.reinforcement_learning.sac learn --tool hammer
+    python -m examples.reinforcement_learning.sac draw
     python -m fleet_tools.evaluate --policy examples.reinforcement_learning.sac:make_policy \
         --name sac --tool hammer --output results/sac
 
-The first command trains and stores the agent, and compares it with policies without knowledge; the
-second evaluates it as any other policy.
+The first command trains an agent, stores it, and measures its learning curve; the second draws the
+curves of all tasks; the third evaluates the agent as any other policy.
 """
 
-import contextlib
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING
 
 import gymnasium
 import numpy as np
-import pydantic
-import torch
-from scipy.stats import ttest_rel
-from stable_baselines3 import SAC
 
-from fleet_tools.config.values import Count, Seed
-from fleet_tools.envs.outcomes import SUCCESS
-from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.policies.policy import Policy
-from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
-from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.seeds import VALIDATION
+from examples.reinforcement_learning.learning_curve import (
+    CurvePoint,
+    LearningCurve,
+    draw,
+    measure,
+)
+from fleet_tools.config.options import TaskOptions
+from fleet_tools.config.values import Count, Seed, parse
+from fleet_tools.errors import ConfigError
+from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.strict_json import loads
 from fleet_tools.utils import cli
-from fleet_tools.utils.statistics import wilson_interval
 
-ENVIRONMENT = "FleetTools/Hammer-v0"
-AGENT = Path(__file__).with_name("agent.zip")
-OBSERVED = ("tool_keypoints", "object_keypoints")
-DISCOUNT = 0.95
-"""Discount per step of 1/6 s, with which the agent's horizon is about twenty steps."""
+# Drake and PyTorch are imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    from stable_baselines3 import SAC
+
+FOLDER = Path(__file__).parent
+AGENTS, CURVES, FIGURE = FOLDER / "agents", FOLDER / "curves", FOLDER / "curves.png"
+KEYPOINTS = ("tool_keypoints", "object_keypoints")
+REWARD_SCALE = 10
+"""Factor of rewards, which add up to 2 at most: the agent's networks begin with errors of 0.1."""
 
 
-class SacOptions(cli.Options):
-    """Trains an agent, stores it, and compares it with policies without knowledge.
+class LearnOptions(cli.Options):
+    """Trains an agent, stores it, and measures its learning curve in scenes it never learns from.
 
     Exit codes:
-    0: the agent is stored and compared.
+    0: agent and curve are stored.
     2: it cannot begin.
-    130: Ctrl-C.
+    130: Ctrl-C; the last evaluated agent and the curve so far are stored.
     """
 
-    steps: Count = 10_000
+    task: TaskOptions
+    steps: Count = 60_000
     """Number of steps of the environment."""
+    every: Count = 5_000
+    """Number of steps between two evaluations."""
+    scenes: Count = 10
+    """Number of scenes of each evaluation, always the same ones."""
     seed: Seed = 0
-    """Seed of the agent and its scenes."""
-    scenes: Annotated[int, pydantic.Field(ge=2)] = 50
-    """Number of scenes in which policies are compared."""
+    """Seed of the agent and of the scenes in which it learns."""
 
 
-def _learn_and_compare(options: SacOptions) -> int:
-    torch.set_num_threads(1)  # networks of this size gain nothing from more
-    with contextlib.redirect_stdout(sys.stderr):  # stdout has the comparison alone
-        agent = learn(options.steps, options.seed, quiet=options.quiet)
-    agent.save(AGENT)
-    summary = compare(options.scenes)
-    options.report(summary, lambda: as_text(summary))
+class DrawOptions(cli.Options):
+    """Draws the stored learning curves of all tasks, beside expert, zero and random.
+
+    Exit codes:
+    0: the figure is stored.
+    2: there is no curve.
+    """
+
+
+# --- Programs -------------------------------------------------------------------------------
+
+
+def _learn_and_measure(options: LearnOptions) -> int:
+    from fleet_tools.envs.making import make_env
+    from fleet_tools.policies.sources import find_policy
+    from fleet_tools.sim.seeds import VALIDATION
+
+    env = make_env(task=options.task.name_or_path(), reward="dense")
+    seeds = VALIDATION[: options.scenes]
+    references = {
+        name: measure(env, find_policy(name).make(env, options.seed), seeds)
+        for name in ("expert", "zero", "random")
+    }
+    curve = LearningCurve(task=env.task.name, seed=options.seed, references=references)
+    AGENTS.mkdir(exist_ok=True)
+    CURVES.mkdir(exist_ok=True)
+    learning = make_env(task=options.task.name_or_path(), reward="dense")
+    started = time.process_time()
+    for steps, agent in learn(learning, options.steps, options.every, options.seed):
+        measured = measure(env, Agent(agent), seeds)
+        seconds = round(time.process_time() - started)
+        point = CurvePoint(steps=steps, processor_s=seconds, measured=measured)
+        curve = curve.model_copy(update={"points": (*curve.points, point)})
+        agent.save(agent_path(curve.task))
+        with atomic_write(CURVES / f"{curve.task}.json") as aside:
+            aside.write_text(curve.to_json() + "\n")
+        if not options.quiet:
+            print(f"{steps} steps, {seconds} s: {measured}", file=sys.stderr)
+    options.report(curve.model_dump(mode="json"), lambda: str(curve))
+    return cli.OK
+
+
+def _draw_all(options: DrawOptions) -> int:
+    paths = sorted(CURVES.glob("*.json"))
+    if not paths:
+        raise ConfigError(f"There is no curve in {CURVES}; `learn` makes them.")
+    curves = [parse(LearningCurve, loads(path.read_text()), str(path)) for path in paths]
+    draw(curves, FIGURE)
+    options.report(
+        {"figure": str(FIGURE)}, lambda: "\n\n".join([*map(str, curves), f"figure: {FIGURE}"])
+    )
     return cli.OK
 
 
 # --- Learning -------------------------------------------------------------------------------
 
 
-def learn(steps: int, seed: int, quiet: bool = False) -> SAC:
-    """Trains an agent by soft actor-critic (Haarnoja et al. 2018)."""
-    env = gymnasium.make(ENVIRONMENT, reward="dense")
+def learn(env: gymnasium.Env, steps: int, every: int, seed: int) -> Iterator[tuple[int, "SAC"]]:
+    """Trains an agent by soft actor-critic (Haarnoja et al. 2018).
+
+    Args:
+        env: Environment with dense rewards.
+        steps: Number of its steps.
+        every: Number of steps after which the agent is returned once more.
+        seed: Seed of the agent and of the scenes.
+
+    Yields:
+        Number of steps so far, 0 first and `steps` last, and the agent, which then learns on.
+    """
+    import torch
+    from stable_baselines3 import SAC
+
+    torch.set_num_threads(1)  # networks of this size gain nothing from more
     size = len(observed(env.observation_space.sample()))
     space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    env = gymnasium.wrappers.TransformObservation(SuccessLasts(env), observed, space)
+    seen = gymnasium.wrappers.TransformObservation(env, observed, space)
     agent = SAC(
         "MlpPolicy",
-        env,
-        gamma=DISCOUNT,
+        gymnasium.wrappers.TransformReward(seen, lambda reward: REWARD_SCALE * float(reward)),
+        gamma=0.95,  # a horizon of 20 steps of 1/6 s
         learning_rate=1e-3,
-        learning_starts=1000,
+        learning_starts=500,
+        ent_coef="auto_0.1",
         policy_kwargs={"net_arch": [128, 128]},
         seed=seed,
         device="cpu",
-        verbose=0 if quiet else 1,
     )
-    agent.learn(steps, log_interval=10)
-    env.close()
-    return agent
+    yield 0, agent
+    while agent.num_timesteps < steps:
+        count = min(every, steps - agent.num_timesteps)
+        agent.learn(count, reset_num_timesteps=False)
+        yield agent.num_timesteps, agent
 
 
 def observed(observation: dict[str, np.ndarray]) -> np.ndarray:
-    """Returns the keypoints alone, (15,), in decimetres, so that they are of the order of 1.
+    """Returns keypoints, in decimetres, and the rotation of the hand: all of the order of 1.
 
-    They and the actions are in the end effector's frame, where hammering is the same everywhere.
+    Keypoints and actions are in the end effector's frame, where what is right in one place is
+    right everywhere; the rotation tells where the world's axes are.
     """
-    return 10 * np.concatenate([observation[name].ravel() for name in OBSERVED])
-
-
-class SuccessLasts(gymnasium.Wrapper):
-    """Rewards success like infinitely many further steps of success: 1 in each, discounted.
-
-    The dense reward is at most 1 in each step, and success ends the episode. Without this, the
-    return of an agent that stays close to success would be higher.
-    """
-
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Runs one step."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        reward = float(reward)
-        if terminated:
-            reward /= 1 - DISCOUNT
-        return observation, reward, terminated, truncated, info
+    keypoints = [10 * observation[name].ravel() for name in KEYPOINTS]
+    return np.concatenate([*keypoints, observation["end_effector_pose"][:, :3].ravel()])
 
 
 # --- Acting ---------------------------------------------------------------------------------
 
 
+def agent_path(task: str) -> Path:
+    """Returns the file of a task's agent."""
+    return AGENTS / f"{task}.zip"
+
+
 def make_policy(env: gymnasium.Env) -> "Agent":
-    """Loads the agent, for `fleet_tools.evaluate --policy module:make_policy`.
+    """Loads the agent of the environment's task, for `fleet_tools.evaluate --policy`.
 
     Stable-Baselines3 stores pickles, which may run any code when they are loaded: load only your
     own.
     """
-    return Agent(SAC.load(AGENT, device="cpu"))
+    from stable_baselines3 import SAC
+
+    from fleet_tools.envs.tool_use_env import unwrap
+
+    return Agent(SAC.load(agent_path(unwrap(env).task.name), device="cpu"))
 
 
 class Agent:
     """A trained agent as a policy of Fleet-Tools."""
 
-    def __init__(self, agent: SAC) -> None:
+    def __init__(self, agent: "SAC") -> None:
         self._agent = agent
 
     def reset(self) -> None:
@@ -139,66 +201,13 @@ class Agent:
         return self._agent.predict(observed(observation), deterministic=True)[0]
 
 
-# --- Comparison -----------------------------------------------------------------------------
-
-
-def compare(scenes: int) -> dict[str, Any]:
-    """Compares the stored agent with policies without knowledge, in new scenes.
-
-    Args:
-        scenes: Number of scenes, the same ones for all.
-
-    Returns:
-        Results by policy, and 95% intervals of the agent's mean return less that of each other.
-    """
-    env = gymnasium.make(ENVIRONMENT, reward="dense")
-    policies = {"agent": make_policy(env), "random": RandomPolicy(env), "zero": ZeroPolicy(env)}
-    results = {name: results_in(env, policy, scenes) for name, policy in policies.items()}
-    env.close()
-    summary: dict[str, Any] = {"scenes": scenes, "policies": {}, "agent_less": {}}
-    for name, (returns, success) in results.items():
-        successes = int(success.sum())
-        summary["policies"][name] = {
-            "mean_return": float(returns.mean()),
-            "successes": successes,
-            "interval_95": wilson_interval(successes, scenes),
-        }
-    for name in ("random", "zero"):
-        test = cast(Any, ttest_rel(results["agent"][0], results[name][0]))
-        summary["agent_less"][name] = [float(end) for end in test.confidence_interval(0.95)]
-    return summary
-
-
-def as_text(summary: dict[str, Any]) -> str:
-    """Returns a comparison as lines of text."""
-    lines = []
-    for name, result in summary["policies"].items():
-        low, high = result["interval_95"]
-        lines.append(
-            f"{name}: return {result['mean_return']:.1f}, success in {result['successes']} of "
-            f"{summary['scenes']} scenes (95% interval {low:.1%} to {high:.1%})"
-        )
-    for name, (low, high) in summary["agent_less"].items():
-        lines.append(f"agent's return less {name}'s: 95% interval {low:.1f} to {high:.1f}")
-    return "\n".join(lines)
-
-
-def results_in(env: gymnasium.Env, policy: Policy, scenes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a policy's returns, and its success, (N,) each, in scenes unseen in training.
-
-    A return is the sum of the dense rewards; after success, each remaining step counts as 1.
-    """
-    episodes = [rollout(env, policy, seed=seed) for seed in VALIDATION[:scenes]]
-    limit = unwrap(env).task.max_episode_steps
-    success = np.array([episode.outcome == SUCCESS for episode in episodes])
-    remaining = np.array([limit - len(episode) for episode in episodes])
-    returns = np.array([episode.rewards.sum() for episode in episodes]) + success * remaining
-    return returns, success
-
-
 PROGRAM = cli.Program(
     "reinforcement_learning.sac",
-    cli.Command(SacOptions, _learn_and_compare),
+    {
+        "learn": cli.Command(LearnOptions, _learn_and_measure),
+        "draw": cli.Command(DrawOptions, _draw_all),
+    },
+    description="An agent learns to use a tool from the dense reward alone.",
     launcher="python -m examples.",
 )
 main = PROGRAM.main

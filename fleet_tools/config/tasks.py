@@ -65,15 +65,6 @@ class ToolPart(Value):
     """Side of the tool to which the part is confined."""
 
 
-class Reach(Value):
-    """The dense reward's shaping term: the distance between two keypoints."""
-
-    tool: str
-    object: str
-    length_m: Positive
-    """Distance at which the term is one half."""
-
-
 class HeldOut(Value):
     """Models and pairs absent from the split `train`; see `fleet_tools.sim.splits`."""
 
@@ -110,7 +101,6 @@ class TaskConfig(Value):
     """Success requires all of these predicates."""
     success_steps: Count = 1
     """Number of consecutive control steps for which they must hold."""
-    reach: Reach
     expert: Expert
 
     @pydantic.model_validator(mode="after")
@@ -154,7 +144,6 @@ class TaskConfig(Value):
                 for i, predicate in enumerate(self.success)
                 if isinstance(predicate, CausedByPart)
             ),
-            ("reach", self.reach),
         ]
         for name, part in self.tool_parts.items():
             for i, keypoint in enumerate(part.keypoints):

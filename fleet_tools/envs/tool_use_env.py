@@ -80,8 +80,9 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
 
     Observations: see `fleet_tools.envs.observations`.
 
-    Rewards: "sparse" is 1 on success, else 0. "dense" lies in [0, 1]: one third proximity of tool
-    and object, two thirds progress towards success, and 1 on success.
+    Rewards: "sparse" is 1 in the step that ends the episode as a success, else 0. "dense" adds the
+    change of a potential in [0, 1], of the tool's alignment and of the progress towards success
+    (`fleet_tools.envs.rewards`): its sum over an episode depends on start, end and success alone.
 
     `info`: `outcome` ("running", "success", "time_limit", "object_lost" or "simulation_error"),
     `success` (now; `is_success` is the same), `success_once` (so far), `progress` in [0, 1],
@@ -228,7 +229,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             failed = dict.fromkeys(self._judge(episode), Verdict(False, 0.0))
             info = self._info(episode, failed) | done | {"error": str(error)}
             return self._observe(episode), 0.0, False, True, info
-        episode = replace(episode, measurement=measurement)
+        before, episode = episode, replace(episode, measurement=measurement)
         verdicts = self._judge(episode)
         verdict = conjunction(verdicts.values())
         steps_held = episode.steps_held + 1 if verdict.holds else 0
@@ -249,7 +250,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             self.render()
         return (
             self._observe(episode),
-            self._reward(verdict, measurement.state),
+            self._reward(before, episode),
             outcome in (SUCCESS, OBJECT_LOST),
             outcome == TIME_LIMIT,
             self._info(episode, verdicts) | done,
@@ -411,10 +412,11 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         workspace = self.task.workspace
         return [name for name, (p_W, _) in state.links.items() if not workspace.contains(p_W)]
 
-    def _reward(self, verdict: Verdict, state: WorldState) -> float:
+    def _reward(self, before: _Episode, now: _Episode) -> float:
         if self.reward == "sparse":
-            return rewards.sparse(verdict)
-        return rewards.dense(verdict, self.task.reach, state)
+            return rewards.sparse(now.outcome)
+        states = now.initial, before.measurement.state, now.measurement.state
+        return rewards.dense(self.task, now.outcome, *states)
 
     def _observe(self, episode: _Episode) -> Observation:
         return observe(self.features, episode.measurement)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import gymnasium
 import numpy as np
 
+from fleet_tools.config.expert import PointToPoint
+from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.perception import point_cloud
 from fleet_tools.policies.policy import Policy
@@ -45,6 +47,13 @@ class Annotations:
     cloud: ColoredPoints | None
 
 
+def _acting_keypoint(task: TaskConfig) -> str:
+    """Returns the tool's keypoint that the expert brings to the object."""
+    terms = task.expert.actuation.constraints
+    brought = [term.tool for term in terms if isinstance(term, PointToPoint)]
+    return brought[0] if brought else task.keypoints.tool[0]
+
+
 def annotate(
     env: gymnasium.Env, observation: Mapping[str, np.ndarray], policy: Policy | None = None
 ) -> Annotations:
@@ -56,7 +65,7 @@ def annotate(
         policy: The policy that acts; its `plan` is drawn if it has one.
     """
     env = unwrap(env)
-    state, acting = env.world_state(), env.task.reach.tool
+    state, acting = env.world_state(), _acting_keypoint(env.task)
     plan = getattr(policy, "plan", None)
     p_EActing = state.in_end_effector(state.p_W_tool)[acting]
     cloud = None

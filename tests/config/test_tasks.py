@@ -99,11 +99,11 @@ UNIFORM = {"uniform": [-1, 1]}
         ("success", [], ["success", "at least 1"]),
         ("success.0.at_lest", 1, ["success.0", "'at_lest'", "Did you mean 'at_least'?"]),
         ("success.0.type", "joint_moved", ["success.0", "'joint_moved'", "'joint_displacement'"]),
-        ("reach.tool", "haed", ["haed", "head"]),
         ("tool_parts.face.keypoints.0", "haed", ["tool_parts.face.keypoints.0", "head"]),
         ("tool_parts.face.within_m", 0, ["tool_parts.face.within_m"]),
         ("success.1.part", "fase", ["success.1.part", "'face'"]),
         ("success.1.change.at_last", 1, ["success.1", "at_least"]),
+        ("expert.actuation.constraints.0.tool", "haed", ["haed", "head"]),
         ("expert.before.0.speed", 1.5, ["expert.before.0.speed", "less than or equal to 1"]),
         ("expert.before.0.motion.by", 1, ["expert.before.0", "Did you mean 'by_m'?"]),
         (

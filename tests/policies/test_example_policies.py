@@ -1,12 +1,13 @@
 """Policies in `examples/`, run from a copy of their folder, as their pages describe."""
 
+import importlib
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
+from scipy.stats import ttest_1samp
 from support.processes import ROOT
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -101,33 +103,56 @@ def test_the_servo_is_evaluated_as_any_policy(tmp_path: Path) -> None:
 
 
 @pytest.fixture(name="sac", scope="module")
-def _sac() -> ModuleType:
+def _sac() -> Iterator[ModuleType]:
     pytest.importorskip("stable_baselines3")
-    return load("reinforcement_learning/sac.py")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+        yield importlib.import_module("examples.reinforcement_learning.sac")
 
 
-def test_the_reward_of_success_is_that_of_infinitely_many_steps(
-    sac: ModuleType, hammer: ToolUseEnv
+@pytest.fixture(name="learned", scope="module")
+def _learned(sac: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The example, with an agent and a curve of a few steps in a folder of their own."""
+    folder = tmp_path_factory.mktemp("learned")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, file in (("AGENTS", "agents"), ("CURVES", "curves"), ("FIGURE", "curves.png")):
+            monkeypatch.setattr(sac, name, folder / file)
+        few = ["--steps", "1", "--scenes", "1", "--quiet"]
+        assert sac.main(["learn", "--tool", "hammer", *few]) == 0
+        yield sac
+
+
+def test_a_curve_has_its_points_and_references(learned: ModuleType) -> None:
+    curve = json.loads((learned.CURVES / "hammer.json").read_text())
+    assert [point["steps"] for point in curve["points"]] == [0, 1]
+    assert curve["references"].keys() == {"expert", "zero", "random"}
+    assert curve["references"]["expert"]["successes"] == 1
+    assert min(curve["references"]["expert"]["returns"]) > 1.0
+    assert np.abs(curve["references"]["zero"]["returns"]).max() < 0.01
+
+
+def test_an_agent_is_evaluated_at_start_and_end_and_between(
+    sac: ModuleType, make: Callable[..., ToolUseEnv]
 ) -> None:
-    policy = SERVO.make_policy(hammer)
-    env = sac.SuccessLasts(hammer)
-    observation, _ = env.reset(seed=0)
-    policy.reset()
-    terminated, rewards = False, []
-    while not terminated:
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
-        assert not truncated
-        rewards.append(reward)
-    assert max(rewards[:-1]) <= 1.0
-    assert rewards[-1] == pytest.approx(sum(sac.DISCOUNT**step for step in range(1000)))
+    env = make("FleetTools/Hammer-v0", reward="dense", tool="claw", object="round_nail")
+    assert [steps for steps, _ in sac.learn(env, steps=5, every=2, seed=0)] == [0, 2, 4, 5]
 
 
-def test_a_stored_agent_acts(
-    sac: ModuleType, hammer: ToolUseEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_curves_are_drawn(learned: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert learned.main(["draw"]) == 0
+    assert learned.FIGURE.read_bytes().startswith(b"\x89PNG")
+    assert "expert: return" in capsys.readouterr().out
+
+
+def test_without_a_curve_nothing_is_drawn(
+    learned: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sac, "AGENT", tmp_path / "agent.zip")
-    sac.learn(steps=2, seed=0).save(sac.AGENT)
-    agent = sac.make_policy(hammer)
+    monkeypatch.setattr(learned, "CURVES", tmp_path)
+    assert learned.main(["draw"]) == 2
+
+
+def test_a_stored_agent_acts(learned: ModuleType, hammer: ToolUseEnv) -> None:
+    agent = learned.make_policy(hammer)
     observation, _ = hammer.reset(seed=0)
     agent.reset()
     action = agent.act(observation)
@@ -138,9 +163,13 @@ def test_a_stored_agent_acts(
 @pytest.mark.slow
 def test_an_agent_learns_to_hammer(tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3")
-    shutil.copy(ROOT / "examples/reinforcement_learning/sac.py", tmp_path)
-    printed = run(tmp_path, "sac", "--steps", "6000", "--scenes", "20")
-    intervals = re.findall(r"agent's return less (\w+)'s: 95% interval (\S+) to", printed)
-    assert [name for name, _ in intervals] == ["random", "zero"]
-    assert all(float(low) > 0.0 for _, low in intervals), printed
-    assert total(tmp_path, "sac:make_policy", scenes=2)["policy_errors"] == 0
+    name = "examples/reinforcement_learning"
+    shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("agents", "curves"))
+    program = "examples.reinforcement_learning.sac"
+    options = ["--steps", "6000", "--every", "6000", "--scenes", "20", "--json"]
+    curve = json.loads(run(tmp_path, program, "learn", "--tool", "hammer", *options))
+    learned = curve["points"][-1]["measured"]["returns"]
+    for name in ("zero", "random"):
+        gained = np.subtract(learned, curve["references"][name]["returns"])
+        assert ttest_1samp(gained, 0.0).confidence_interval(0.95).low > 0.0
+    assert total(tmp_path, f"{program}:make_policy", scenes=2)["policy_errors"] == 0
