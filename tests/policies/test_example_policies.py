@@ -166,7 +166,7 @@ def test_an_agent_learns_to_hammer(tmp_path: Path) -> None:
     name = "examples/reinforcement_learning"
     shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("agents", "curves"))
     program = "examples.reinforcement_learning.sac"
-    options = ["--steps", "6000", "--every", "6000", "--scenes", "20", "--json"]
+    options = ["--steps", "4000", "--every", "4000", "--scenes", "10", "--json"]
     curve = json.loads(run(tmp_path, program, "learn", "--tool", "hammer", *options))
     learned = curve["points"][-1]["measured"]["returns"]
     for name in ("zero", "random"):
