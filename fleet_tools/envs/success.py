@@ -1,5 +1,9 @@
-"""Success: the evaluation of a task file's predicates."""
+"""Success: the evaluation of a task file's predicates.
 
+Lengths and angles are computed by `math`: the bits of `np.linalg.norm` depend on the processor.
+"""
+
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -58,7 +62,7 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
         case KeypointsNear(tool=tool, object=object, within_m=within):
             p_W_tool = _named("keypoint of the tool", tool, now.p_W_tool)
             p_W_object = _named("keypoint of the object", object, now.p_W_object)
-            return _stays_below(float(np.linalg.norm(p_W_tool - p_W_object)), within)
+            return _stays_below(math.hypot(*(p_W_tool - p_W_object)), within)
         case KeypointRaised(object=object, at_least_m=threshold):
             rise = _object_point(object, now) - _object_point(object, initial)
             return _reaches(rise[2], threshold)
@@ -66,8 +70,8 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
             return _reaches(_distance(pair, now) - _distance(pair, initial), threshold)
         case AxisUpright(object=(start, end), within_deg=within):
             axis = _object_point(end, now) - _object_point(start, now)
-            angle = np.degrees(np.arctan2(np.linalg.norm(axis[:2]), axis[2]))
-            return _stays_below(float(angle), within)
+            angle = math.degrees(math.atan2(math.hypot(*axis[:2]), axis[2]))
+            return _stays_below(angle, within)
         case Contact(between=(one, other), present=present):
             for body in (one, other):
                 _named("body in a contact", body, _bodies(now))
@@ -81,18 +85,18 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
             return judge(change, initial, _moved_only_by(motion, initial, now))
         case BodyMoved(body=body, at_least_m=threshold):
             names = now.links if body == "object" else [_link(body, now)]
-            moved = [np.linalg.norm(now.links[k][0] - initial.links[k][0]) for k in names]
-            return _reaches(float(max(moved)), threshold)
+            moved = [math.hypot(*(now.links[k][0] - initial.links[k][0])) for k in names]
+            return _reaches(max(moved), threshold)
         case AtGoal(object=object, goal_m=goal, start_of=start_of, within_m=within):
             p_W_goal = np.array(goal) if start_of is None else _object_point(start_of, initial)
-            error = np.linalg.norm(_object_point(object, now) - p_W_goal)
-            return _stays_below(float(error), within)
+            error = math.hypot(*(_object_point(object, now) - p_W_goal))
+            return _stays_below(error, within)
         case InRegion(object=object, low_m=low, high_m=high):
             p_W = _object_point(object, now)
-            outside = np.linalg.norm(p_W - np.clip(p_W, low, high))
+            outside = math.hypot(*(p_W - np.clip(p_W, low, high)))
             # Progress is one half where the box is half its diagonal away.
-            radius = np.linalg.norm(np.subtract(high, low)) / 2
-            return _stays_below(float(radius + outside), float(radius))
+            radius = math.hypot(*np.subtract(high, low)) / 2
+            return _stays_below(radius + outside, radius)
         case OnBody(body=body, on=support, at_least_m=threshold):
             (p_W, _), (p_W_support, _) = (now.links[_link(name, now)] for name in (body, support))
             touches = now.in_contact(body, support), not now.in_contact(body, "table")
@@ -184,7 +188,7 @@ def _link(body: str, state: WorldState) -> str:
 
 def _distance(pair: tuple[str, str], state: WorldState) -> float:
     one, other = (_object_point(name, state) for name in pair)
-    return float(np.linalg.norm(one - other))
+    return math.hypot(*(one - other))
 
 
 def _bodies(state: WorldState) -> dict[str, None]:
@@ -197,7 +201,7 @@ def _speed(p_W: np.ndarray, v_W: np.ndarray, observer: str, state: WorldState) -
     if observer == "end_effector":
         w, v = state.V_WE[:3], state.V_WE[3:]
         v_W = v_W - v - np.cross(w, p_W - state.X_WE.translation())
-    return float(np.linalg.norm(v_W))
+    return math.hypot(*v_W)
 
 
 def _named(what: str, name: str, values: Mapping[str, T]) -> T:
