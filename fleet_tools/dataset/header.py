@@ -12,7 +12,7 @@ import pydantic
 import yaml
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.values import Positive, Value, read_yaml
+from fleet_tools.config.values import Positive, Value, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
@@ -77,10 +77,10 @@ class Header(Document):
         if not trusted:
             # Of the text that is to be loaded, whatever the other one says.
             text = present.text if present is not None and unchanged else self.task.text
-            _require_trust(read_yaml(TaskConfig, text, source), source)
+            _require_trust(parse(TaskConfig, _task_content(text, source), source), source)
         if unchanged:
             return self.env_spec.make(**others)
-        content = parse_yaml(self.task.text, source)
+        content = _task_content(self.task.text, source)
         if content.get("assets") is not None and self.task.folder is not None:
             content["assets"] = str(Path(self.task.folder) / content["assets"])
         with tempfile.TemporaryDirectory() as folder:
@@ -135,6 +135,13 @@ def describe(
         observation=describe_observation(env),
         packages=installed_packages(),
     )
+
+
+def _task_content(text: str, source: str) -> dict[str, Any]:
+    """Returns the content of a stored task file, without keys that task files no longer have."""
+    content = parse_yaml(text, source)
+    content.pop("reach", None)  # shaped rewards before they followed from the expert's constraints
+    return content
 
 
 def _require_trust(task: TaskConfig, source: str) -> None:

@@ -148,7 +148,11 @@ def test_flow_style_anchors_merges_and_missing_keys(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("tool: head, object: head, length_m", "tool: haed, object: head, length_m", "reach.tool"),
+        (
+            "keypoints: [head], within_m",
+            "keypoints: [haed], within_m",
+            "tool_parts.face.keypoints.0",
+        ),
         ("joint: slide, at_least: 0.020", "jiont: slide, at_least: 0.020", "success.0.jiont"),
         ("{type: joint_displacement, joint: slide, at_least: 0.020}", "{}", "success.0"),
         ("type: joint_displacement, joint: slide, at_least: 0.020", "type: x", "success.0.type"),

@@ -12,6 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import yaml
 
 from fleet_tools import collect
 from fleet_tools.dataset import Dataset
@@ -105,7 +106,9 @@ def test_samples_are_its_steps():
 def test_its_environment_is_made_again():
     header = Dataset(V1).header
     env = header.make_env()
-    assert env.task.digest() == header.task.content_digest
+    former = yaml.safe_load(header.task.text)
+    assert "reach" in former  # a key that task files had then
+    assert [p.type for p in env.task.success] == [p["type"] for p in former["success"]]
     assert env.features.keys() == header.observation.keys()
 
 
