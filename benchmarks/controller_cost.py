@@ -1,4 +1,7 @@
-"""The time of a simulation step with the controller, and of the same step without it."""
+"""The time of a simulation step, and of the same step without controller and attribution.
+
+Attribution of the object's motion to parts of the tool is what success by cause costs.
+"""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -32,8 +35,8 @@ class ControllerCost:
     """Median processor times of a simulation step in contact, s.
 
     Attributes:
-        with_it: With the controller.
-        without: The same step, with the same torques, without it.
+        with_it: With the controller and the attribution.
+        without: The same step, with the same torques, without both.
         ratio: Of the two.
     """
 
@@ -122,7 +125,8 @@ class _TorqueReplay:
             return ArmModel(), None
 
         with patch.object(worlds, "_add_controller", add_source):
-            self._world: World = worlds.build_world(task, tool, object)
+            bare = task.model_copy(update={"tool_parts": {}})  # without attribution, too
+            self._world: World = worlds.build_world(bare, tool, object)
         self._simulator = Simulator(self._world.diagram)
         self._root = self._simulator.get_mutable_context()
         apply_scene(scene, self._world, read_defaults(self._world, self._root), self._root)

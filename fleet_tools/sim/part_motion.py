@@ -32,12 +32,16 @@ from fleet_tools.sim.contacts import contacts
 from fleet_tools.sim.object_motion import ObjectMotion, PartMotion
 from fleet_tools.sim.part_regions import PartRegions
 
+READING_STEPS = 4
+"""Simulation steps after which contact that lasts is read again; reading costs half a step."""
+
 
 class PartMotionMeter(LeafSystem):
-    """Attributes the object's motion to parts of the tool, in every simulation step.
+    """Attributes the object's motion to parts of the tool, step by step.
 
     Its discrete state is updated together with the plant's, with the contact forces that the plant
-    applies in that step.
+    applies in that step. While the tool or the robot touches the object, these forces are taken to
+    last for `READING_STEPS`; where contact begins or ends is exact.
 
     Input ports: the plant's `contact_results`, `body_poses`, `body_velocities`, the generalized
     contact forces of the arm, `arm_contact`, and the state of the object, `object_state`.
@@ -70,6 +74,7 @@ class PartMotionMeter(LeafSystem):
         coordinates = len(self._object.coordinate_mechanism)
         self._shapes = _State(
             force=(len(parts) + 1, len(self._object.bodies), 6),
+            age=(1,),
             share=(len(parts), self._object.num_mechanisms),
             motion=(len(parts), coordinates),
             coordinates=(coordinates,),
@@ -142,12 +147,17 @@ class PartMotionMeter(LeafSystem):
     def _update(self, context: Context, values: np.ndarray) -> None:
         """Advances the state, `values`, to the present, and finds the present forces."""
         arm_in_contact = self.EvalVectorInput(context, self._inputs["arm_contact"]).value().any()
-        state = self._parts_of(values)
-        if not arm_in_contact and not state.force.any():
+        touched = values[self._slices.force].any()
+        if not arm_in_contact and not touched:
             return  # nothing but the object itself moves it
+        state = self._parts_of(values)
+        if arm_in_contact and touched and state.age[0] + 1 < READING_STEPS:
+            state.age[0] += 1
+            return
         contacts = self._contacts(context) if arm_in_contact else ()
-        if not contacts and not state.force.any() and not state.share.any():
-            return  # nothing has touched it yet
+        if not contacts and not touched:
+            return  # neither now nor before
+        state.age[0] = 0
         X_WB = self._eval(context, "body_poses")
         self._advance(context, state, X_WB)
         state.force[:] = 0.0
@@ -218,13 +228,15 @@ class _State(NamedTuple):
     """The discrete state, or something about each of its parts.
 
     Attributes:
-        force: (n + 1, links, 6), contact wrenches in the last step, see `attribution.advance`.
+        force: (n + 1, links, 6), contact wrenches read last, see `attribution.advance`.
+        age: (1,), simulation steps since they were read.
         share: (n, mechanisms), shares of the parts in the work.
         motion: (n, coordinates), motion that the parts caused.
         coordinates: (coordinates,), coordinates up to which the motion reaches.
     """
 
     force: Any
+    age: Any
     share: Any
     motion: Any
     coordinates: Any
