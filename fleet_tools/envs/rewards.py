@@ -19,6 +19,7 @@ The potential is the mean of two terms, which a task file declares for other pur
   once there is progress to lose: added, they would punish the first motion.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -97,16 +98,16 @@ def _closeness(term: KeypointTerm, now: WorldState) -> float:
 def distance_m(term: PointToPoint, now: WorldState) -> float:
     """Returns the distance of the tool's keypoint from its goal, m."""
     p_WQ = now.p_W_object[term.object] + now.X_WO.rotation() @ np.array(term.offset_m)
-    return float(np.linalg.norm(now.p_W_tool[term.tool] - p_WQ))
+    return math.hypot(*(now.p_W_tool[term.tool] - p_WQ))
 
 
 def angle_deg(term: AxisToAxis, now: WorldState) -> float:
     """Returns the deviation of the angle between the axes from the desired one, deg."""
     a_W = _axis(term.tool, now.p_W_tool)
     b_W = np.array(term.world) if term.object is None else _axis(term.object, now.p_W_object)
-    angle = np.degrees(np.arctan2(np.linalg.norm(np.cross(a_W, b_W)), a_W @ b_W))
+    angle = math.degrees(math.atan2(math.hypot(*np.cross(a_W, b_W)), sum(a_W * b_W)))
     desired = abs((term.angle_deg + 180) % 360 - 180)  # the angle of two vectors has no sign
-    return float(abs(angle - desired))
+    return abs(angle - desired)
 
 
 def _axis(ends: tuple[str, str], p_W: dict[str, np.ndarray]) -> np.ndarray:
