@@ -1,7 +1,7 @@
 """An independent account of who touched the object while it moved.
 
-It shares nothing with `fleet_tools.sim.part_motion`: it asks which shapes touch, and not how much
-work their forces do.
+It shares nothing with `fleet_tools.sim.part_motion`: it asks which of the tool's collision shapes
+touch, by their names in the package's models, and not what work their forces do.
 """
 
 from collections import defaultdict
@@ -18,9 +18,21 @@ from fleet_tools.config.predicates import (
 )
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.sim.contacts import find_contacts
+from fleet_tools.sim.contacts import contacts
 
 PART, ELSEWHERE, ROBOT = "part", "tool elsewhere", "robot"
+
+WORKING_SHAPES = {
+    "hammer": ("striker",),
+    "wrench": ("head", "slide"),
+    "spatula": ("blade",),
+    "knife": ("blade",),
+}
+"""Beginnings of the names of the shapes that do the work, by the tool's family."""
+
+LEAST_FRACTION = 0.25
+"""Who exerts less than this fraction of the largest force only happens to touch, as a spatula's neck
+beside the slab that lies on the blade."""
 
 
 class Witness:
@@ -39,6 +51,7 @@ class Witness:
         self._simulation = env._simulation
         caused = caused_by_part(env.task)
         self._predicate, self._part = caused.change, env.task.tool_parts[caused.part]
+        self._working_shapes = WORKING_SHAPES[env.task.tool_family]
         self.change: dict[frozenset[str], float] = defaultdict(float)
         self._touching: frozenset[str] = frozenset()
         self._value = self._measure()
@@ -64,27 +77,37 @@ class Witness:
 
     def _who_touches(self) -> frozenset[str]:
         world = self._simulation.world
-        found: set[str] = set()
-        for pair in find_contacts(world.plant, world.scene_graph, self._simulation._context):
-            instances = pair.A.model_instance(), pair.B.model_instance()
-            if world.object in instances and world.arm in instances:
-                found.add(ROBOT)
-            elif world.object in instances and world.tool in instances:
-                found.add(PART if self._is_on_part(pair.p_WC) else ELSEWHERE)
-        return frozenset(found)
+        inspector = world.scene_graph.model_inspector()
+        results = world.plant.get_contact_results_output_port().Eval(self._simulation._context)
+        newtons = dict.fromkeys((PART, ELSEWHERE, ROBOT), 0.0)
+        for *shapes, contact in contacts(results):
+            bodies = [world.plant.GetBodyFromFrameId(inspector.GetFrameId(s)) for s in shapes]
+            shape_of = {
+                body.model_instance(): shape
+                for body, shape in zip(bodies, shapes, strict=True)
+                if body is not None
+            }
+            if world.object not in shape_of or not shape_of.keys() & {world.arm, world.tool}:
+                continue
+            p_WC, F_AC_W = contact()
+            who = ROBOT
+            if world.tool in shape_of:
+                name = inspector.GetName(shape_of[world.tool]).split("::")[-1]
+                works = name.startswith(self._working_shapes) and self._is_in_front(p_WC)
+                who = PART if works else ELSEWHERE
+            newtons[who] += float(np.linalg.norm(F_AC_W.translational()))
+        least = LEAST_FRACTION * max(newtons.values())
+        return frozenset(who for who, force in newtons.items() if force > least)
 
-    def _is_on_part(self, p_WC: np.ndarray) -> bool:
-        """Whether a contact lies on the part, from points along its line."""
+    def _is_in_front(self, p_WC: np.ndarray) -> bool:
+        """Whether a contact lies on the side that the part faces; a hammer's head has one shape."""
+        side = self._part.facing
+        if side is None:
+            return True
         points = self._simulation._locate(self._simulation._tool_points)
-        corners = np.array([points[name] for name in self._part.keypoints])
-        along = np.linspace(0.0, 1.0, 200)[:, None]
-        line = corners[0] + along * (corners[-1] - corners[0])  # one keypoint, or two
-        near = np.linalg.norm(line - p_WC, axis=1).min() <= self._part.within_m
-        if self._part.facing is None:
-            return bool(near)
-        start, end = (points[name] for name in self._part.facing.axis)
+        start, end = (points[name] for name in side.axis)
         forwards = (end - start) / np.linalg.norm(end - start)
-        return bool(near and forwards @ (p_WC - end) >= -self._part.facing.depth_m)
+        return bool(forwards @ (p_WC - points[side.point]) >= -side.depth_m)
 
     def _measure(self) -> float:
         simulation = self._simulation

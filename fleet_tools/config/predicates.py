@@ -94,10 +94,11 @@ class Still(Value):
 
 
 class CausedByPart(Value):
-    """Another predicate would hold if only a part of the tool had moved the object.
+    """Another predicate holds of the motion of the object that a part of the tool caused.
 
-    Motion of the object counts as far as it was caused by contact with the part
-    (`fleet_tools.sim.part_motion`).
+    It would hold if the part alone had moved the object, and it holds of the change from where the
+    object would be without the part to where it is. So neither what others did nor what others
+    undid counts for the part (`fleet_tools.sim.part_motion`).
     """
 
     type: Literal["caused_by_part"]

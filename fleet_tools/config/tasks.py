@@ -48,11 +48,18 @@ class ObservedKeypoints(Value):
 
 
 class Facing(Value):
-    """A side of the tool: what lies no further back than a depth behind the end of an axis."""
+    """A side of the tool: what lies no further back, along an axis, than a depth behind a point."""
 
     axis: Axis
-    """Two keypoints of the tool, the second one on the surface."""
+    """Two keypoints of the tool: from the back to the front."""
+    front: str | None = None
+    """Keypoint of the tool behind which the depth is measured; the end of the axis by default."""
     depth_m: Positive
+
+    @property
+    def point(self) -> str:
+        """The keypoint behind which the depth is measured."""
+        return self.axis[1] if self.front is None else self.front
 
 
 class ToolPart(Value):
@@ -151,6 +158,8 @@ class TaskConfig(Value):
             if part.facing is not None:
                 for i, keypoint in enumerate(part.facing.axis):
                     yield f"tool_parts.{name}.facing.axis.{i}", "tool", keypoint
+                if part.facing.front is not None:
+                    yield f"tool_parts.{name}.facing.front", "tool", part.facing.front
         keys: dict[str, Literal["tool", "object"]]
         keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
         for location, user in users:

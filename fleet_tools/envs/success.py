@@ -82,7 +82,12 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
             return _stays_below(max(speeds), limit)
         case CausedByPart(part=part, change=change):
             motion = _named("part of the tool", part, now.part_motion)
-            return judge(change, initial, _moved_only_by(motion, initial, now))
+            sufficient = judge(change, initial, _displaced(initial, motion, 1, now))
+            necessary = judge(change, _displaced(now, motion, -1, initial), now)
+            return Verdict(
+                sufficient.holds and necessary.holds,
+                min(sufficient.progress, necessary.progress),
+            )
         case BodyMoved(body=body, at_least_m=threshold):
             names = now.links if body == "object" else [_link(body, now)]
             moved = [math.hypot(*(now.links[k][0] - initial.links[k][0])) for k in names]
@@ -137,19 +142,26 @@ def conjunction(verdicts: Collection[Verdict]) -> Verdict:
     return Verdict(all(verdict.holds for verdict in verdicts), progress)
 
 
-def _moved_only_by(motion: PartMotion, initial: WorldState, now: WorldState) -> WorldState:
-    """Returns the present state, with the object where the given motion alone has brought it."""
+def _displaced(start: WorldState, motion: PartMotion, sign: int, rest: WorldState) -> WorldState:
+    """Returns a state with the object displaced from where it is in another state.
+
+    Args:
+        start: State from which the object is displaced.
+        motion: Displacement.
+        sign: 1, or -1 for the opposite displacement.
+        rest: State from which everything but the object's place is taken.
+    """
     return replace(
-        now,
+        rest,
         object_joints={
-            name: initial.object_joints[name] + moved
+            name: start.object_joints[name] + sign * moved
             for name, moved in motion.object_joints.items()
         },
         p_W_object={
-            name: initial.p_W_object[name] + moved for name, moved in motion.p_W_object.items()
+            name: start.p_W_object[name] + sign * moved for name, moved in motion.p_W_object.items()
         },
         links={
-            name: (initial.links[name][0] + moved, now.links[name][1])
+            name: (start.links[name][0] + sign * moved, rest.links[name][1])
             for name, moved in motion.links.items()
         },
     )

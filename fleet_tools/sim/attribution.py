@@ -72,7 +72,7 @@ def assign_forces(
     corners: np.ndarray,
     last_corner: np.ndarray,
     within: np.ndarray,
-    axes: np.ndarray,
+    sides: np.ndarray,
     depth: np.ndarray,
     force: np.ndarray,
 ) -> None:
@@ -92,8 +92,9 @@ def assign_forces(
         last_corner: (n,), index after the last corner of each part.
         within: (n,), radius of each part about its line, m. A point within several belongs to the
             first of them.
-        axes: (n, 2, 3), start and end in W of an axis of each part, m.
-        depth: (n,), largest distance of a part behind the end of its axis, m, or inf.
+        sides: (n, 3, 3), start and end of an axis of each part, and the point behind which its depth
+            is measured, in W, m.
+        depth: (n,), largest distance of a part behind that point, m, or inf.
         force: (n + 1, links, 6), see `advance`; replaced in place.
     """
     force[:] = 0.0
@@ -114,7 +115,7 @@ def assign_forces(
                 p = points[i]
                 if (
                     distance_to_polyline(p, corners[start:end]) <= within[part]
-                    and distance_behind(p, axes[part, 0], axes[part, 1]) <= depth[part]
+                    and distance_behind(p, sides[part]) <= depth[part]
                 ):
                     row = part
                     break
@@ -154,19 +155,20 @@ def distance_to_polyline(p: np.ndarray, points: np.ndarray) -> float:
 
 
 @compiled
-def distance_behind(p: np.ndarray, start: np.ndarray, end: np.ndarray) -> float:
-    """Returns how far a point lies behind the end of an axis, m; negative in front of it.
+def distance_behind(p: np.ndarray, side: np.ndarray) -> float:
+    """Returns how far a point lies behind another one along an axis, m; negative in front of it.
 
     Args:
         p: (3,), the point, m.
-        start: (3,), start of the axis, m.
-        end: (3,), its end, m; where it is the start, there is no axis, and the distance is 0.
+        side: (3, 3), start and end of the axis, and the other point, m. If start and end are the
+            same, there is no axis, and the distance is 0.
     """
-    along, length = 0.0, 0.0
+    behind, length = 0.0, 0.0
     for k in range(3):
-        along += (end[k] - p[k]) * (end[k] - start[k])
-        length += (end[k] - start[k]) ** 2
-    return along / math.sqrt(length) if length > 0.0 else 0.0
+        along = side[1, k] - side[0, k]
+        behind += (side[2, k] - p[k]) * along
+        length += along**2
+    return behind / math.sqrt(length) if length > 0.0 else 0.0
 
 
 @compiled

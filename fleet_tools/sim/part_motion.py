@@ -162,7 +162,7 @@ class PartMotionMeter(LeafSystem):
         self._advance(context, state, X_WB)
         state.force[:] = 0.0
         if contacts:
-            corners, axes = self._parts.locate(X_WB)
+            corners, sides = self._parts.locate(X_WB)
             links, agents, points, wrenches = map(np.array, zip(*contacts, strict=True))
             assign_forces(
                 links,
@@ -175,7 +175,7 @@ class PartMotionMeter(LeafSystem):
                 corners,
                 self._parts.last_corner,
                 self._parts.within_m,
-                axes,
+                sides,
                 self._parts.depth_m,
                 state.force,
             )

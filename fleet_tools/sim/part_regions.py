@@ -15,15 +15,16 @@ from fleet_tools.sim.catalog import Model
 
 @dataclass(frozen=True, eq=False)
 class PartRegions:
-    """The corners of the parts' lines, one part after the other, and the parts' axes.
+    """The corners of the parts' lines, one part after the other, and the sides they face.
 
     Attributes:
         names: Names of the parts.
         last_corner: (n,), index after the last corner of each part.
         within_m: (n,), radius of each part about its line.
-        depth_m: (n,), largest distance behind the end of its axis; inf where it faces no side.
-        bodies: Bodies on which corners and axes are.
-        body: (points,), index in `bodies` for each corner, and for start and end of each axis.
+        depth_m: (n,), largest distance behind that point; inf where it faces no side.
+        bodies: Bodies on which these points are.
+        body: (points,), index in `bodies` for each corner, and for each part's start and end of its
+            axis and the point behind which its depth is measured.
         p_BK: (points, 3), position of each of them in its body, m.
     """
 
@@ -55,8 +56,8 @@ class PartRegions:
             UnknownNameError: The tool lacks a keypoint.
         """
         corners = [name for part in parts.values() for name in part.keypoints]
-        axes = [name for part in parts.values() for name in _axis(part)]
-        points = [tool.keypoint(name) for name in (*corners, *axes)]
+        sides = [name for part in parts.values() for name in _side(part)]
+        points = [tool.keypoint(name) for name in (*corners, *sides)]
         of_point = [int(plant.GetBodyByName(k.link, instance).index()) for k in points]
         bodies = tuple(dict.fromkeys(of_point))
         facing = [part.facing for part in parts.values()]
@@ -71,13 +72,18 @@ class PartRegions:
         )
 
     def locate(self, X_WB: list[RigidTransform]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the corners, (corners, 3), and the axes, (n, 2, 3), in the world, m."""
+        """Returns the corners, (corners, 3), and the sides, (n, 3, 3), in the world, m.
+
+        A side has the start and the end of an axis, and the point behind which depth is measured.
+        """
         p_WK = np.empty_like(self.p_BK)
         X_W = np.array([X_WB[body].GetAsMatrix34() for body in self.bodies])
         locate(X_W, self.body, self.p_BK, p_WK)
-        return p_WK[: self.last_corner[-1]], p_WK[self.last_corner[-1] :].reshape(-1, 2, 3)
+        return p_WK[: self.last_corner[-1]], p_WK[self.last_corner[-1] :].reshape(-1, 3, 3)
 
 
-def _axis(part: ToolPart) -> tuple[str, str]:
-    """Returns the ends of a part's axis; the same keypoint twice where it has none."""
-    return (part.keypoints[0], part.keypoints[0]) if part.facing is None else part.facing.axis
+def _side(part: ToolPart) -> tuple[str, str, str]:
+    """Returns a part's axis and front; the same keypoint thrice where it faces no side."""
+    if part.facing is None:
+        return (part.keypoints[0],) * 3
+    return (*part.facing.axis, part.facing.point)

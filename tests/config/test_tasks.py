@@ -87,6 +87,7 @@ UNIFORM = {"uniform": [-1, 1]}
         ("controller.posture_rads", 1, ["'posture_rads'", "Did you mean 'posture_rad_s'?"]),
         ("keypoints.tool", [], ["keypoints.tool", "at least 1"]),
         ("tool_parts.face.facing.axis", ["sid", "head"], ["facing.axis.0", "sid", "side"]),
+        ("tool_parts.face.facing.front", "hed", ["facing.front", "hed", "head"]),
         ("tool_parts.face.facing.depth_m", 0.0, ["facing.depth_m", "greater than 0"]),
         ("randomization.initial_joints_rad", [0, 0], ["initial_joints_rad", "at least 7"]),
         ("randomization.tool_mas_scale", 1, ["Did you mean 'tool_mass_scale'?"]),

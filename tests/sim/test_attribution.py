@@ -99,7 +99,7 @@ def test_a_contact_does_the_same_work_about_the_origin_of_its_link(p, origin, wr
         np.array([[9.0, 0, 0], p, [9.0, 9, 9], [9, 9, 8]]),
         np.array([1, 4]),
         np.array([0.5, 0.5]),
-        np.zeros((PARTS, 2, 3)),
+        np.zeros((PARTS, 3, 3)),
         np.full(PARTS, np.inf),
         force,
     )
@@ -117,15 +117,16 @@ def test_a_contact_does_the_same_work_about_the_origin_of_its_link(p, origin, wr
     assert not force[:, 1:].any()
 
 
-@given(points, points, points, st.floats(-1, 1), points)
-def test_distance_behind_the_end_of_an_axis(start, end, across, along, shift):
+@given(points, points, points, points, st.floats(-1, 1), points)
+def test_distance_behind_a_point_along_an_axis(start, end, front, across, along, shift):
     length = np.linalg.norm(end - start)
     if length > 1e-3:
         axis = (end - start) / length
-        p = end - along * axis + np.cross(axis, across)
+        p = front - along * axis + np.cross(axis, across)
+        side = np.array([start, end, front])
         for s in (np.zeros(3), shift):
-            assert distance_behind(p + s, start + s, end + s) == pytest.approx(along, abs=1e-6)
-    assert distance_behind(shift, start, start) == 0.0
+            assert distance_behind(p + s, side + s) == pytest.approx(along, abs=1e-6)
+    assert distance_behind(shift, np.array([start, start, front])) == 0.0
 
 
 @given(points, polylines)
