@@ -31,8 +31,8 @@ WORKING_SHAPES = {
 """Beginnings of the names of the shapes that do the work, by the tool's family."""
 
 LEAST_FRACTION = 0.25
-"""Who exerts less than this fraction of the largest force only happens to touch, as a spatula's neck
-beside the slab that lies on the blade."""
+"""Who exerts less than this fraction of the largest force only happens to touch, as a spatula's
+neck beside the slab that lies on the blade."""
 
 
 class Witness:

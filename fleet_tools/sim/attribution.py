@@ -92,8 +92,8 @@ def assign_forces(
         last_corner: (n,), index after the last corner of each part.
         within: (n,), radius of each part about its line, m. A point within several belongs to the
             first of them.
-        sides: (n, 3, 3), start and end of an axis of each part, and the point behind which its depth
-            is measured, in W, m.
+        sides: (n, 3, 3), start and end of an axis of each part, and the point behind which depth is
+            measured, in W, m.
         depth: (n,), largest distance of a part behind that point, m, or inf.
         force: (n + 1, links, 6), see `advance`; replaced in place.
     """
