@@ -1,9 +1,9 @@
 """Attribution of an object's motion to what moved it, as arithmetic.
 
-In each simulation step, the motion of a mechanism (links that move together) is divided among
-agents, the named parts of the tool and everything else, in proportion to the positive work that
-their contact forces do on it. A mechanism on which no agent does positive work, because it slides
-on or lies still, keeps its shares.
+The motion of a mechanism (links that move together) is divided among agents, the named parts of the
+tool and everything else, in proportion to the positive work that their contact forces do on it. A
+mechanism on which no agent does positive work, because it slides on or lies still, keeps its
+shares.
 """
 
 import math
@@ -21,20 +21,19 @@ TOOL, ROBOT = -2, -3
 @compiled
 def advance(
     force: np.ndarray,
-    velocity: np.ndarray,
+    displacement: np.ndarray,
     mechanism: np.ndarray,
     share: np.ndarray,
     change: np.ndarray,
     coordinate_mechanism: np.ndarray,
     motion: np.ndarray,
 ) -> None:
-    """Divides the work of a step, and adds the shares of the motion in it.
+    """Divides the work of an interval, and adds the shares of the motion in it.
 
     Args:
         force: (n + 1, links, 6), contact wrench of each of n parts, and of everything else in the
             last row, on each link: moment about the link's origin (N m), then force (N), in W.
-        velocity: (links, 6), spatial velocity V_WL of each link, rad/s and m/s, in the step in
-            which these forces acted.
+        displacement: (links, 6), see `displacements`, in the interval in which these forces acted.
         mechanism: (links,), mechanism of each link, or `FIXED`.
         share: (n, mechanisms), share of each part in the positive work; replaced in place.
         change: (coordinates,), changes of coordinates, such as a joint's or a point's position.
@@ -44,20 +43,47 @@ def advance(
     agents, links = force.shape[0], force.shape[1]
     for m in range(share.shape[1]):
         total = 0.0
-        power = np.zeros(agents)
+        work = np.zeros(agents)
         for a in range(agents):
             for link in range(links):
                 if mechanism[link] == m:
                     for k in range(6):
-                        power[a] += force[a, link, k] * velocity[link, k]
-            total += max(power[a], 0.0)
+                        work[a] += force[a, link, k] * displacement[link, k]
+            total += max(work[a], 0.0)
         if total > 0.0:
             for a in range(agents - 1):
-                share[a, m] = max(power[a], 0.0) / total
+                share[a, m] = max(work[a], 0.0) / total
     for c in range(change.shape[0]):
         if coordinate_mechanism[c] != FIXED:
             for a in range(agents - 1):
                 motion[a, c] += share[a, coordinate_mechanism[c]] * change[c]
+
+
+@compiled
+def displacements(X_0: np.ndarray, X_1: np.ndarray, displacement: np.ndarray) -> None:
+    """Sets the displacements of links between two times.
+
+    Args:
+        X_0: (links, 3, 4), poses [R_WL | p_WL] at the first time, m.
+        X_1: (links, 3, 4), poses at the second time.
+        displacement: (links, 6), the rotation vector of each link, rad, less than a half turn, then
+            the displacement of its origin, m, in W; replaced in place.
+    """
+    for link in range(X_0.shape[0]):
+        A, B = X_0[link], X_1[link]
+        R = np.zeros((3, 3))  # R_B R_A^T
+        for i in range(3):
+            for j in range(3):
+                for k in range(3):
+                    R[i, j] += B[i, k] * A[j, k]
+        x, y, z = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]
+        twice_sine = math.sqrt(x**2 + y**2 + z**2)
+        angle = math.atan2(twice_sine, R[0, 0] + R[1, 1] + R[2, 2] - 1.0)
+        scale = angle / twice_sine if twice_sine > 1e-9 else 0.5
+        displacement[link, 0], displacement[link, 1] = scale * x, scale * y
+        displacement[link, 2] = scale * z
+        for k in range(3):
+            displacement[link, 3 + k] = B[k, 3] - A[k, 3]
 
 
 @compiled

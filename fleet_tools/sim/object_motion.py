@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from pydrake.math import RigidTransform
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 
@@ -79,17 +78,16 @@ class ObjectMotion:
             ]
         ).astype(np.int64)
 
-    def coordinates(self, X_WB: list[RigidTransform], x: np.ndarray) -> np.ndarray:
+    def coordinates(self, X_WL: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Returns the coordinates, (coordinates,), rad or m.
 
         Args:
-            X_WB: Poses of all bodies of the plant.
+            X_WL: (links, 3, 4), poses [R_WL | p_WL] of the links.
             x: State of the object in the plant.
         """
         values = np.empty(len(self.coordinate_mechanism))
         joints = len(self._joint_position)
         values[:joints] = x[self._joint_position]
-        X_WL = np.array([X_WB[body].GetAsMatrix34() for body in self.bodies])
         locate(X_WL, self._point_link, self._p_LP, values[joints:].reshape(-1, 3))
         return values
 

@@ -7,16 +7,15 @@ one side of the tool only (`fleet_tools.config.tasks.ToolPart`). How motion is a
 
 import math
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydrake.common.value import AbstractValue
-from pydrake.math import RigidTransform
-from pydrake.multibody.math import SpatialVelocity
+from pydrake.geometry import FrameId, FramePoseVector
 from pydrake.multibody.plant import ContactResults, MultibodyPlant
-from pydrake.multibody.tree import ModelInstanceIndex
+from pydrake.multibody.tree import BodyIndex, ModelInstanceIndex
 from pydrake.systems.framework import (
     Context,
     DiagramBuilder,
@@ -26,7 +25,14 @@ from pydrake.systems.framework import (
 
 from fleet_tools.config.tasks import ToolPart
 from fleet_tools.robot.python_systems import release_cycles
-from fleet_tools.sim.attribution import FIXED, ROBOT, TOOL, advance, assign_forces
+from fleet_tools.sim.attribution import (
+    FIXED,
+    ROBOT,
+    TOOL,
+    advance,
+    assign_forces,
+    displacements,
+)
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import contacts
 from fleet_tools.sim.object_motion import ObjectMotion, PartMotion
@@ -43,8 +49,8 @@ class PartMotionMeter(LeafSystem):
     applies in that step. While the tool or the robot touches the object, these forces are taken to
     last for `READING_STEPS`; where contact begins or ends is exact.
 
-    Input ports: the plant's `contact_results`, `body_poses`, `body_velocities`, the generalized
-    contact forces of the arm, `arm_contact`, and the state of the object, `object_state`.
+    Input ports: the plant's `contact_results` and `geometry_pose`, the generalized contact forces
+    of the arm, `arm_contact`, and the state of the object, `object_state`.
 
     Args:
         plant: The finalized plant.
@@ -64,6 +70,8 @@ class PartMotionMeter(LeafSystem):
         super().__init__()
         self._parts = PartRegions.of(parts, plant, *tool)
         self._object = ObjectMotion(plant, *object)
+        self._link_frames = _frames(plant, self._object.bodies)
+        self._part_frames = _frames(plant, self._parts.bodies)
         self._links = _shapes(plant, object[0])
         self._agents = (
             self._links
@@ -77,6 +85,7 @@ class PartMotionMeter(LeafSystem):
             age=(1,),
             share=(len(parts), self._object.num_mechanisms),
             motion=(len(parts), coordinates),
+            poses=(len(self._object.bodies), 3, 4),
             coordinates=(coordinates,),
         )
         ends = np.cumsum([math.prod(shape) for shape in self._shapes])
@@ -91,11 +100,8 @@ class PartMotionMeter(LeafSystem):
                 "contact_results": self.DeclareAbstractInputPort(
                     "contact_results", AbstractValue.Make(ContactResults())
                 ),
-                "body_poses": self.DeclareAbstractInputPort(
-                    "body_poses", AbstractValue.Make([RigidTransform()])
-                ),
-                "body_velocities": self.DeclareAbstractInputPort(
-                    "body_velocities", AbstractValue.Make([SpatialVelocity()])
+                "geometry_pose": self.DeclareAbstractInputPort(
+                    "geometry_pose", AbstractValue.Make(FramePoseVector())
                 ),
                 "arm_contact": self.DeclareVectorInputPort(
                     "arm_contact", plant.num_velocities(arm)
@@ -123,7 +129,7 @@ class PartMotionMeter(LeafSystem):
         """
         # No output port: Python would keep it and the system alive for each other.
         state = self._parts_of(context.get_discrete_state_vector().CopyToVector())
-        self._advance(context, state, self._eval(context, "body_poses"))
+        self._advance(context, state)
         return {
             name: self._object.named(row)
             for name, row in zip(self._parts.names, state.motion, strict=True)
@@ -138,38 +144,40 @@ class PartMotionMeter(LeafSystem):
         """
         values = context.get_discrete_state_vector().CopyToVector()
         state = self._parts_of(values)
-        self._advance(context, state, self._eval(context, "body_poses"))
+        self._advance(context, state)
         yield
-        X_WB = self._eval(context, "body_poses")
-        state.coordinates[:] = self._object.coordinates(X_WB, self._object_state(context))
+        state.poses[:] = self._poses(context, self._link_frames)
+        state.coordinates[:] = self._object.coordinates(state.poses, self._object_state(context))
         context.SetDiscreteState(values)
 
     def _update(self, context: Context, values: np.ndarray) -> None:
         """Advances the state, `values`, to the present, and finds the present forces."""
-        arm_in_contact = self.EvalVectorInput(context, self._inputs["arm_contact"]).value().any()
-        touched = values[self._slices.force].any()
+        # count_nonzero, because `any` of a few numbers takes as long as the rest of an idle step
+        tau = self.EvalVectorInput(context, self._inputs["arm_contact"]).value()
+        arm_in_contact = np.count_nonzero(tau) > 0
+        touched = np.count_nonzero(values[self._slices.force]) > 0
         if not arm_in_contact and not touched:
             return  # nothing but the object itself moves it
-        state = self._parts_of(values)
-        if arm_in_contact and touched and state.age[0] + 1 < READING_STEPS:
-            state.age[0] += 1
+        age = self._slices.age.start
+        if arm_in_contact and touched and values[age] + 1 < READING_STEPS:
+            values[age] += 1
             return
         contacts = self._contacts(context) if arm_in_contact else ()
         if not contacts and not touched:
             return  # neither now nor before
-        state.age[0] = 0
-        X_WB = self._eval(context, "body_poses")
-        self._advance(context, state, X_WB)
+        state = self._parts_of(values)
+        self._advance(context, state)
+        state.age[:] = 0.0
         state.force[:] = 0.0
         if contacts:
-            corners, sides = self._parts.locate(X_WB)
+            corners, sides = self._parts.locate(self._poses(context, self._part_frames))
             links, agents, points, wrenches = map(np.array, zip(*contacts, strict=True))
             assign_forces(
                 links,
                 agents,
                 points,
                 wrenches,
-                np.array([X_WB[body].translation() for body in self._object.bodies]),
+                state.poses[:, :, 3],
                 self._object.link_mechanism,
                 state.share,
                 corners,
@@ -193,20 +201,28 @@ class PartMotionMeter(LeafSystem):
                     found.append((link, agent, p_WC, sign * F_AC_W.get_coeffs()))
         return found
 
-    def _advance(self, context: Context, state: "_State", X_WB: list[RigidTransform]) -> None:
-        """Advances shares, motion and coordinates to the present, in place."""
-        coordinates = self._object.coordinates(X_WB, self._object_state(context))
-        V_WB = self._eval(context, "body_velocities")
+    def _advance(self, context: Context, state: "_State") -> None:
+        """Advances shares, motion, poses and coordinates to the present, in place."""
+        X_WL = self._poses(context, self._link_frames)
+        coordinates = self._object.coordinates(X_WL, self._object_state(context))
+        displacement = np.empty((len(X_WL), 6))
+        displacements(state.poses, X_WL, displacement)
         advance(
             state.force,
-            np.array([V_WB[body].get_coeffs() for body in self._object.bodies]),
+            displacement,
             self._object.link_mechanism,
             state.share,
             coordinates - state.coordinates,
             self._object.coordinate_mechanism,
             state.motion,
         )
+        state.poses[:] = X_WL
         state.coordinates[:] = coordinates
+
+    def _poses(self, context: Context, frames: list[FrameId]) -> np.ndarray:
+        """Returns poses [R | p] of frames in the world, (frames, 3, 4)."""
+        poses = self._eval(context, "geometry_pose")
+        return np.array([poses.value(frame).GetAsMatrix34() for frame in frames])
 
     def _parts_of(self, values: np.ndarray) -> "_State":
         """Returns views of a state vector."""
@@ -232,13 +248,15 @@ class _State(NamedTuple):
         age: (1,), simulation steps since they were read.
         share: (n, mechanisms), shares of the parts in the work.
         motion: (n, coordinates), motion that the parts caused.
-        coordinates: (coordinates,), coordinates up to which the motion reaches.
+        poses: (links, 3, 4), poses [R_WL | p_WL] up to which the motion reaches.
+        coordinates: (coordinates,), coordinates up to which it reaches.
     """
 
     force: Any
     age: Any
     share: Any
     motion: Any
+    poses: Any
     coordinates: Any
 
 
@@ -250,6 +268,11 @@ def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[int, in
         for link, body in enumerate(plant.GetBodyIndices(instance))
         for shape in plant.GetCollisionGeometriesForBody(plant.get_body(body))
     }
+
+
+def _frames(plant: MultibodyPlant, bodies: Iterable[int]) -> list[FrameId]:
+    """Returns the frames of bodies, by index in the plant, in the scene graph."""
+    return [plant.GetBodyFrameIdOrThrow(BodyIndex(body)) for body in bodies]
 
 
 def add_part_motion_meter(
@@ -270,8 +293,7 @@ def add_part_motion_meter(
     meter = builder.AddSystem(PartMotionMeter(plant, arm, tool, object, parts))
     for name, port in (
         ("contact_results", plant.get_contact_results_output_port()),
-        ("body_poses", plant.get_body_poses_output_port()),
-        ("body_velocities", plant.get_body_spatial_velocities_output_port()),
+        ("geometry_pose", plant.get_geometry_pose_output_port()),
         ("arm_contact", plant.get_generalized_contact_forces_output_port(arm)),
         ("object_state", plant.get_state_output_port(object[0])),
     ):

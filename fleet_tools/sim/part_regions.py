@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from pydrake.math import RigidTransform
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex
 
@@ -71,14 +70,16 @@ class PartRegions:
             p_BK=np.array([keypoint.position for keypoint in points]),
         )
 
-    def locate(self, X_WB: list[RigidTransform]) -> tuple[np.ndarray, np.ndarray]:
+    def locate(self, X_WB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the corners, (corners, 3), and the sides, (n, 3, 3), in the world, m.
 
         A side has the start and the end of an axis, and the point behind which depth is measured.
+
+        Args:
+            X_WB: (bodies, 3, 4), poses [R_WB | p_WB] of the `bodies`.
         """
         p_WK = np.empty_like(self.p_BK)
-        X_W = np.array([X_WB[body].GetAsMatrix34() for body in self.bodies])
-        locate(X_W, self.body, self.p_BK, p_WK)
+        locate(X_WB, self.body, self.p_BK, p_WK)
         return p_WK[: self.last_corner[-1]], p_WK[self.last_corner[-1] :].reshape(-1, 3, 3)
 
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pydrake.common.eigen_geometry import AngleAxis
+from pydrake.math import RigidTransform, RollPitchYaw, RotationMatrix
 
 from fleet_tools.sim.attribution import (
     FIXED,
@@ -12,6 +14,7 @@ from fleet_tools.sim.attribution import (
     TOOL,
     advance,
     assign_forces,
+    displacements,
     distance_behind,
     distance_to_polyline,
 )
@@ -22,28 +25,29 @@ COORDINATES = np.array([0, 0, 1, FIXED, 1])
 
 numbers = st.floats(-100, 100, allow_subnormal=False)
 forces = arrays(float, (PARTS + 1, LINKS, 6), elements=numbers)
-velocities = arrays(float, (LINKS, 6), elements=numbers)
+displaced = arrays(float, (LINKS, 6), elements=numbers)
 shares = arrays(float, (PARTS, 2), elements=st.floats(0, 0.5))
 changes = arrays(float, 5, elements=numbers)
 points = arrays(float, 3, elements=st.floats(-1, 1))
+poses = st.builds(lambda rpy, p: RigidTransform(RollPitchYaw(rpy), p), points, points)
 polylines = st.lists(points, min_size=1, max_size=4).map(np.array)
 
 
 def advanced(
-    force: np.ndarray, velocity: np.ndarray, share: np.ndarray, change: np.ndarray | None = None
+    force: np.ndarray, displacement: np.ndarray, share: np.ndarray, change: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns shares and motion after a step."""
     share, motion = share.copy(), np.zeros((PARTS, 5))
     change = np.zeros(5) if change is None else change
-    advance(force, velocity, MECHANISM, share, change, COORDINATES, motion)
+    advance(force, displacement, MECHANISM, share, change, COORDINATES, motion)
     return share, motion
 
 
-@given(forces, velocities, shares)
-def test_shares_are_those_of_positive_work(force, velocity, share):
-    work = np.einsum("alk,lk->al", force, velocity)
+@given(forces, displaced, shares)
+def test_shares_are_those_of_positive_work(force, displacement, share):
+    work = np.einsum("alk,lk->al", force, displacement)
     power = np.maximum(np.stack([work[:, m == MECHANISM].sum(axis=1) for m in (0, 1)], 1), 0)
-    found, _ = advanced(force, velocity, share)
+    found, _ = advanced(force, displacement, share)
     assert (found >= 0).all() and (found.sum(axis=0) <= 1 + 1e-12).all()
     for m in (0, 1):
         if power[:, m].sum() > 1e-6:
@@ -51,25 +55,25 @@ def test_shares_are_those_of_positive_work(force, velocity, share):
             np.testing.assert_allclose(found[:, m], expected, atol=1e-6)
 
 
-@given(forces, velocities, shares)
-def test_a_mechanism_that_nothing_pushes_keeps_its_shares(force, velocity, share):
-    assert (advanced(force, np.zeros_like(velocity), share)[0] == share).all()
-    assert (advanced(np.zeros_like(force), velocity, share)[0] == share).all()
+@given(forces, displaced, shares)
+def test_a_mechanism_that_nothing_pushes_keeps_its_shares(force, displacement, share):
+    assert (advanced(force, np.zeros_like(displacement), share)[0] == share).all()
+    assert (advanced(np.zeros_like(force), displacement, share)[0] == share).all()
 
 
-@given(forces, velocities, shares, st.permutations(range(PARTS)))
-def test_parts_are_treated_alike(force, velocity, share, order):
-    found, _ = advanced(force, velocity, share)
-    permuted, _ = advanced(force[[*order, PARTS]], velocity, share[order])
+@given(forces, displaced, shares, st.permutations(range(PARTS)))
+def test_parts_are_treated_alike(force, displacement, share, order):
+    found, _ = advanced(force, displacement, share)
+    permuted, _ = advanced(force[[*order, PARTS]], displacement, share[order])
     np.testing.assert_allclose(permuted, found[order], atol=1e-9)
 
 
-@given(velocities, st.integers(0, PARTS), st.sampled_from([0, 1, 2]))
-def test_who_alone_pushes_has_all_of_the_work(velocity, agent, link):
+@given(displaced, st.integers(0, PARTS), st.sampled_from([0, 1, 2]))
+def test_who_alone_pushes_has_all_of_the_work(displacement, agent, link):
     force = np.zeros((PARTS + 1, LINKS, 6))
-    force[agent, link] = velocity[link]
-    found = advanced(force, velocity, np.full((PARTS, 2), 0.25))[0][:, MECHANISM[link]]
-    if np.sum(velocity[link] ** 2) > 0:
+    force[agent, link] = displacement[link]
+    found = advanced(force, displacement, np.full((PARTS, 2), 0.25))[0][:, MECHANISM[link]]
+    if np.sum(displacement[link] ** 2) > 0:
         assert found.tolist() == [float(a == agent) for a in range(PARTS)]
 
 
@@ -81,6 +85,17 @@ def test_motion_is_divided_by_the_shares(share, change):
     np.testing.assert_allclose(motion, expected, atol=1e-12)
     _, back = advanced(*still, share, -change)
     np.testing.assert_allclose(motion + back, 0.0, atol=1e-12)
+
+
+@given(poses, points, st.floats(0, 3), points)
+def test_a_displacement_is_a_rotation_vector_and_a_translation(X, axis, angle, shift):
+    assume(np.linalg.norm(axis) > 1e-3)
+    theta = angle * axis / np.linalg.norm(axis)
+    turned = RotationMatrix(AngleAxis(angle, axis / np.linalg.norm(axis))) @ X.rotation()
+    moved = RigidTransform(turned, X.translation() + shift)
+    found = np.empty((1, 6))
+    displacements(X.GetAsMatrix34()[None], moved.GetAsMatrix34()[None], found)
+    np.testing.assert_allclose(found[0], [*theta, *shift], atol=1e-6)
 
 
 @given(points, points, arrays(float, 6, elements=numbers), st.sampled_from([TOOL, ROBOT, 1, 2, 3]))

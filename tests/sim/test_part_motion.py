@@ -155,9 +155,10 @@ def test_coordinates_are_those_of_the_world_state():
     assert motion.link_mechanism.tolist() == [0, 1] and motion.num_mechanisms == 2
     plant.SetVelocities(context, np.random.default_rng(0).normal(size=plant.num_velocities()))
     env.step(REST)
+    X_WB = plant.get_body_poses_output_port().Eval(context)
     named = motion.named(
         motion.coordinates(
-            plant.get_body_poses_output_port().Eval(context),
+            np.array([X_WB[body].GetAsMatrix34() for body in motion.bodies]),
             plant.get_state_output_port(world.object).Eval(context),
         )
     )
