@@ -52,9 +52,9 @@ class LearnOptions(cli.Options):
     """
 
     task: TaskOptions
-    steps: Count = 60_000
+    steps: Count = 30_000
     """Number of steps of the environment."""
-    every: Count = 5_000
+    every: Count = 3_000
     """Number of steps between two evaluations."""
     scenes: Count = 10
     """Number of scenes of each evaluation, always the same ones."""
@@ -157,13 +157,15 @@ def learn(env: gymnasium.Env, steps: int, every: int, seed: int) -> Iterator[tup
 
 
 def observed(observation: dict[str, np.ndarray]) -> np.ndarray:
-    """Returns keypoints, in decimetres, and the rotation of the hand: all of the order of 1.
+    """Returns keypoints, in decimetres, the rotation of the hand, and the joint positions.
 
-    Keypoints and actions are in the end effector's frame, where what is right in one place is
-    right everywhere; the rotation tells where the world's axes are.
+    All are of the order of 1. Keypoints and actions are in the end effector's frame, where what is
+    right in one place is right everywhere; the rotation tells where the world's axes are, and the
+    joint positions how far the arm can still go.
     """
     keypoints = [10 * observation[name].ravel() for name in KEYPOINTS]
-    return np.concatenate([*keypoints, observation["end_effector_pose"][:, :3].ravel()])
+    rotation = observation["end_effector_pose"][:, :3].ravel()
+    return np.concatenate([*keypoints, rotation, observation["joint_positions"]])
 
 
 # --- Acting ---------------------------------------------------------------------------------

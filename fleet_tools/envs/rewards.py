@@ -14,9 +14,10 @@ order of policies as the sparse rewards have it; here, failures differ by how fa
 The potential is the mean of two terms, which a task file declares for other purposes:
 
 - alignment, of the tool with the pose in which it acts: the expert's `actuation.constraints`;
-- progress, of the success predicates that do not hold at the start, times that of those that do.
-  The latter are conditions, such as that the object is upright and still. As factors, they count
-  once there is progress to lose: added, they would punish the first motion.
+- progress, of the goals among the success predicates, times that of the conditions. Conditions are
+  those that hold at the start, such as that the object is upright and still, and contacts, which
+  come and go at once. As factors, they count once there is progress to lose: added, the former
+  would punish the first motion, and the latter would reward any touch more than coming nearer.
 """
 
 import math
@@ -25,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleet_tools.config.expert import AxisToAxis, KeypointTerm, PointToPoint
-from fleet_tools.config.predicates import Predicate
+from fleet_tools.config.predicates import Contact, Predicate
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.outcomes import OBJECT_LOST, SUCCESS
 from fleet_tools.envs.success import judge
@@ -72,13 +73,13 @@ def alignment(terms: Sequence[KeypointTerm], now: WorldState) -> float:
 def progress(predicates: Sequence[Predicate], initial: WorldState, now: WorldState) -> float:
     """Returns the mean progress of goals times that of conditions, in [0, 1].
 
-    Conditions are the predicates that hold initially, goals the others.
+    Conditions are contacts and the predicates that hold initially, goals the others.
     """
     goals: list[float] = []
     conditions: list[float] = []
     for each in predicates:
-        group = conditions if judge(each, initial, initial).holds else goals
-        group.append(judge(each, initial, now).progress)
+        is_condition = isinstance(each, Contact) or judge(each, initial, initial).holds
+        (conditions if is_condition else goals).append(judge(each, initial, now).progress)
     return _mean(goals) * _mean(conditions)
 
 

@@ -13,7 +13,7 @@ from support.planning_problems import planning_problem, poses
 from support.processes import ROOT
 
 from fleet_tools.config.expert import PointToPoint
-from fleet_tools.config.predicates import AxisUpright, KeypointsNear, Still
+from fleet_tools.config.predicates import AxisUpright, Contact, KeypointsNear, Still
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs import rewards
 from fleet_tools.envs.making import CUSTOM_ID
@@ -125,6 +125,7 @@ def test_the_nearer_a_keypoint_the_better_aligned(place, X_WE, distances):
 
 NEAR = KeypointsNear(type="keypoints_near", tool="head", object="head", within_m=0.02)
 UPRIGHT = AxisUpright(type="axis_upright", object=("base", "head"), within_deg=5)
+TOUCHED = Contact(type="contact", between=("tool", "object"))
 STILL_IN_HAND = Still(type="still", seen_from="end_effector", below_m_s=0.01)
 
 
@@ -142,6 +143,10 @@ def test_progress_is_that_of_the_goals_times_that_of_the_conditions(
     assert found == pytest.approx(near * (1.0 + still) / 2.0)
     assert rewards.progress((NEAR,), initial, moving) == pytest.approx(near)
     assert rewards.progress((STILL_IN_HAND,), initial, moving) == pytest.approx(still)
+    untouched = rewards.progress((NEAR, UPRIGHT, STILL_IN_HAND, TOUCHED), initial, moving)
+    assert untouched == pytest.approx(near * (1.0 + still) / 3.0)
+    touched = replace(moving, contacts=moving.contacts | {("object", "tool")})
+    assert rewards.progress((NEAR, TOUCHED), initial, touched) == pytest.approx(near)
 
 
 # --- Episodes -------------------------------------------------------------------------------
