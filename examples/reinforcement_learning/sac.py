@@ -165,7 +165,7 @@ def observed(observation: dict[str, np.ndarray]) -> np.ndarray:
     """
     keypoints = [10 * observation[name].ravel() for name in KEYPOINTS]
     rotation = observation["end_effector_pose"][:, :3].ravel()
-    return np.concatenate([*keypoints, rotation, observation["joint_positions"]])
+    return np.concatenate([*keypoints, rotation, observation["joint_position"]])
 
 
 # --- Acting ---------------------------------------------------------------------------------
