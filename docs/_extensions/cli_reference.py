@@ -5,9 +5,9 @@ import inspect
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
-from model_docs import default_words, description, escape, type_words
+from model_docs import default_words, description, escape, field_types, type_words
 from tyro.conf import Positional
 from tyro.constructors import PrimitiveConstructorSpec
 
@@ -91,20 +91,18 @@ def option_text(option: Option) -> str:
     """Returns the Markdown of an option."""
     value = f" {option.value}" if option.value else ""
     signature = ", ".join(f"{name}{value}" for name in option.names)
-    body = "\n\n".join(part for part in (option.text, option.facts) if part)
+    body = " ".join(part for part in (option.text, option.facts) if part)
     return f"```{{option}} {signature}\n{body}\n```"
 
 
-def command_options(
-    group: type[OptionGroup], without: Collection[str] = ()
-) -> Iterator[Option]:
+def command_options(group: type[OptionGroup], without: Collection[str] = ()) -> Iterator[Option]:
     """Yields the options of a class in its order, those of nested groups in their place.
 
     Args:
         group: The class.
         without: Fields that are left out.
     """
-    types = get_type_hints(group, include_extras=True)
+    types = field_types(group)
     for name, field in group.model_fields.items():
         if name in without:
             continue
@@ -133,9 +131,9 @@ def _facts(annotation: Any, field: Any, flag: bool) -> str:
     if field.is_required():
         return f"*Required; {words}.*"
     default = field.get_default(call_default_factory=True)
-    return f"*{_sentence(words)}.*" if default in (None, ()) else (
-        f"*{_sentence(words)}; default:* {default_words(field)}"
-    )
+    if default not in (None, ()):
+        return f"*{_sentence(words)}; default:* {default_words(field)}"
+    return "" if words in ("text", "path") else f"*{_sentence(words)}.*"
 
 
 def _notation(annotation: Any) -> str | None:
@@ -151,7 +149,9 @@ def _sentence(words: str) -> str:
 
 def _without_none(annotation: Any) -> Any:
     arguments = [each for each in get_args(annotation) if each is not type(None)]
-    return arguments[0] if type(None) in get_args(annotation) and len(arguments) == 1 else annotation
+    return (
+        arguments[0] if type(None) in get_args(annotation) and len(arguments) == 1 else annotation
+    )
 
 
 def _nested_group(annotation: Any) -> type[OptionGroup] | None:

@@ -1,7 +1,6 @@
 """Sphinx directives whose content is generated from the code: Markdown, parsed where they stand."""
 
-from typing import ClassVar
-
+import api_reference
 import cli_reference
 import task_facts
 import yaml_reference
@@ -20,6 +19,26 @@ class GeneratedDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Returns the parsed Markdown."""
         return self.parse_text_to_nodes(self.markdown(), allow_section_headings=True)
+
+
+class Api(GeneratedDirective):
+    """The documentation of the names in its content, one a line."""
+
+    has_content = True
+
+    def markdown(self) -> str:
+        """Returns the Markdown."""
+        return api_reference.entries(line for line in self.content if line.strip())
+
+
+class ModuleText(GeneratedDirective):
+    """The docstring of the module that its argument names."""
+
+    required_arguments = 1
+
+    def markdown(self) -> str:
+        """Returns the Markdown."""
+        return api_reference.module_text(self.arguments[0])
 
 
 class CliReference(GeneratedDirective):
@@ -42,7 +61,6 @@ class TaskFacts(GeneratedDirective):
     """The facts of a task of the package, which its argument names."""
 
     required_arguments = 1
-    option_spec: ClassVar = {}
 
     def markdown(self) -> str:
         """Returns the Markdown."""
@@ -51,6 +69,8 @@ class TaskFacts(GeneratedDirective):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Adds the directives."""
+    app.add_directive("api", Api)
+    app.add_directive("module-text", ModuleText)
     app.add_directive("cli-reference", CliReference)
     app.add_directive("yaml-reference", YamlReference)
     app.add_directive("task-facts", TaskFacts)

@@ -48,6 +48,23 @@ def _outside_code(text: str, change: Callable[[str], str]) -> str:
     return "".join(part if part.startswith("`") else change(part) for part in parts)
 
 
+def field_types(cls: type[pydantic.BaseModel]) -> dict[str, Any]:
+    """Returns the types of a model's fields, with the metadata of `Annotated`."""
+    types: dict[str, Any] = {}
+    for base in reversed(_own_classes(cls)):
+        types |= inspect.get_annotations(base, eval_str=True)
+    return {name: types[name] for name in cls.model_fields}
+
+
+def _own_classes(cls: type) -> list[type]:
+    """Returns the class and its bases as far as they are models of the package."""
+    return [
+        base
+        for base in cls.__mro__
+        if issubclass(base, pydantic.BaseModel) and base is not pydantic.BaseModel
+    ]
+
+
 def attribute_docs(cls: type[pydantic.BaseModel]) -> dict[str, str]:
     """Returns what is said of each field of a model.
 
@@ -55,9 +72,8 @@ def attribute_docs(cls: type[pydantic.BaseModel]) -> dict[str, str]:
     in the field's own description.
     """
     docs: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if issubclass(base, pydantic.BaseModel) and base is not pydantic.BaseModel:
-            docs |= _attributes_section(base.__doc__ or "") | _strings_below(base)
+    for base in reversed(_own_classes(cls)):
+        docs |= _attributes_section(base.__doc__ or "") | _strings_below(base)
     described = {name: field.description for name, field in cls.model_fields.items()}
     docs = {name: text for name, text in described.items() if text} | docs
     return {name: " ".join(text.split()) for name, text in docs.items()}
@@ -178,7 +194,9 @@ def _plain_yaml(value: Any) -> str:
         case str():
             return value
         case Mapping():
-            return "{" + ", ".join(f"{key}: {_plain_yaml(each)}" for key, each in value.items()) + "}"
+            return (
+                "{" + ", ".join(f"{key}: {_plain_yaml(each)}" for key, each in value.items()) + "}"
+            )
         case tuple() | list():
             return "[" + ", ".join(map(_plain_yaml, value)) + "]"
         case Path():
@@ -187,5 +205,5 @@ def _plain_yaml(value: Any) -> str:
 
 
 def unit(name: str) -> str:
-    """Returns the unit that a field's name gives, such as "m" of `within_m`; "" if it gives none."""
+    """Returns the unit that a field's name gives, such as "m" of `within_m`; "" for none."""
     return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")

@@ -17,9 +17,7 @@ def sentence(predicate: p.Predicate, joint_unit: Callable[[str], str]) -> str:
             amount = _amount(least, joint_unit(joint))
             return f"the object's joint `{joint}` has moved by at least {amount}"
         case p.KeypointsNear(tool=tool, object=object, within_m=within):
-            return (
-                f"the tool's `{tool}` is within {_amount(within)} of the object's `{object}`"
-            )
+            return f"the tool's `{tool}` is within {_amount(within)} of the object's `{object}`"
         case p.KeypointRaised(object=object, at_least_m=least):
             return f"the object's `{object}` has risen by at least {_amount(least)}"
         case p.KeypointsParted(objects=(one, other), at_least_m=least):

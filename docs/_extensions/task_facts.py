@@ -24,6 +24,10 @@ _AXES = {"translation_m": ("x", "y", "z", "m"), "rpy_deg": ("roll", "pitch", "ya
 _COLORS = ("red", "green", "blue")
 _JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad"}
 _RESISTANCE_UNITS = {"m": "N", "rad": "N m"}
+_OBSERVATION_DEFAULTS = [  # read before autodoc, which changes signatures
+    inspect.signature(ToolUseEnv).parameters[name].default
+    for name in ("camera_size", "channels", "cloud_size", "cloud_sampling")
+]
 
 
 def facts(name_or_path: str) -> str:
@@ -105,9 +109,7 @@ def _modes(task: TaskConfig) -> list[str]:
 
 def _config(task: TaskConfig, mode: str) -> ObservationConfig:
     """Returns what an environment with default arguments observes in a mode."""
-    parameters = inspect.signature(ToolUseEnv).parameters
-    names = ("camera_size", "channels", "cloud_size", "cloud_sampling")
-    return ObservationConfig.of(task, mode, *(parameters[name].default for name in names))
+    return ObservationConfig.of(task, mode, *_OBSERVATION_DEFAULTS)
 
 
 def _feature_row(name: str, feature: Feature) -> tuple[str, str, str, str]:

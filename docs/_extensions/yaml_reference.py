@@ -3,13 +3,20 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
-from model_docs import attribute_docs, default_words, description, escape, type_words, unit
+from model_docs import (
+    attribute_docs,
+    default_words,
+    description,
+    escape,
+    field_types,
+    type_words,
+    unit,
+)
 
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Value
@@ -114,7 +121,7 @@ def _file_section(file: File, described: set[str]) -> str:
 
 def model_text(model: type[Value]) -> str:
     """Returns a model's description and the table of its keys."""
-    types, docs = get_type_hints(model, include_extras=True), attribute_docs(model)
+    types, docs = field_types(model), attribute_docs(model)
     rows = [
         _row(name, field, types[name], docs.get(name, ""))
         for name, field in model.model_fields.items()
@@ -142,7 +149,7 @@ def _named(annotation: Any) -> str | None:
 
 def _parts_of(model: type[Value]) -> Iterator[Choice | type[Value]]:
     """Yields the choices and models that the types of a model's fields name, in order."""
-    for annotation in get_type_hints(model, include_extras=True).values():
+    for annotation in field_types(model).values():
         yield from _parts_in(annotation)
 
 
