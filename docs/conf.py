@@ -38,6 +38,7 @@ toc_object_entries_show_parents = "hide"
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 
+autodoc_default_options = {"exclude-members": "model_config"}  # of pydantic
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

@@ -28,7 +28,8 @@ def entry(name: str) -> str:
     """Returns the directive that documents a class with its members, a function or a constant."""
     found = find(name)
     if inspect.isclass(found):
-        return f".. autoclass:: {name}\n   :members:\n   :show-inheritance:"
+        bases = "\n   :show-inheritance:" if issubclass(found, Exception) else ""
+        return f".. autoclass:: {name}\n   :members:{bases}"
     if inspect.isfunction(found):
         return f".. autofunction:: {name}"
     return f".. autodata:: {name}"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 _STAR = re.compile(r"(?<![\w*`\\])\*(?=\w)")
@@ -42,7 +43,17 @@ def _process(app: Sphinx, what: str, name: str, found: Any, options: Any, lines:
     lines[:] = as_rst(lines)
 
 
+def _name_fields(app: Sphinx, document: nodes.document) -> None:
+    """Says "Attributes: x: text" where Sphinx says "Variables: x -- text"."""
+    for names in document.findall(nodes.field_name):
+        if names.astext() == "Variables":
+            names.children = [nodes.Text("Attributes")]
+    for text in [each for each in document.findall(nodes.Text) if each.astext() == " -- "]:
+        text.parent.replace(text, nodes.Text(": "))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Prepares docstrings before napoleon reads them."""
     app.connect("autodoc-process-docstring", _process, priority=400)
+    app.connect("doctree-read", _name_fields)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
