@@ -23,6 +23,7 @@ _PLAIN = {
     Any: "any value",
 }
 _LIMITS = {"gt": "greater than", "ge": "at least", "lt": "less than", "le": "at most"}
+_LENGTHS = ("min_length", "max_length")
 # The longest ending that fits decides.
 _UNITS = {
     "_rad_s": "rad/s",
@@ -166,11 +167,13 @@ def _with_limits(words: str, metadata: Any) -> str:
         for name, phrase in _LIMITS.items():
             if hasattr(part, name):
                 words += f", {phrase} {getattr(part, name):g}"
-        least, most = getattr(part, "min_length", None), getattr(part, "max_length", None)
-        if least == 1:
-            words = f"non-empty {words}"
-        elif least is not None and least == most:
-            words = words.replace("list of", f"list of {least}", 1)
+    lengths = {
+        name: getattr(part, name) for part in parts for name in _LENGTHS if hasattr(part, name)
+    }
+    if len(set(lengths.values())) == 1 and len(lengths) == 2:
+        return words.replace("list of", f"list of {lengths['min_length']}", 1)
+    if lengths.get("min_length") == 1:
+        return f"non-empty {words}"
     return words
 
 
