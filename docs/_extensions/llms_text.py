@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.builders.text import TextBuilder
 from sphinx.environment import BuildEnvironment
+from sphinx.writers.text import TextTranslator
 
 _LENGTH = 200
 """Number of characters of a description, at most."""
@@ -96,7 +98,7 @@ def _plain_text(builder: TextBuilder, name: str) -> str:
     document = builder.env.get_and_resolve_doctree(name, builder)
     translator = builder.create_translator(document, builder)
     document.walkabout(translator)
-    return translator.body
+    return cast(TextTranslator, translator).body
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -9,6 +9,7 @@ import cli_reference
 import pytest
 import task_facts
 import yaml_reference
+from gymnasium import spaces
 from model_docs import attribute_docs, escape, field_types, type_words, unit
 from predicate_sentences import sentence
 from support.pages import DOCS, blocks
@@ -41,8 +42,8 @@ def test_the_documented_options_are_those_of_the_parser(
     with pytest.raises(SystemExit):
         parse(COMMANDS[name], ["--help"], name)
     names = r"(--[a-z][a-z0-9-]*)"
-    shown = re.findall(r"^[│|] (.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
-    parsed = {each for line in shown if line.startswith("-") for each in re.findall(names, line)}
+    shown = re.findall(r"^[│ ]+(-.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
+    parsed = {each for line in shown for each in re.findall(names, line)}
     options = cli_reference.command_options(COMMANDS[name])
     documented = {each for option in options for each in option.names if each.startswith("--")}
     assert documented == parsed - {"--help"}
@@ -79,6 +80,13 @@ def test_every_link_of_the_yaml_reference_has_one_target() -> None:
 def test_every_key_of_a_file_is_documented(file: yaml_reference.File) -> None:
     text = yaml_reference.reference([file])
     assert all(f"| `{key}` |" in text for key in file.model.model_fields)
+
+
+def test_every_key_has_a_description() -> None:
+    silent = re.findall(
+        r"^\| `(?!type`)\w+` \|.*\|\s*\|$", yaml_reference.reference(), re.MULTILINE
+    )
+    assert silent == []
 
 
 def test_every_predicate_is_documented() -> None:
@@ -120,6 +128,12 @@ def test_markdown_shows_what_a_docstring_says() -> None:
 # --- Tasks ----------------------------------------------------------------------------------
 
 
+def spaces_of(env: ToolUseEnv) -> dict[str, spaces.Space]:
+    """Returns the spaces of an observation's entries."""
+    assert isinstance(env.observation_space, spaces.Dict)
+    return dict(env.observation_space.spaces)
+
+
 @pytest.mark.parametrize("task", task_names())
 def test_observations_are_those_of_the_environment(
     task: str, make: Callable[..., ToolUseEnv]
@@ -127,7 +141,7 @@ def test_observations_are_those_of_the_environment(
     text = task_facts.observations(load_task(task))
     for mode in ("state", "multitask_state"):
         env = make(f"FleetTools/{task.title()}-v0", obs_mode=mode)
-        for name, space in env.observation_space.items():
+        for name, space in spaces_of(env).items():
             row = (
                 rf"\| (every|`{mode}`) \| `{name}` \| `{re.escape(str(space.shape))}` {space.dtype}"
             )
