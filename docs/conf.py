@@ -30,7 +30,7 @@ extensions = [
     "mathml",
     "repository_links",
 ]
-exclude_patterns = ["_build", "_extensions", "images/*.py"]
+exclude_patterns = ["_build", "_extensions", "**/tables"]  # tables are included by pages
 smartquotes = False  # `--option` stays what it is
 default_role = "py:obj"  # what docstrings have in backticks: a link if it is documented, else code
 toc_object_entries_show_parents = "hide"

@@ -12,8 +12,10 @@ import yaml_reference
 from support.processes import ROOT
 
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-"""Pages of the site."""
+PAGES = sorted(
+    path for path in DOCS.rglob("*.md") if not {"_build", "tables"}.intersection(path.parts)
+)
+"""Pages of the site; tables are included by pages."""
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 """All pages whose blocks and links are tested."""
 
