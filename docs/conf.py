@@ -46,6 +46,7 @@ autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
+pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_title = f"Fleet-Tools {version}"
 html_static_path = ["_static"]
