@@ -65,7 +65,7 @@ def overview(task: TaskConfig) -> str:
         ("Tools", _names("tool", task)),
         ("Objects", _names("object", task)),
         ("Mount of the object", task.object_mount),
-        ("Episode", f"at most {steps} steps of 1/{CONTROL_RATE:g} s, {steps / CONTROL_RATE:g} s"),
+        ("Episode", f"at most {steps} steps of 1/{CONTROL_RATE:g} s, {steps / CONTROL_RATE:.3g} s"),
         ("Control rate", f"{CONTROL_RATE:g} Hz"),
     ]
     return f"{escape(task.description)}\n\n{table(('', ''), rows)}"

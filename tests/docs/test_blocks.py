@@ -12,6 +12,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
+
 from support.page_commands import commands, problem
 from support.page_runner import run, script
 from support.pages import TEXTS, Block, blocks, name

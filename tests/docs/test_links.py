@@ -4,6 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
+
 from support.pages import DOCS, PAGES, TEXTS, entries, labels, links, name, targets
 from support.processes import ROOT
 

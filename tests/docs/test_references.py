@@ -4,9 +4,12 @@ import re
 from collections.abc import Callable
 from typing import get_args
 
+import pytest
+
+pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
+
 import api_reference
 import cli_reference
-import pytest
 import task_facts
 import yaml_reference
 from gymnasium import spaces

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
+
 from support.pages import DOCS, PAGES
 from support.processes import ROOT
 
