@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import fleet_tools
 
-_PROGRAMS = {
+PROGRAMS = {
     "collect": ("collect", "Collects demonstrations into a dataset."),
     "replay": ("replay", "Checks that a dataset is reproducible bit for bit."),
     "dataset": ("dataset.__main__", "Describes and exports datasets."),
@@ -44,14 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, remaining = _parser().parse_known_args(given[:1])
     if options.program == "completion":
         return _print_completion(given[1:])
-    module, _ = _PROGRAMS[options.program]
+    module, _ = PROGRAMS[options.program]
     program = importlib.import_module(f"fleet_tools.{module}")
     return program.main([*remaining, *given[1:]], f"fleet-tools {options.program}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    width = max(map(len, _PROGRAMS))
-    listing = [f"  {name:{width}}  {summary}" for name, (_, summary) in _PROGRAMS.items()]
+    width = max(map(len, PROGRAMS))
+    listing = [f"  {name:{width}}  {summary}" for name, (_, summary) in PROGRAMS.items()]
     parser = argparse.ArgumentParser(
         prog="fleet-tools",
         usage="fleet-tools [-h] [--version] PROGRAM ...",
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "program",
         metavar="PROGRAM",
-        choices=[*_PROGRAMS, "completion"],
+        choices=[*PROGRAMS, "completion"],
         help="one of the programs below",
     )
     return parser
@@ -87,7 +87,7 @@ def _print_completion(arguments: Sequence[str]) -> int:
     shell = parser.parse_args(arguments).shell
     programs = {
         name: importlib.import_module(f"fleet_tools.{module}").PROGRAM.options
-        for name, (module, _) in _PROGRAMS.items()
+        for name, (module, _) in PROGRAMS.items()
     }
     parse(union_of(programs, "Fleet-Tools"), ["--tyro-print-completion", shell], "fleet-tools")
     return 0

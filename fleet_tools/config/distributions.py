@@ -15,6 +15,7 @@ class Uniform(Value):
     """The uniform distribution between two bounds."""
 
     uniform: tuple[Number, Number]
+    """Lower bound, upper bound."""
 
     @pydantic.model_validator(mode="after")
     def _ordered(self):
@@ -28,6 +29,7 @@ class Choice(Value):
     """One of several numbers, with equal probability."""
 
     choice: Annotated[tuple[Number, ...], pydantic.Field(min_length=1)]
+    """The numbers."""
 
 
 def _kind(data: Any) -> str | None:
@@ -71,6 +73,7 @@ class NameChoice(Value):
     """One of several names, with equal probability."""
 
     choice: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+    """The names."""
 
 
 NameDistribution = str | NameChoice

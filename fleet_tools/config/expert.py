@@ -22,10 +22,13 @@ class PointToPoint(Value):
 
     type: Literal["point_to_point"]
     tool: str
+    """Keypoint of the tool."""
     object: str
+    """Keypoint of the object."""
     offset_m: Vector3 = (0.0, 0.0, 0.0)
     """Offset added to the object keypoint, in the object's frame."""
     tolerance_m: Positive
+    """Largest distance between the two."""
 
 
 class AxisToAxis(Value):
@@ -33,10 +36,15 @@ class AxisToAxis(Value):
 
     type: Literal["axis_to_axis"]
     tool: Axis
+    """Two keypoints of the tool."""
     object: Axis | None = None
+    """Two keypoints of the object; alternative to `world`."""
     world: Vector3 | None = None
+    """Direction in the world; alternative to `object`."""
     angle_deg: Number = 0.0
+    """Angle between the two."""
     tolerance_deg: Positive
+    """Largest deviation from the angle."""
 
     @pydantic.model_validator(mode="after")
     def _one_target(self):
@@ -52,6 +60,7 @@ class Actuation(Value):
     """The pose in which the tool acts on the object: the paper's keypoint optimization."""
 
     constraints: Annotated[tuple[KeypointTerm, ...], pydantic.Field(min_length=1)]
+    """Keypoint terms that hold in the pose."""
     keypoint_motion_cost: NonNegative = 1.0
     """Weight of the squared motion of the tool's keypoints, 1/m^2."""
     joint_motion_cost: NonNegative = 0.01
@@ -70,7 +79,9 @@ class Translate(Value):
 
     type: Literal["translate"]
     by_m: Vector3
+    """Translation."""
     frame: Literal["world", "object", "end_effector"]
+    """Frame in which the translation is given."""
 
 
 class Advance(Value):
@@ -88,7 +99,9 @@ class Rotate(Value):
 
     type: Literal["rotate"]
     angle_deg: Number
+    """Angle of the rotation."""
     about: str
+    """Keypoint of the object on the axis of rotation."""
     axis: Axis | None = None
     """Axis from one object keypoint to another; the world's z axis if absent."""
 
@@ -98,6 +111,7 @@ class Stay(Value):
 
     type: Literal["stay"]
     steps: Count
+    """Number of control steps."""
 
 
 KeyframeMotion = Annotated[
@@ -109,6 +123,7 @@ class Keyframe(Value):
     """A pose of the end effector relative to the actuation pose, and how it is approached."""
 
     motion: KeyframeMotion
+    """Motion from the pose to which the keyframe is relative."""
     speed: Speed = 0.5
     """Speed on the way to this keyframe, as a fraction of the action bounds."""
     expect: tuple[Predicate, ...] = ()
@@ -124,9 +139,13 @@ class Expert(Value):
     """
 
     actuation: Actuation
+    """The pose in which the tool acts."""
     before: tuple[Keyframe, ...] = ()
+    """Keyframes on the way to it."""
     after: tuple[Keyframe, ...] = ()
+    """Keyframes that follow it."""
     retreat: tuple[Keyframe, ...] = ()
+    """Keyframes after a failed attempt."""
 
     @property
     def expectations(self) -> list[tuple[Predicate, ...]]:

@@ -13,7 +13,9 @@ class Pose(Value):
     """A rigid transform; roll, pitch and yaw rotate about fixed x, y and z axes."""
 
     translation_m: Vector3 = (0.0, 0.0, 0.0)
+    """Translation along x, y and z."""
     rpy_deg: Vector3 = (0.0, 0.0, 0.0)
+    """Roll, pitch and yaw."""
 
     def to_transform(self) -> "RigidTransform":
         """Returns the same pose as a Drake transform."""

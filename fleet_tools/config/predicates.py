@@ -38,7 +38,9 @@ class JointDisplacement(Value):
 
     type: Literal["joint_displacement"]
     joint: str
+    """Joint of the object."""
     at_least: Positive
+    """Least displacement in the joint's positive direction, m or rad."""
 
 
 class KeypointsNear(Value):
@@ -46,8 +48,11 @@ class KeypointsNear(Value):
 
     type: Literal["keypoints_near"]
     tool: str
+    """Keypoint of the tool."""
     object: str
+    """Keypoint of the object."""
     within_m: Positive
+    """Largest distance."""
 
 
 class KeypointRaised(Value):
@@ -55,7 +60,9 @@ class KeypointRaised(Value):
 
     type: Literal["keypoint_raised"]
     object: str
+    """Keypoint of the object."""
     at_least_m: Positive
+    """Least rise, along the world's z axis."""
 
 
 class KeypointsParted(Value):
@@ -63,7 +70,9 @@ class KeypointsParted(Value):
 
     type: Literal["keypoints_parted"]
     objects: Axis
+    """The two keypoints of the object."""
     at_least_m: Positive
+    """Least growth of their distance."""
 
 
 class AxisUpright(Value):
@@ -71,7 +80,9 @@ class AxisUpright(Value):
 
     type: Literal["axis_upright"]
     object: Axis
+    """Two keypoints of the object: from the lower to the upper end of the axis."""
     within_deg: Positive
+    """Largest angle between the axis and the world's z axis."""
 
 
 class Contact(Value):
@@ -82,7 +93,9 @@ class Contact(Value):
 
     type: Literal["contact"]
     between: tuple[str, str]
+    """Names of the two bodies."""
     present: bool = True
+    """Whether they must be in contact, or must not."""
 
 
 class Still(Value):
@@ -90,7 +103,9 @@ class Still(Value):
 
     type: Literal["still"]
     seen_from: Literal["world", "end_effector"]
+    """Frame in which speeds are measured."""
     below_m_s: Positive
+    """Limit of the speed."""
 
 
 class CausedByPart(Value):
@@ -117,7 +132,9 @@ class BodyMoved(Value):
 
     type: Literal["body_moved"]
     body: ObjectBody
+    """The object or a link of it: `object` or `object/<link>`."""
     at_least_m: Positive
+    """Least distance from the start."""
 
 
 class AtGoal(Value):
@@ -125,11 +142,13 @@ class AtGoal(Value):
 
     type: Literal["at_goal"]
     object: str
+    """Keypoint of the object."""
     goal_m: Vector3 | None = None
     """The goal in the world."""
     start_of: str | None = None
     """Object keypoint that was at the goal when the episode started."""
     within_m: Positive
+    """Largest distance from the goal."""
 
     @pydantic.model_validator(mode="after")
     def _one_goal(self):
@@ -143,6 +162,7 @@ class InRegion(Value):
 
     type: Literal["in_region"]
     object: str
+    """Keypoint of the object."""
     low_m: Vector3
     """Corner of the box with the least coordinates, in the world."""
     high_m: Vector3
@@ -167,7 +187,9 @@ class OnBody(Value):
 
     type: Literal["on_body"]
     body: ObjectLink
+    """The upper link: `object/<link>`."""
     on: ObjectLink
+    """The lower link: `object/<link>`."""
     at_least_m: Positive
     """Least height of one centre of mass above the other."""
 

@@ -24,7 +24,9 @@ class RandomPose(Value):
     """A random pose: a translation, and roll, pitch and yaw about fixed axes."""
 
     translation_m: DistributionVector3 = (0.0, 0.0, 0.0)
+    """Translation along x, y and z."""
     rpy_deg: DistributionVector3 = (0.0, 0.0, 0.0)
+    """Roll, pitch and yaw."""
 
 
 class Randomization(Value):
@@ -40,17 +42,24 @@ class Randomization(Value):
     object_pose: RandomPose = RandomPose()
     """X_WO, pose of the object's model frame in the world; the table top is at z = 0."""
     tool_mass_scale: PositiveDistribution = 1.0
+    """Factor of the tool's mass and inertia."""
     object_mass_scale: PositiveDistribution = 1.0
+    """Factor of the object's mass and inertia."""
     tool_friction_scale: PositiveDistribution = 1.0
+    """Factor of the tool's coefficient of friction."""
     object_friction_scale: PositiveDistribution = 1.0
+    """Factor of the object's coefficient of friction."""
     joint_resistance: dict[str, PositiveDistribution] = {}
     """Coulomb resistance of the object's named joints, N or N m."""
     cameras: dict[str, RandomPose] = {}
     """Extrinsics X_FC of the task's cameras, in the frame F (world or end effector) to which each
     is fixed; x points right in the image, y down, z into it."""
     tool_tint: Tint = (1.0, 1.0, 1.0)
+    """Factors of the tool's colours."""
     object_tint: Tint = (1.0, 1.0, 1.0)
+    """Factors of the object's colours."""
     table_tint: Tint = (1.0, 1.0, 1.0)
+    """Factors of the table's colours."""
     table_texture: NameDistribution = PLAIN
     """Names from `fleet_tools.config.textures.texture_names()`."""
 

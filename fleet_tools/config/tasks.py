@@ -29,22 +29,29 @@ class ActionBounds(Value):
     """End-effector motion in one control step when an action's entry is 1."""
 
     translation_m: Positive
+    """Distance along each axis of the end effector."""
     rotation_deg: Positive
+    """Angle about each axis of the end effector."""
 
 
 class ControllerGains(Value):
     """Operational-space control gains: natural frequencies of critically damped errors, rad/s."""
 
     translation_rad_s: Positive
+    """For the position of the end effector."""
     rotation_rad_s: Positive
+    """For the orientation of the end effector."""
     posture_rad_s: Positive
+    """For the posture of the arm, in the null space of the end effector's motion."""
 
 
 class ObservedKeypoints(Value):
     """Keypoints that every tool and object of the task must have; policies observe them."""
 
     tool: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+    """Keypoints of the tool."""
     object: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+    """Keypoints of the object."""
 
 
 class Facing(Value):
@@ -55,6 +62,7 @@ class Facing(Value):
     front: str | None = None
     """Keypoint of the tool behind which the depth is measured; the end of the axis by default."""
     depth_m: Positive
+    """Largest distance behind the point, along the axis, that belongs to the side."""
 
     @property
     def point(self) -> str:
@@ -68,6 +76,7 @@ class ToolPart(Value):
     keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     """One keypoint, or the corners of a line."""
     within_m: Positive
+    """Largest distance from the line that belongs to the part."""
     facing: Facing | None = None
     """Side of the tool to which the part is confined."""
 
@@ -76,7 +85,9 @@ class HeldOut(Value):
     """Models and pairs absent from the split `train`; see `fleet_tools.sim.splits`."""
 
     tools: tuple[str, ...] = ()
+    """Tools that occur in no scene of `train`."""
     objects: tuple[str, ...] = ()
+    """Objects that occur in no scene of `train`."""
     pairs: tuple[tuple[str, str], ...] = ()
     """Pairs of a tool and an object, each of which occurs in other pairs of `train`."""
 
@@ -85,30 +96,41 @@ class TaskConfig(Value):
     """The content of a task file; `task_configs/` holds the package's own."""
 
     name: str
+    """Name of the task; the package's own are named like their files."""
     description: str
+    """What the robot must do, in a sentence."""
     tool_family: str
+    """Family of the tools, a folder of `assets/tools/`."""
     object_family: str
+    """Family of the objects, a folder of `assets/objects/`."""
     assets: str | None = None
     """Folder of further models, laid out as the package's own, relative to the task file."""
     held_out: HeldOut = HeldOut()
+    """What training does not show."""
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
     workspace: Workspace = Workspace()
     """Box in which every link of the object must stay, or the episode ends."""
     keypoints: ObservedKeypoints
+    """Keypoints that policies observe, in this order."""
     tool_parts: dict[str, ToolPart] = {}
     """Parts of the tool by name, for the predicate `caused_by_part`."""
     max_episode_steps: Count
+    """Time limit in control steps of 1/6 s."""
     action: ActionBounds
+    """Bounds of actions."""
     controller: ControllerGains
+    """Gains of the operational-space controller."""
     cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = {}
     """Cameras by name; their extrinsics are drawn, see `Randomization.cameras`."""
     randomization: Randomization
+    """How scenes vary."""
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """Success requires all of these predicates."""
     success_steps: Count = 1
     """Number of consecutive control steps for which they must hold."""
     expert: Expert
+    """Plan of the expert."""
 
     @pydantic.model_validator(mode="after")
     def _cameras_have_extrinsics(self):

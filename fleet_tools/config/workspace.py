@@ -18,7 +18,9 @@ class Workspace(Value):
     """
 
     lower_m: Vector3 = (-1.5, -1.5, -0.1)
+    """Corner of the box with the least coordinates, in the world."""
     upper_m: Vector3 = (1.5, 1.5, 2.0)
+    """The opposite corner."""
 
     @pydantic.model_validator(mode="after")
     def _has_an_inside(self) -> Self:

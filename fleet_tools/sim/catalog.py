@@ -33,16 +33,22 @@ class Keypoint(Value):
     """A labelled point: `position` in metres, in the frame of the model's link `link`."""
 
     link: str
+    """Link of the model in whose frame the position is given."""
     position: Vector3
+    """Position, m."""
 
 
 class Keypoints(Value):
     """The content of `keypoints.yaml`."""
 
     family: str
+    """Family of the model."""
     kind: Kind
+    """Whether it is a tool or an object."""
     keypoints: Annotated[dict[str, Keypoint], pydantic.Field(min_length=1)]
+    """Labelled points by name."""
     grasp: Pose = Pose()
+    """X_TG, pose of the grasp frame, where the end effector holds the tool; tools only."""
 
 
 class Model(Value):

@@ -11,7 +11,7 @@ from support.processes import ROOT
 import fleet_tools
 from fleet_tools import __main__ as fleet_tools_program
 
-PROGRAMS = fleet_tools_program._PROGRAMS
+PROGRAMS = fleet_tools_program.PROGRAMS
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

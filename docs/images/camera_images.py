@@ -1,4 +1,4 @@
-"""Makes the README's image of what cameras see, from real runs: `python docs/camera_images.py`.
+"""Makes the image of what cameras see, from real runs: `python docs/images/camera_images.py`.
 
 It has a row for each task, in the middle of an episode. From the left: colour, depth and
 segmentation of the overhead camera, the same of the wrist camera, and the fused point cloud.

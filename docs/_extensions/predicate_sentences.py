@@ -1,0 +1,69 @@
+"""Success predicates as sentences."""
+
+from collections.abc import Callable, Sequence
+
+from fleet_tools.config import predicates as p
+
+
+def sentence(predicate: p.Predicate, joint_unit: Callable[[str], str]) -> str:
+    """Returns what a predicate demands, as Markdown without a full stop.
+
+    Args:
+        predicate: The predicate.
+        joint_unit: Returns the unit of a joint of the object, "m" or "rad".
+    """
+    match predicate:
+        case p.JointDisplacement(joint=joint, at_least=least):
+            amount = _amount(least, joint_unit(joint))
+            return f"the object's joint `{joint}` has moved by at least {amount}"
+        case p.KeypointsNear(tool=tool, object=object, within_m=within):
+            return f"the tool's `{tool}` is within {_amount(within)} of the object's `{object}`"
+        case p.KeypointRaised(object=object, at_least_m=least):
+            return f"the object's `{object}` has risen by at least {_amount(least)}"
+        case p.KeypointsParted(objects=(one, other), at_least_m=least):
+            return (
+                f"the distance between the object's `{one}` and `{other}` has grown by at least "
+                f"{_amount(least)}"
+            )
+        case p.AxisUpright(object=(start, end), within_deg=within):
+            return (
+                f"the object's axis from `{start}` to `{end}` points upwards within "
+                f"{_amount(within, 'degrees')}"
+            )
+        case p.Contact(between=(one, other), present=present):
+            return f"{_body(one)} and {_body(other)} are {'' if present else 'not '}in contact"
+        case p.Still(seen_from=frame, below_m_s=limit):
+            frame = {"world": "the world", "end_effector": "the end effector"}[frame]
+            return f"every link of the object moves slower than {limit:g} m/s, seen from {frame}"
+        case p.CausedByPart(part=part, change=change):
+            return (
+                f"caused by the tool's part `{part}`: of the motion of the object that the part "
+                f"caused, it holds that {sentence(change, joint_unit)}"
+            )
+        case p.BodyMoved(body=body, at_least_m=least):
+            return f"{_body(body)} has moved by at least {_amount(least)}"
+        case p.AtGoal(object=object, within_m=within, start_of=start, goal_m=goal):
+            target = f"where `{start}` was at the start" if goal is None else _point(goal)
+            return f"the object's `{object}` is within {_amount(within)} of {target}"
+        case p.InRegion(object=object, low_m=low, high_m=high):
+            return f"the object's `{object}` is in the box from {_point(low)} to {_point(high)}"
+        case p.OnBody(body=body, on=on, at_least_m=least):
+            return f"{_body(body)} lies on {_body(on)}, at least {_amount(least)} higher"
+        case p.UserFunction(function=function):
+            return f"the function `{function}` holds"
+    raise TypeError(predicate)
+
+
+def _amount(value: float, unit: str = "m") -> str:
+    if unit == "m" and value < 1:
+        return f"{1000 * value:g} mm"
+    return f"{value:.4g} {unit}"
+
+
+def _point(p_W: Sequence[float]) -> str:
+    return f"({', '.join(f'{each:g}' for each in p_W)}) m in the world"
+
+
+def _body(name: str) -> str:
+    link = name.removeprefix("object/")
+    return f"the {name}" if link == name else f"the object's link `{link}`"

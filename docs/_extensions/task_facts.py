@@ -1,0 +1,219 @@
+"""The facts of a task as Markdown tables, from its task file and the models that it names."""
+
+import inspect
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from model_docs import escape
+from predicate_sentences import sentence
+
+from fleet_tools.config.distributions import Choice, NameChoice, Uniform
+from fleet_tools.config.randomization import RandomPose
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names
+from fleet_tools.envs.actions import action_scale
+from fleet_tools.envs.making import CUSTOM_ID, env_id
+from fleet_tools.envs.observations import Feature, features
+from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.perception.observation_config import OBS_MODES, ObservationConfig
+from fleet_tools.sim.catalog import find_model, model_names
+from fleet_tools.sim.splits import SPLITS, model_pairs
+
+_AXES = {"translation_m": ("x", "y", "z", "m"), "rpy_deg": ("roll", "pitch", "yaw", "degrees")}
+_COLORS = ("red", "green", "blue")
+_JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad"}
+_RESISTANCE_UNITS = {"m": "N", "rad": "N m"}
+_OBSERVATION_DEFAULTS = [  # read before autodoc, which changes signatures
+    inspect.signature(ToolUseEnv).parameters[name].default
+    for name in ("camera_size", "channels", "cloud_size", "cloud_sampling")
+]
+
+
+def facts(name_or_path: str) -> str:
+    """Returns all facts of a task.
+
+    Args:
+        name_or_path: Name of a task of the package, or path of a task file.
+
+    Raises:
+        UnknownNameError: There is no such task.
+    """
+    task = load_task(name_or_path)
+    name = env_id(task.name) if name_or_path in task_names() else CUSTOM_ID
+    parts = {
+        f"`{name}`": overview(task),
+        "Actions": actions(task),
+        "Observations": observations(task),
+        "Success": success(task),
+        "Splits": splits(task),
+        "Randomization": randomization(task),
+    }
+    return "\n\n".join(f"**{title}**\n\n{text}" for title, text in parts.items())
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def overview(task: TaskConfig) -> str:
+    """Returns what the task is, with which models, and how long an episode may last."""
+    steps = task.max_episode_steps
+    rows = [
+        ("Tools", _names("tool", task)),
+        ("Objects", _names("object", task)),
+        ("Mount of the object", task.object_mount),
+        ("Episode", f"at most {steps} steps of 1/{CONTROL_RATE:g} s, {steps / CONTROL_RATE:.3g} s"),
+        ("Control rate", f"{CONTROL_RATE:g} Hz"),
+    ]
+    return f"{escape(task.description)}\n\n{table(('', ''), rows)}"
+
+
+def _names(kind: Any, task: TaskConfig) -> str:
+    family = task.tool_family if kind == "tool" else task.object_family
+    names = model_names(kind, family, task.assets)
+    return f"{len(names)}: {_code(names)}"
+
+
+def actions(task: TaskConfig) -> str:
+    """Returns the table of an action's entries."""
+    translation, rotation = f"{task.action.translation_m:g} m", f"{task.action.rotation_deg:g} deg"
+    assert len(action_scale(task.action)) == 6
+    rows = [
+        ("0 to 2", "translation of the end effector, in its own frame", translation),
+        ("3 to 5", "rotation vector of the end effector, in its own frame", rotation),
+    ]
+    head = ("entries", "motion in one control step", "motion when the entry is 1")
+    return f"`Box(-1, 1, (6,), float32)`\n\n{table(head, rows)}"
+
+
+def observations(task: TaskConfig) -> str:
+    """Returns the table of the entries of observations, by observation mode."""
+    modes = {mode: features(task.keypoints, _config(task, mode)) for mode in _modes(task)}
+    common = set.intersection(*(set(entries) for entries in modes.values()))
+    rows = [
+        ("every" if shared else f"`{mode}`", *_feature_row(name, feature))
+        for mode, entries in modes.items()
+        for name, feature in entries.items()
+        for shared in [name in common]
+        if not shared or mode == next(iter(modes))
+    ]
+    return table(("mode", "entry", "shape, dtype", "unit", "frame"), rows)
+
+
+def _modes(task: TaskConfig) -> list[str]:
+    return [mode for mode in OBS_MODES if task.cameras or "camera_size" not in OBS_MODES[mode]]
+
+
+def _config(task: TaskConfig, mode: str) -> ObservationConfig:
+    """Returns what an environment with default arguments observes in a mode."""
+    return ObservationConfig.of(task, mode, *_OBSERVATION_DEFAULTS)
+
+
+def _feature_row(name: str, feature: Feature) -> tuple[str, str, str, str]:
+    rows = f"; rows {_code(feature.entries)}" if feature.entries else ""
+    frame = escape(feature.frame) if feature.frame else ""
+    space = f"`{feature.space.shape}` {feature.space.dtype}"
+    return f"`{name}`", f"{space}{rows}", escape(feature.unit), frame
+
+
+def success(task: TaskConfig) -> str:
+    """Returns the success predicates as a list of sentences."""
+
+    def joint_unit(joint: str) -> str:
+        return _joint_units(task).get(joint, "m or rad")
+
+    steps = task.success_steps
+    duration = f" for {steps} consecutive steps ({steps / CONTROL_RATE:g} s)" if steps > 1 else ""
+    lines = [f"- {sentence(predicate, joint_unit)};" for predicate in task.success]
+    return f"All of these hold{duration}:\n\n" + "\n".join(lines)[:-1] + "."
+
+
+def _joint_units(task: TaskConfig) -> dict[str, str]:
+    """Returns the units of the joints of the task's first object, by name."""
+    first = model_names("object", task.object_family, task.assets)[0]
+    model = find_model("object", task.object_family, first, task.assets)
+    joints = ET.parse(model.file).iter("joint")
+    kinds = {joint.attrib["name"]: joint.attrib["type"] for joint in joints}
+    return {name: _JOINT_UNITS[kind] for name, kind in kinds.items() if kind in _JOINT_UNITS}
+
+
+def splits(task: TaskConfig) -> str:
+    """Returns the table of the models in each split that has any."""
+    rows = []
+    for split in SPLITS:
+        try:
+            pairs = model_pairs(task, split)
+        except UnknownNameError:  # it is empty
+            continue
+        tools, objects = (sorted(set(names)) for names in zip(*pairs, strict=True))
+        rows.append((f"`{split}`", str(len(pairs)), _code(tools), _code(objects)))
+    return table(("split", "pairs", "tools", "objects"), rows)
+
+
+def randomization(task: TaskConfig) -> str:
+    """Returns the table of what is drawn for a scene, in uniform distributions and choices."""
+    rows = [(f"`{group}`", *row) for group, *row in _drawn(task)]
+    return table(("group", "quantity", "distribution"), rows)
+
+
+def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
+    """Yields group, quantity and distribution of all that is given."""
+    drawn = task.randomization
+    for group in type(drawn).model_fields:
+        if group not in drawn.model_fields_set:
+            continue
+        match getattr(drawn, group):
+            case RandomPose() as pose:
+                yield group, "", _pose_words(pose)
+            case tuple() as entries if len(entries) == len(_COLORS):
+                yield group, ", ".join(_COLORS), _several(entries)
+            case tuple() as entries:
+                joints = f"joints 1 to {len(entries)}"
+                yield group, f"{joints} (rad)", _several(entries)
+            case dict() as named:
+                for name, value in named.items():
+                    if isinstance(value, RandomPose):
+                        yield group, f"`{name}`", _pose_words(value)
+                    else:
+                        unit = _RESISTANCE_UNITS.get(_joint_units(task).get(name, ""), "N or N m")
+                        yield group, f"joint `{name}` ({unit})", _words(value)
+            case value:
+                yield group, "", _words(value)
+
+
+def _pose_words(pose: RandomPose) -> str:
+    words = []
+    for field, (*axes, unit) in _AXES.items():
+        values = getattr(pose, field)
+        given = [
+            f"{axis} {_words(value)}" for axis, value in zip(axes, values, strict=True) if value
+        ]
+        words += [f"{', '.join(given)} {unit}"] if given else []
+    return "; ".join(words) or "none"
+
+
+def _several(entries: Sequence[Any]) -> str:
+    """Returns the words of several distributions, once if they are the same."""
+    if len(set(map(str, entries))) == 1:
+        return f"{_words(entries[0])} each"
+    return "; ".join(map(_words, entries))
+
+
+def _words(distribution: Any) -> str:
+    match distribution:
+        case Uniform(uniform=(low, high)):
+            return f"{low:g} to {high:g}"
+        case Choice(choice=options):
+            return "one of " + ", ".join(f"{each:g}" for each in options)
+        case NameChoice(choice=names):
+            return f"one of {_code(names)}"
+        case str():
+            return f"`{distribution}`"
+    return f"{distribution:g}"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,111 @@
+"""Blocks of code in README and in the documentation: they parse, and they run.
+
+All python blocks of a page run in order, in one process and an empty folder. A comment before a
+block says otherwise: `<!-- test: slow -->` (run by `pytest -m slow`), `<!-- test: parse -->` (never
+run) or `<!-- test: skip: REASON -->` (not even parsed). Slow tests also run the project's programs
+in bash blocks.
+"""
+
+import ast
+import importlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
+
+from support.page_commands import commands, problem
+from support.page_runner import run, script
+from support.pages import TEXTS, Block, blocks, name
+from support.processes import ROOT
+
+SHELL = ("bash", "sh", "console", "shell")
+
+
+def pages_with(*languages: str, tests: tuple[str, ...]) -> list[Path]:
+    """Returns the pages with a block of a language whose test is one of some."""
+    return [
+        page
+        for page in TEXTS
+        if any(block.language in languages and block.test in tests for block in blocks(page))
+    ]
+
+
+def imported(code: str) -> list[tuple[str, str | None]]:
+    """Returns the modules of the project that code imports, and the names from them."""
+    found: list[tuple[str, str | None]] = []
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                found += [(module, each.name) for each in names]
+            case ast.Import(names=names):
+                found += [(each.name, None) for each in names]
+    return [each for each in found if each[0].partition(".")[0] == "fleet_tools"]
+
+
+@pytest.mark.parametrize("page", pages_with("python", tests=("slow", "parse")), ids=name)
+def test_python_parses_and_imports_what_exists(page: Path) -> None:
+    for block in blocks(page):
+        if block.language != "python" or block.test not in ("slow", "parse"):
+            continue
+        for module, attribute in imported(block.code):
+            found = importlib.import_module(module)
+            if attribute is not None and not hasattr(found, attribute):
+                importlib.import_module(f"{module}.{attribute}")
+
+
+@pytest.mark.parametrize("page", pages_with(*SHELL, tests=("run", "slow", "parse")), ids=name)
+def test_options_in_command_lines_exist(page: Path) -> None:
+    problems = [
+        f"{name(page)}, line {block.line}: {' '.join(words)}: {found}"
+        for block in blocks(page)
+        if block.language in SHELL and block.test != "skip"
+        for words in commands(block.code)
+        if (found := problem(words)) is not None
+    ]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("page", pages_with("python", tests=("run",)), ids=name)
+def test_python_runs(page: Path, tmp_path: Path) -> None:
+    chosen = [block for block in blocks(page) if (block.language, block.test) == ("python", "run")]
+    expect_success(chosen, tmp_path / "empty", timeout_s=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    sorted({*pages_with(*SHELL, tests=("run", "slow")), *pages_with("python", tests=("slow",))}),
+    ids=name,
+)
+def test_a_whole_page_runs(page: Path, tmp_path: Path) -> None:
+    chosen = [
+        block
+        for block in blocks(page)
+        if block.language in ("python", *SHELL) and block.test in ("run", "slow")
+    ]
+    shutil.copytree(ROOT / "examples", tmp_path / "checkout" / "examples")
+    expect_success(chosen, tmp_path / "checkout", timeout_s=1800)
+
+
+def expect_success(chosen: list[Block], folder: Path, timeout_s: float) -> None:
+    """Runs blocks in a folder."""
+    folder.mkdir(exist_ok=True)
+    code, output = run(script(chosen), folder, timeout_s)
+    assert code == 0, output
+
+
+# --- The tests' own reading ------------------------------------------------------------------
+
+
+def test_a_wrong_option_is_found() -> None:
+    (words,) = commands("cd x && fleet-tools collect --tool hammer --episode 2  # few\n")
+    assert "--episode" in (problem(words) or "")
+    (words,) = commands(
+        "FLEET=1 python -m fleet_tools.collect --tool hammer \\\n  --episodes 2 | cat"
+    )
+    assert problem(words) is None
+    assert problem(["fleet-tools", "colect"]) is not None
+    assert problem(["python", "benchmarks/nothing.py"]) is not None
+    assert not list(commands("pip install x; python own.py; python -m pytest"))

@@ -1,0 +1,207 @@
+"""What the references that are generated from the code must say."""
+
+import re
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+
+pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
+
+import api_reference
+import cli_reference
+import task_facts
+import yaml_reference
+from gymnasium import spaces
+from model_docs import attribute_docs, escape, field_types, type_words, unit
+from predicate_sentences import sentence
+from support.pages import DOCS, blocks
+
+import fleet_tools
+from fleet_tools.config import predicates
+from fleet_tools.config.randomization import Randomization
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names
+from fleet_tools.config.values import Axis, Count, Positive
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.utils import cli
+from fleet_tools.utils.option_parser import parse
+
+COMMANDS = {
+    f"{name} {command}".strip(): options.options
+    for name, program in cli_reference.programs().items()
+    for command, options in (
+        {"": program.command} if isinstance(program.command, cli.Command) else program.command
+    ).items()
+}
+"""Options of every program and command."""
+
+# --- Programs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_documented_options_are_those_of_the_parser(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(COMMANDS[name], ["--help"], name)
+    names = r"(--[a-z][a-z0-9-]*)"
+    shown = re.findall(r"^[│ ]+(-.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
+    parsed = {each for line in shown for each in re.findall(names, line)}
+    options = cli_reference.command_options(COMMANDS[name])
+    documented = {each for option in options for each in option.names if each.startswith("--")}
+    assert documented == parsed - {"--help"}
+
+
+def test_every_option_says_what_it_is() -> None:
+    silent = [
+        f"{name} {option.names[0]}"
+        for name, options in COMMANDS.items()
+        for option in cli_reference.command_options(options)
+        if not option.text
+    ]
+    assert silent == []
+
+
+def test_exit_codes_are_a_list() -> None:
+    assert (
+        cli_reference.exit_codes("0: well,\n   all.\n130: Ctrl-C")
+        == "- 0: well, all.\n- 130: Ctrl-C"
+    )
+
+
+# --- YAML -----------------------------------------------------------------------------------
+
+
+def test_every_link_of_the_yaml_reference_has_one_target() -> None:
+    text = yaml_reference.reference()
+    labels = re.findall(r"^\(([^)]+)\)=$", text, re.MULTILINE)
+    assert len(labels) == len(set(labels))
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(labels)
+
+
+@pytest.mark.parametrize("file", yaml_reference.FILES, ids=lambda file: file.title)
+def test_every_key_of_a_file_is_documented(file: yaml_reference.File) -> None:
+    text = yaml_reference.reference([file])
+    assert all(f"| `{key}` |" in text for key in file.model.model_fields)
+
+
+def test_every_key_has_a_description() -> None:
+    silent = re.findall(
+        r"^\| `(?!type`)\w+` \|.*\|\s*\|$", yaml_reference.reference(), re.MULTILINE
+    )
+    assert silent == []
+
+
+def test_every_predicate_is_documented() -> None:
+    text = yaml_reference.reference()
+    union, _ = get_args(predicates.Predicate)
+    for predicate in get_args(union):
+        (tag,) = get_args(predicate.model_fields["type"].annotation)
+        assert f"#### {tag}\n" in text
+
+
+def test_types_and_limits_in_words() -> None:
+    def words(annotation: object) -> str:
+        return type_words(annotation, lambda _: None)
+
+    assert words(Positive) == "number, greater than 0"
+    assert words(Count | None) == "integer, at least 1 or `null`"
+    assert words(Axis) == "list of 2: text"
+    assert words(field_types(TaskConfig)["object_mount"]) == "`fixed` or `free`"
+    assert words(field_types(Randomization)["initial_joints_rad"]).startswith("list of 7:")
+
+
+def test_units_follow_from_names() -> None:
+    names = ["within_m", "below_m_s", "posture_rad_s", "rpy_deg", "initial_joints_rad", "steps"]
+    assert [unit(name) for name in names] == ["m", "m/s", "rad/s", "degrees", "rad", ""]
+
+
+def test_descriptions_come_from_strings_below_and_from_the_section_of_attributes() -> None:
+    assert attribute_docs(TaskConfig)["success"] == "Success requires all of these predicates."
+    assert "Number of robots." in attribute_docs(yaml_reference.FleetConfig)["robots"]
+
+
+def test_markdown_shows_what_a_docstring_says() -> None:
+    assert (
+        escape("`a_b` or a_b of [1, 2], <x>, --like")
+        == r"`a_b` or a\_b of \[1, 2\], \<x\>, `--like`"
+    )
+
+
+# --- Tasks ----------------------------------------------------------------------------------
+
+
+def spaces_of(env: ToolUseEnv) -> dict[str, spaces.Space]:
+    """Returns the spaces of an observation's entries."""
+    assert isinstance(env.observation_space, spaces.Dict)
+    return dict(env.observation_space.spaces)
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_observations_are_those_of_the_environment(
+    task: str, make: Callable[..., ToolUseEnv]
+) -> None:
+    text = task_facts.observations(load_task(task))
+    for mode in ("state", "multitask_state"):
+        env = make(f"FleetTools/{task.title()}-v0", obs_mode=mode)
+        for name, space in spaces_of(env).items():
+            row = (
+                rf"\| (every|`{mode}`) \| `{name}` \| `{re.escape(str(space.shape))}` {space.dtype}"
+            )
+            assert re.search(row, text), (mode, name)
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_every_success_predicate_and_group_of_randomization_is_listed(task: str) -> None:
+    config = load_task(task)
+    assert task_facts.success(config).count("\n- ") == len(config.success)
+    drawn = task_facts.randomization(config)
+    assert all(f"| `{group}` |" in drawn for group in config.randomization.model_fields_set)
+
+
+PREDICATES = [
+    predicates.JointDisplacement(type="joint_displacement", joint="turn", at_least=1),
+    predicates.KeypointsNear(type="keypoints_near", tool="head", object="top", within_m=1),
+    predicates.KeypointRaised(type="keypoint_raised", object="top", at_least_m=1),
+    predicates.KeypointsParted(type="keypoints_parted", objects=("a", "b"), at_least_m=1),
+    predicates.AxisUpright(type="axis_upright", object=("a", "b"), within_deg=1),
+    predicates.Contact(type="contact", between=("tool", "table"), present=False),
+    predicates.Still(type="still", seen_from="world", below_m_s=1),
+    predicates.BodyMoved(type="body_moved", body="object/nut", at_least_m=1),
+    predicates.AtGoal(type="at_goal", object="top", goal_m=(0, 0, 1), within_m=1),
+    predicates.InRegion(type="in_region", object="top", low_m=(0, 0, 0), high_m=(1, 1, 1)),
+    predicates.OnBody(type="on_body", body="object/a", on="object/b", at_least_m=1),
+    predicates.UserFunction(type="function", function="own.module:holds"),
+]
+
+
+@pytest.mark.parametrize("predicate", PREDICATES, ids=lambda predicate: predicate.type)
+def test_every_predicate_has_a_sentence_with_its_names(predicate: predicates.Predicate) -> None:
+    text = sentence(predicate, lambda joint: "rad")
+    for field in ("joint", "tool", "object", "function"):
+        named = getattr(predicate, field, ())
+        assert all(f"`{each}`" in text for each in ([named] if isinstance(named, str) else named))
+    part = predicates.CausedByPart(type="caused_by_part", part="jaw", change=predicate)
+    assert "`jaw`" in sentence(part, lambda joint: "rad")
+    assert text in sentence(part, lambda joint: "rad")
+
+
+def test_the_sentences_are_of_all_predicates() -> None:
+    union, _ = get_args(predicates.Predicate)
+    assert {type(each) for each in PREDICATES} | {predicates.CausedByPart} == set(get_args(union))
+
+
+# --- Python API -----------------------------------------------------------------------------
+
+
+def test_the_public_face_is_documented() -> None:
+    documented = [
+        line
+        for page in (DOCS / "reference" / "api").glob("*.md")
+        for block in blocks(page)
+        if block.language == "{api}"
+        for line in block.code.split()
+    ]
+    assert len(documented) == len(set(documented))
+    assert {f"fleet_tools.{name}" for name in fleet_tools.__all__} <= set(documented)
+    assert all(api_reference.find(each) is not None for each in documented)
