@@ -1,4 +1,4 @@
-"""What is published: one version everywhere, and a source distribution from which a wheel follows."""
+"""What is published: one version, and a source distribution from which a wheel follows."""
 
 import os
 import re
@@ -15,6 +15,7 @@ import yaml
 from support.processes import ROOT
 
 import fleet_tools
+from fleet_tools.utils.libraries import GL_COMMAND, GLIB_COMMAND
 
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
 LEFT_OUT = ("__pycache__", "*.pyc", "*.egg-info")
@@ -103,3 +104,19 @@ def test_the_citation_names_the_paper() -> None:
     assert names == ["Wang", "Zhang", "Zhou", "Simchowitz", "Tedrake"]
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     assert paper["url"] == urls["Paper"]
+
+
+def test_the_image_has_the_system_packages_that_programs_ask_for() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    for command in (GLIB_COMMAND, GL_COMMAND):
+        for package in command.partition("-y ")[2].split():
+            assert re.search(rf"^ +{re.escape(package)} \\$", text, re.MULTILINE), package
+    assert text.index("USER fleet") < text.index("CMD")
+
+
+def test_the_context_of_the_image_holds_what_a_distribution_holds(source: Path) -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    allowed = {line[1:] for line in lines if line.startswith("!")}
+    top = {name.partition("/")[0] for name in files_below(source)} - {"PKG-INFO", "setup.cfg"}
+    rooms = {"assets", "baselines", "experts", "task_configs"}
+    assert allowed == {name for name in top if not name.endswith(".egg-info")} | rooms
