@@ -97,7 +97,11 @@ def _gap(protocol: Protocol, task: str, present: Collection[Key]) -> str:
         if count < scenes.scenes:
             splits_by_count.setdefault(f"{count} of {scenes.scenes} scenes", []).append(split)
     return ", ".join(
-        f"{count} of "
-        + ("each split" if len(names) == len(protocol.splits) else " and ".join(names))
-        for count, names in splits_by_count.items()
+        f"{count} of {'each split' if len(splits) == len(protocol.splits) else _listed(splits)}"
+        for count, splits in splits_by_count.items()
     )
+
+
+def _listed(names: list[str]) -> str:
+    """Returns text such as "train, unseen_pairs and unseen_tools"."""
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])

@@ -31,7 +31,7 @@ def test_complete_tasks_can_enter_and_all_of_them_have_a_rank() -> None:
         (keys("knife", scenes=1) | keys("hammer"), "1 of 30 scenes of each split of knife"),
         (
             keys("knife", "train"),
-            "0 of 30 scenes of unseen_pairs and unseen_tools and unseen_objects of knife",
+            "0 of 30 scenes of unseen_pairs, unseen_tools and unseen_objects of knife",
         ),
         (
             keys("knife", scenes=29) | keys("wrench", scenes=7),
