@@ -5,6 +5,7 @@ episode again without the policy.
 """
 
 import contextlib
+import dataclasses
 import sys
 import time
 from collections import Counter
@@ -30,6 +31,8 @@ _ERRORS_SHOWN = 10
 class EvaluateOptions(cli.Options):
     """Evaluates a policy by a protocol, or resumes an interrupted evaluation.
 
+    It says at its start whether the result can enter the leaderboard, and if not, why.
+
     Exit codes:
     0: all requested episodes are there.
     1: some of them ended by an error of the policy, the simulator or a worker.
@@ -46,6 +49,7 @@ class EvaluateOptions(cli.Options):
 
 
 def _evaluate(options: EvaluateOptions) -> int:
+    from fleet_tools.evaluation.admission import admission
     from fleet_tools.evaluation.comparison import compare, require_comparable
     from fleet_tools.evaluation.result_file import load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
@@ -63,17 +67,21 @@ def _evaluate(options: EvaluateOptions) -> int:
     if other is not None:
         require_comparable(described, other.result)
     failure = None
-    with (
-        EvaluationWriter(options.output, described) as writer,
-        TallyBar(
-            len(trials),
-            "episode",
-            tally=Counter(each.outcome for each in writer.records if each.key in requested),
-            quiet=options.quiet,
-        ) as bar,
-        deferred_interrupt() as interrupted,
-        contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
-    ):
+    with EvaluationWriter(options.output, described) as writer, contextlib.ExitStack() as running:
+        entry = admission(described, {*requested, *(each.key for each in writer.records)})
+        if not options.quiet:
+            print(entry, file=sys.stderr)
+        bar = running.enter_context(
+            TallyBar(
+                len(trials),
+                "episode",
+                tally=Counter(each.outcome for each in writer.records if each.key in requested),
+                quiet=options.quiet,
+            )
+        )
+        interrupted = running.enter_context(deferred_interrupt())
+        # Without workers, the policy prints here.
+        running.enter_context(contextlib.redirect_stdout(sys.stderr))
         before = len(writer.records)
         try:
             run_trials(
@@ -105,6 +113,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         "done": len(done),
         "done_now": now,
         "complete": result.complete,
+        "leaderboard": {"can_enter": entry.can_enter, **dataclasses.asdict(entry)},
         "outcomes": dict(Counter(episode.outcome for episode in done)),
         "causes": causes,
         "scores": scores and scores.model_dump(),

@@ -3,6 +3,7 @@
 protocol     what is evaluated: tasks, splits and the seeds of scenes
 result       an evaluation as values
 result_file  its two files, also those of earlier versions
+admission    whether a result can enter the leaderboard
 scores       success rates with intervals, from episodes
 comparison   two results, compared scene by scene
 trial        one episode of an evaluation, and its check from the stored actions

@@ -23,7 +23,8 @@ class EvaluationConfig(OptionGroup):
     scenes: Count | None = None
     """Number of first scenes of each task and split (default: all)."""
     name: str | None = None
-    """Name of the policy in tables (default: as given, or the checkpoint's file name)."""
+    """Name of the policy in tables (default: as given; of a checkpoint its file name, or for
+    best.safetensors the name of the training run's folder)."""
     training_seed: Seed | None = None
     """Seed of the policy's training run, if it is one of several of the same name, which
     leaderboards average."""

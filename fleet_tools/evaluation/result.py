@@ -159,19 +159,34 @@ class PolicyProvenance(Value):
 
         Args:
             policy: The policy's source.
-            name: Name in tables; follows from the source if None.
+            name: Name in tables; if None, as the source, and of a checkpoint its file name
+                without suffix. `best` and `last` say nothing, so that a training run's checkpoints
+                are called like its folder: runs/hammer/best.safetensors is `hammer`, its last one
+                `hammer_last`.
             obs_mode: Observation mode; the policy's own choice if None.
             training_seed: See the class.
         """
-        file_stem = Path(policy.source).stem
         return cls(
-            name=name or (file_stem if policy.kind == "checkpoint" else policy.name),
+            name=name or _default_name(policy),
             kind=policy.kind,
             source=policy.name,
             content_digest=policy.content_digest,
             env_kwargs={**policy.env_kwargs, **({"obs_mode": obs_mode} if obs_mode else {})},
             training_seed=training_seed,
         )
+
+
+def _default_name(policy: PolicySource) -> str:
+    if policy.kind != "checkpoint":
+        return policy.name
+    path = Path(policy.source)
+    if path.stem not in ("best", "last"):
+        return path.stem
+    # Folders of training runs may be numbered, as in runs/bc_mlp/0.
+    folder = next((each.name for each in path.parents if not each.name.isdecimal()), "")
+    if not folder:
+        return path.stem
+    return folder if path.stem == "best" else f"{folder}_{path.stem}"
 
 
 class Result(Document):

@@ -26,13 +26,13 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
                 for task, strata in scores.strata.items()
                 for split, score in strata.items()
             ),
-            *([task, "", *_cells(score)] for task, score in scores.tasks.items()),
+            *([task, "all", *_cells(score)] for task, score in scores.tasks.items()),
             *(
-                ["", split, *_cells(score)]
+                ["all", split, *_cells(score)]
                 for split, score in scores.splits.items()
                 if len(scores.tasks) > 1
             ),
-            ["", "", *_cells(scores.total)],
+            ["total", "", *_cells(scores.total)],
         ]
     )
     if comparison is not None:
@@ -50,7 +50,7 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
                     "p",
                 ],
                 *([task, *_compared(of_task)] for task, of_task in comparison.tasks.items()),
-                ["", *_compared(comparison.total)],
+                ["total", *_compared(comparison.total)],
             ]
         )
     return "\n".join(lines)

@@ -39,6 +39,8 @@ class LeaderboardOptions(cli.Options):
     """Folder that holds results, at any depth."""
     output: Annotated[Path | None, arg(metavar="PAGE.html")] = None
     """Page; its Markdown is written beside it, as PAGE.md (default: no page, only checks)."""
+    preview: bool = False
+    """Show incomplete results unranked, with what is missing, instead of rejecting them."""
     protocol: str = PROTOCOL
     """Name of the protocol of all results, or path of your own. Results of its former versions are
     shown apart, and cannot be verified."""
@@ -69,7 +71,11 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
         require_clips()
     protocol = load_protocol(options.protocol)
     digest = protocol_digest(protocol, task_digests(protocol))
-    submissions, rejections = read_submissions(options.results, protocol, former_digests(protocol))
+    submissions, rejections = read_submissions(
+        options.results, protocol, former_digests(protocol), preview=options.preview
+    )
+    previews = [each for each in submissions if each.missing]
+    submissions = [each for each in submissions if not each.missing]
     present = [each for each in submissions if each.protocol_digest == digest]
     former = [each for each in submissions if each.protocol_digest != digest]
     standings = rank_methods(present, protocol)
@@ -82,6 +88,7 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
     board = Board(
         current=Ranking(protocol, digest, standings, {each.folder: each for each in verifications}),
         former=former_rankings(former),
+        previews=previews,
         rejections=rejections,
         clips=clips,
     )
@@ -96,6 +103,8 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
         print(
             f"Rejected: {rejection.folder} ({rejection.kind}): {rejection.reason}", file=sys.stderr
         )
+    if not options.preview and any(rejection.kind == "incomplete" for rejection in rejections):
+        print("With --preview, incomplete results are shown unranked.", file=sys.stderr)
     differences = [(each.folder, text) for each in verifications for text in each.differences]
     for folder, difference in differences:
         print(f"Different: {folder}: {difference}", file=sys.stderr)
@@ -143,11 +152,24 @@ def _summary(board: "Board", page: Path | None) -> dict[str, Any]:
         "page": None if page is None else str(page),
         **_ranking(board.current),
         "former": [_ranking(ranking) for ranking in board.former],
+        "preview": [_preview(board, submission) for submission in board.previews],
         "rejected": [asdict(rejection) for rejection in board.rejections],
         "verified": [
             asdict(verification) | {"same": verification.same}
             for verification in board.current.verifications.values()
         ],
+    }
+
+
+def _preview(board: "Board", submission: "Submission") -> dict[str, Any]:
+    from fleet_tools.evaluation.scores import score
+
+    tasks = score(board.current.protocol, submission.evaluation.episodes).tasks
+    return {
+        "name": submission.policy.name,
+        "folder": submission.folder,
+        "missing": submission.missing,
+        "tasks": {task: of_task.success.model_dump() for task, of_task in tasks.items()},
     }
 
 
@@ -176,9 +198,20 @@ def _method(standing: "Standing") -> dict[str, Any]:
 
 
 def _as_text(board: "Board", page: Path | None) -> str:
+    from fleet_tools.leaderboard.wording import preview_rates
+
     lines = _lines(board.current)
     for former in board.former:
         lines += _lines(former, "as of ")
+    for submission in board.previews:
+        rates = [
+            f"{task} {text}"
+            for task, text in preview_rates(board.current.protocol, submission).items()
+        ]
+        lines.append(
+            f"Preview: {submission.folder}: {submission.policy.name}: {', '.join(rates)}; "
+            f"{submission.missing}"
+        )
     if page is not None:
         lines.append(f"Written: {page} and {page.with_suffix('.md')}")
     return "\n".join(lines)

@@ -62,12 +62,15 @@ class Board:
         current: The methods that were evaluated by the protocol.
         former: Those that were evaluated by former versions of it, the latest version first; they
             are not ranked with the current ones.
+        previews: Incomplete results by the present protocol, which are not ranked; empty if none
+            were requested.
         rejections: Rejected results and files.
         clips: Clips by name of the method; empty if none were requested.
     """
 
     current: Ranking
     former: Sequence[Ranking] = ()
+    previews: Sequence[Submission] = ()
     rejections: Sequence[Rejection] = ()
     clips: Mapping[str, Clip] = field(default_factory=dict)
 

@@ -22,7 +22,15 @@ from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import read_task_file
 
 ProblemKind = Literal[
-    "foreign", "damaged", "schema", "protocol", "episodes", "scenes", "scores", "duplicate"
+    "foreign",
+    "damaged",
+    "schema",
+    "protocol",
+    "incomplete",
+    "episodes",
+    "scenes",
+    "scores",
+    "duplicate",
 ]
 """Kinds of problems.
 
@@ -30,7 +38,8 @@ foreign: a file that is not part of a result.
 damaged: a file that is missing, truncated, or has content that no evaluation writes.
 schema: an unknown schema version.
 protocol: another protocol, or other task files.
-episodes: missing, repeated or unknown episodes, or other seeds than the protocol's.
+incomplete: missing episodes of a covered task, or no scores, as of an interrupted evaluation.
+episodes: none, repeated or unknown episodes, or other seeds than the protocol's.
 scenes: other scenes than the seeds draw.
 scores: scores that do not follow from the episodes.
 duplicate: another result is of the same policy, training seed and task.
@@ -89,6 +98,7 @@ def _problems(
             f"{protocol.title!r} with the task files installed here ({expected})",
         )
         return
+    yield from (Problem("incomplete", reason) for reason in _missing(result, episodes))
     wrong_episodes = list(_wrong_episodes(episodes, result.protocol))
     yield from (Problem("episodes", reason) for reason in wrong_episodes)
     if not wrong_episodes:
@@ -97,21 +107,31 @@ def _problems(
         yield from (Problem("scores", reason) for reason in _wrong_scores(result, episodes))
 
 
+def _missing(result: Result, episodes: Sequence[EpisodeResult]) -> Iterator[str]:
+    present = {episode.key for episode in episodes}
+    covered = {episode.task for episode in episodes}
+    yield from _listed(
+        "missing episodes of the covered tasks",
+        [
+            trial.key
+            for trial in result.protocol.trials()
+            if trial.task in covered and trial.key not in present
+        ],
+    )
+    if result.scores is None:
+        yield "the scores are missing; the same evaluation, run again, adds them"
+
+
 def _wrong_episodes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> Iterator[str]:
     if not episodes:
         yield "there are no episodes"
     seeds = {trial.key: trial.seed for trial in protocol.trials()}
     counts = Counter(episode.key for episode in episodes)
-    covered = {episode.task for episode in episodes}
     yield from _listed(
         "episodes that are not in the protocol", [key for key in counts if key not in seeds]
     )
     yield from _listed(
         "episodes that occur more than once", [key for key, count in counts.items() if count > 1]
-    )
-    yield from _listed(
-        "missing episodes of the covered tasks",
-        [key for key in seeds if key[0] in covered and key not in counts],
     )
     yield from _listed(
         "episodes with other seeds than in the protocol",
@@ -146,7 +166,6 @@ def _wrong_scores(result: Result, episodes: Sequence[EpisodeResult]) -> Iterator
     if result.complete != complete:
         yield f"complete is {result.complete}, but by the episodes it is {complete}"
     if result.scores is None:
-        yield "the scores are missing; the same evaluation, run again, adds them"
         return
     claimed = _flat("scores", result.scores.model_dump())
     computed = _flat("scores", score(result.protocol, episodes).model_dump())

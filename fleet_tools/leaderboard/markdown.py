@@ -8,15 +8,19 @@ from fleet_tools.leaderboard.board import Board, Ranking
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
     FORMER,
+    PREVIEW,
     READING,
     SUBMITTING,
+    SUBMITTING_PAGE,
     column_names,
     error_counts,
     facts,
     interval,
+    notes,
     percent,
+    preview_columns,
+    preview_row,
     readable,
-    training_run_note,
 )
 
 
@@ -32,6 +36,12 @@ def _lines(board: Board) -> Iterator[str]:
         yield f"\n{paragraph}"
     for standing in board.current.standings:
         yield from _method(board.current, standing)
+    if board.previews:
+        yield f"\n## Preview\n\n{PREVIEW}\n"
+        yield from _table(
+            [readable(name) for name in preview_columns(board)],
+            [list(map(_plain, preview_row(board, each))) for each in board.previews],
+        )
     if board.rejections:
         yield "\n## Rejected\n"
         for rejection in board.rejections:
@@ -40,7 +50,7 @@ def _lines(board: Board) -> Iterator[str]:
         title = _plain(former.protocol.title)
         yield f"\n## As of {title}\n\n{FORMER.format(version=title)}"
         yield from _table_of(former)
-    yield "\n## How to submit\n"
+    yield f"\n## How to submit\n\n[{SUBMITTING_PAGE}](../{SUBMITTING_PAGE}) says more. In short:\n"
     for number, (step, command) in enumerate(SUBMITTING, 1):
         yield f"{number}. {step}\n\n   ```bash\n   {command}\n   ```\n"
 
@@ -58,11 +68,11 @@ def _table_of(ranking: Ranking) -> Iterator[str]:
 
 
 def _row(ranking: Ranking, standing: Standing) -> list[str]:
-    note, overall = training_run_note(standing), standing.overall
+    overall = standing.overall
     splits = overall.splits if overall else {}
     return [
         str(overall.rank) if overall else "",
-        _plain(standing.name) + (f"<br>{note}" if note else ""),
+        "<br>".join(map(_plain, [standing.name, *notes(standing)])),
         _success_rate(overall.total if overall else None),
         *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
         *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
@@ -75,6 +85,8 @@ def _row(ranking: Ranking, standing: Standing) -> list[str]:
 def _method(ranking: Ranking, standing: Standing) -> Iterator[str]:
     splits = ranking.protocol.splits
     yield f"\n## {_plain(standing.name)}\n"
+    if standing.description:
+        yield f"{_plain(standing.description)}\n"
     yield from _table(
         ["", *map(readable, splits)],
         [

@@ -10,14 +10,18 @@ from fleet_tools.leaderboard.plots import forest_plot
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
     FORMER,
+    PREVIEW,
     READING,
     SUBMITTING,
+    SUBMITTING_PAGE,
     column_names,
     error_counts,
     facts,
+    notes,
     percent,
+    preview_columns,
+    preview_row,
     readable,
-    training_run_note,
 )
 
 CONTENT_SECURITY_POLICY = (
@@ -42,6 +46,7 @@ def as_html(board: Board) -> str:
             *_current(board.current),
             *_plots(board.current),
             *_methods(board.current, board.clips),
+            *_previews(board),
             *_rejections(board),
             *(line for ranking in board.former for line in _former(ranking)),
             *_submitting(),
@@ -116,8 +121,8 @@ def _table(ranking: Ranking, heading: str, names: Sequence[str]) -> Iterator[str
 
 
 def _row(ranking: Ranking, standing: Standing, name: str) -> str:
-    note, overall = training_run_note(standing), standing.overall
-    small = f"<small>{escape(note)}</small>" if note else ""
+    overall = standing.overall
+    small = "".join(f"<small>{escape(note)}</small>" for note in notes(standing))
     errors, splits = error_counts(standing), overall.splits if overall else {}
     return "".join(
         [
@@ -203,6 +208,8 @@ def _methods(ranking: Ranking, clips: Mapping[str, Clip]) -> Iterator[str]:
     yield "<section><h2>Details of the methods</h2>"
     for number, standing in enumerate(ranking.standings):
         yield f'<article id="method-{number}"><h3>{escape(standing.name)}</h3>'
+        if standing.description:
+            yield f"<p>{escape(standing.description)}</p>"
         if clip := clips.get(standing.name):
             yield _clip(standing.name, clip)
         yield '<div class="scroll" tabindex="0"><table><thead><tr><td></td>'
@@ -238,6 +245,19 @@ def _clip(name: str, clip: Clip) -> str:
     )
 
 
+def _previews(board: Board) -> Iterator[str]:
+    if board.previews:
+        yield f'<section><h2 id="preview">Preview</h2><p class="note">{escape(PREVIEW)}</p>'
+        yield '<div class="scroll" tabindex="0" role="region" aria-labelledby="preview">'
+        yield '<table class="text"><thead><tr>'
+        yield from (f'<th scope="col">{_label(name)}</th>' for name in preview_columns(board))
+        yield "</tr></thead><tbody>"
+        for submission in board.previews:
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in preview_row(board, submission))
+            yield f"<tr>{cells}</tr>"
+        yield "</tbody></table></div></section>"
+
+
 def _rejections(board: Board) -> Iterator[str]:
     if board.rejections:
         yield "<section><h2>Rejected</h2><ul>"
@@ -248,7 +268,8 @@ def _rejections(board: Board) -> Iterator[str]:
 
 
 def _submitting() -> Iterator[str]:
-    yield "<section><h2>How to submit</h2><ol>"
+    yield "<section><h2>How to submit</h2>"
+    yield f"<p>More is in <code>{SUBMITTING_PAGE}</code> of the repository. In short:</p><ol>"
     for step, command in SUBMITTING:
         yield f"<li>{escape(step)}<pre><code>{escape(command)}</code></pre></li>"
     yield "</ol></section>"

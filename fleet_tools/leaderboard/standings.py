@@ -16,6 +16,7 @@ from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, Score, Scores
 from fleet_tools.evaluation.scores import is_trial, score
 from fleet_tools.leaderboard.submissions import Submission
+from fleet_tools.policies.sources import built_in_description
 from fleet_tools.utils.statistics import crossed_interval
 
 
@@ -96,6 +97,14 @@ class Standing:
     def submissions(self) -> list[Submission]:
         """Results of all training runs."""
         return [submission for run in self.training_runs for submission in run.submissions]
+
+    @property
+    def description(self) -> str:
+        """What the method is, in a line; empty if nothing says it."""
+        first = self.submissions[0]
+        if first.policy.kind == "built_in":
+            return built_in_description(first.policy.source)
+        return first.description
 
     @property
     def scores(self) -> list[Score]:

@@ -2,9 +2,12 @@
 
 from collections import Counter
 
-from fleet_tools.evaluation.result import Result
-from fleet_tools.leaderboard.board import Ranking
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.result import Rate, Result
+from fleet_tools.evaluation.scores import score
+from fleet_tools.leaderboard.board import Board, Ranking
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
+from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.leaderboard.verification import Verification
 
 READING = (
@@ -17,6 +20,9 @@ READING = (
     "of every tool has no total and no rank.",
     "For a method that was trained several times, each number is the mean over its training runs, "
     "and its interval is of a bootstrap that draws training runs and scenes.",
+    "Errors are episodes that ended by an error: of the policy, which raised one or returned no "
+    "valid action; of the worker, a process that died or hung; or of the simulator. Those of the "
+    "policy and of the worker count as failures; those of the simulator do not count as trials.",
 )
 """How to read the numbers, by paragraphs."""
 
@@ -25,6 +31,15 @@ FORMER = (
     "those of today. They are not ranked with the others, and cannot be run again here."
 )
 """What results of a former version of the protocol mean."""
+
+PREVIEW = (
+    "These results are incomplete: they have no rank, are not verified, and nothing else on this "
+    "page counts them. A tool needs all its scenes."
+)
+"""What a preview means."""
+
+SUBMITTING_PAGE = "docs/benchmark/submitting.md"
+"""The page that says more about it, from the root of the repository."""
 
 SUBMITTING = (
     (
@@ -64,7 +79,7 @@ def percent(rate: float | None) -> str:
     return "no trials" if rate is None else f"{rate:.1%}"
 
 
-def interval(rate: SuccessRate) -> str:
+def interval(rate: SuccessRate | Rate) -> str:
     """Returns an interval as text, such as "90.1% to 95.4%"."""
     return f"{percent(rate.low)} to {percent(rate.high)}"
 
@@ -77,6 +92,38 @@ def training_run_note(standing: Standing) -> str:
     known = [rate for rate in rates if rate is not None]
     spread = f": {percent(min(known))} to {percent(max(known))}" if known else ""
     return f"{len(standing.training_runs)} training runs{spread}"
+
+
+def notes(standing: Standing) -> list[str]:
+    """Returns what stands in small print below a method's name."""
+    return [note for note in (standing.description, training_run_note(standing)) if note]
+
+
+def preview_columns(board: Board) -> list[str]:
+    """Returns the names of the columns of the table of incomplete results."""
+    return ["result", "method", *board.current.protocol.tasks, "missing"]
+
+
+def preview_row(board: Board, submission: Submission) -> list[str]:
+    """Returns an incomplete result's cells, from the episodes that are there."""
+    protocol = board.current.protocol
+    rates = preview_rates(protocol, submission)
+    return [
+        submission.folder,
+        submission.policy.name,
+        *(rates.get(task, "") for task in protocol.tasks),
+        submission.missing,
+    ]
+
+
+def preview_rates(protocol: Protocol, submission: Submission) -> dict[str, str]:
+    """Returns the success rate of an incomplete result by task, such as "3 of 5 (23% to 88%)"."""
+    tasks = score(protocol, submission.evaluation.episodes).tasks
+    rates = {task: of_task.success for task, of_task in tasks.items()}
+    return {
+        task: f"{rate.successes} of {rate.trials} ({interval(rate)})"
+        for task, rate in rates.items()
+    }
 
 
 def error_counts(standing: Standing) -> dict[str, int]:

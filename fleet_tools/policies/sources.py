@@ -43,18 +43,28 @@ class _BuiltIn:
 
     Attributes:
         factory: Its class, as module:class.
+        description: What it does, for tables.
         seeded: Whether the class takes a seed beside the environment.
     """
 
     factory: str
+    description: str
     seeded: bool = False
 
 
 _BUILT_IN = {
-    "expert": _BuiltIn("fleet_tools.experts.policy:ExpertPolicy"),
-    "noisy_expert": _BuiltIn("fleet_tools.experts.noise_injection:NoisyExpert"),
-    "random": _BuiltIn("fleet_tools.policies.trivial:RandomPolicy", seeded=True),
-    "zero": _BuiltIn("fleet_tools.policies.trivial:ZeroPolicy"),
+    "expert": _BuiltIn(
+        "fleet_tools.experts.policy:ExpertPolicy",
+        "Plans from keypoints and the simulator's state, with feedback",
+    ),
+    "noisy_expert": _BuiltIn(
+        "fleet_tools.experts.noise_injection:NoisyExpert",
+        "The expert, with noise injected into its actions",
+    ),
+    "random": _BuiltIn(
+        "fleet_tools.policies.trivial:RandomPolicy", "Uniformly random actions", seeded=True
+    ),
+    "zero": _BuiltIn("fleet_tools.policies.trivial:ZeroPolicy", "Zero actions: the arm stays"),
 }
 _FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
 
@@ -137,6 +147,11 @@ def find_policy(source: str) -> PolicySource:
         return PolicySource("factory", source, _digest(_file("factory", source)), env_kwargs)
     remedy = "A policy of your own is given as module:factory, or as the path of a checkpoint."
     raise UnknownNameError("policy", source, _BUILT_IN, remedy)
+
+
+def built_in_description(name: str) -> str:
+    """Returns what a built-in policy does, in a few words; empty for other policies."""
+    return _BUILT_IN[name].description if name in _BUILT_IN else ""
 
 
 def load_policy(source: str, env: gymnasium.Env, seed: int = 0) -> Policy:

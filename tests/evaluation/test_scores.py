@@ -121,4 +121,9 @@ def test_the_table_has_counts_rates_and_differences() -> None:
     assert "3/4 75.0%" in text
     assert "1 policy" in text
     assert "only learner" in text
+    first, second = text.split("\n\n")
+    for table in (first, second):
+        rows = [line.split() for line in table.splitlines()[1:]]
+        assert rows[-1][0] == "total"
+        assert all(row[0] in ("task", "hammer", "knife", "all", "total") for row in rows)
     assert "+75.0%" in text

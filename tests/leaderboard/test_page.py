@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,15 @@ from support.submitted import (
     submission,
 )
 
-from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
+from fleet_tools.envs.outcomes import POLICY_ERROR, SUCCESS, TIME_LIMIT
+from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.leaderboard.board import Board, Clip, Ranking, former_rankings
 from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.standings import rank_methods
 from fleet_tools.leaderboard.submissions import Rejection, Submission
 from fleet_tools.leaderboard.verification import Verification
+from fleet_tools.leaderboard.wording import SUBMITTING_PAGE, column_names
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="this system has no Chromium")
@@ -174,6 +177,36 @@ def test_results_of_a_former_protocol_stand_apart_and_say_so(page: Reader) -> No
     assert as_html(board(**apart)) == section.sub("", as_html(board(**EVERYTHING)))
 
 
+def test_a_preview_has_no_rank_and_is_counted_nowhere_else(page: Reader) -> None:
+    partial = replace(SUBMISSIONS[3], folder="theirs", missing="only 2 of 3 scenes of <train>")
+    apart = board(**EVERYTHING)
+    both = board(**EVERYTHING, previews=[partial])
+    shown = Reader(as_html(both))
+    (row,) = (row for row in shown.rows if row[0] == "theirs")
+    assert row == ["theirs", "no_hammer", "", "5 of 5 (56.6% to 100.0%)", partial.missing]
+    assert "Preview" in shown.text and "Preview" not in page.text
+    section = re.compile(r'<section><h2 id="preview">.*?</section>\n', re.DOTALL)
+    assert section.sub("", as_html(both)) == as_html(apart)
+    text = as_markdown(both).replace("\\", "")
+    assert "| theirs | no_hammer |  | 5 of 5 (56.6% to 100.0%) | only 2 of 3 scenes" in text
+    section = re.compile(r"\n## Preview\n.*?(?=\n## )", re.DOTALL)
+    assert section.sub("", as_markdown(both)) == as_markdown(apart)
+
+
+def test_methods_say_what_they_are() -> None:
+    theirs = replace(SUBMISSIONS[0], description="A *very* <b>good</b> method")
+    zero = SUBMISSIONS[1].evaluation
+    policy = zero.result.policy.model_copy(update={"kind": "built_in", "source": "zero"})
+    result = zero.result.model_copy(update={"policy": policy})
+    built_in = submission(Evaluation(result, zero.episodes))
+    shown = board([theirs, built_in], former=former_rankings([theirs]))
+    page = Reader(as_html(shown))
+    text = as_markdown(shown).replace("\\", "").replace("&lt;", "<").replace("&gt;", ">")
+    for words in (page.text, text):
+        assert words.count("A *very* <b>good</b> method") == 3  # rows, and the method's section
+        assert words.count("Zero actions: the arm stays") == 2
+
+
 def test_submitting_takes_three_commands(page: Reader) -> None:
     assert sum(tag == "pre" for tag, _ in page.tags) == 3
     for command in ("fleet_tools.evaluate", "fleet_tools.leaderboard", "git add"):
@@ -228,7 +261,8 @@ def test_a_name_is_never_more_than_text(name: str) -> None:
     assert [tag for tag, _ in page.tags if tag != "wbr"] == [tag for tag, _ in same.tags]
     assert name.replace("\r", "\n") in page.text.replace("\r", "\n") or "\0" in name
     text = as_markdown(board([submission(renamed(evaluation, name), "f")]))
-    assert "<script" not in text and "](" not in text
+    assert "<script" not in text
+    assert text.count("](") == 1 and f"]({Path('..', SUBMITTING_PAGE)})" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| 1 |"))
     assert len(re.findall(r"(?<!\\)\|", row)) == 10
 
@@ -294,19 +328,63 @@ def test_it_is_rendered_in_light_and_in_dark(tmp_path: Path, scheme: int, dark: 
     assert len(colors) > 50  # letters, bars and dots
 
 
-@needs_chromium
-def test_on_a_phone_only_tables_are_wider_than_the_screen(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(as_html(board(**EVERYTHING)))
-    measure = (
-        "<iframe id=f src=page.html style='width:390px;height:800px;border:0'></iframe><p id=p></p>"
-        "<script>f.onload=()=>p.textContent='wide '+f.contentDocument.documentElement.scrollWidth"
-        "</script>"
+def measured(tmp_path: Path, page: str, width: int, expression: str) -> str:
+    """Returns the value of an expression of `d`, the page's document in a window of a width."""
+    (tmp_path / "page.html").write_text(page)
+    (tmp_path / "window.html").write_text(
+        f"<iframe id=f src=page.html style='width:{width}px;height:800px;border:0'></iframe>"
+        "<p id=p></p><script>f.onload=()=>{const d=f.contentDocument;"
+        f"p.textContent='measured '+({expression})}}</script>"
     )
-    (tmp_path / "phone.html").write_text(measure)
     dumped = chromium(
         tmp_path,
         "--allow-file-access-from-files",
         "--dump-dom",
-        (tmp_path / "phone.html").as_uri(),
+        (tmp_path / "window.html").as_uri(),
     )
-    assert "wide 390<" in dumped
+    (value,) = re.findall(r">measured ([^<]*)<", dumped)
+    return value
+
+
+@needs_chromium
+def test_on_a_phone_only_tables_are_wider_than_the_screen(tmp_path: Path) -> None:
+    page = as_html(board(**EVERYTHING))
+    assert measured(tmp_path, page, 390, "d.documentElement.scrollWidth") == "390"
+
+
+TOOL_USE = SMALL.model_copy(
+    update={
+        "tasks": ("hammer", "knife", "spatula", "wrench"),
+        "splits": {
+            name: SMALL.splits["unseen_tools"].model_copy(update={"first_seed": 2**52 + 100 * k})
+            for k, name in enumerate(["train", "unseen_pairs", "unseen_tools", "unseen_objects"])
+        },
+    }
+)
+"""A protocol with as many columns as the package's own."""
+
+
+@needs_chromium
+def test_all_columns_are_seen_at_a_width_of_1280(tmp_path: Path) -> None:
+    submissions = [
+        submission(evaluation_with(lambda trial: SUCCESS, "bc_pointnet_elman", TOOL_USE)),
+        *(
+            submission(
+                random_evaluation(0.5, k, name="fleet_merge", protocol=TOOL_USE, training_seed=k)
+            )
+            for k in range(3)
+        ),
+        submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
+    ]
+    verified = {each.folder: Verification(each.folder, 10, 10, (), {}) for each in submissions}
+    ranking = Ranking(TOOL_USE, "0" * 16, rank_methods(submissions, TOOL_USE), verified)
+    table = "d.querySelector('.scroll')"
+    assert len(column_names(ranking)) == 14
+    widths = measured(
+        tmp_path,
+        as_html(Board(ranking)),
+        1280 - 15,  # a scroll bar
+        f"{table}.scrollWidth+' '+{table}.clientWidth",
+    )
+    needed, given_width = map(int, widths.split())
+    assert needed <= given_width

@@ -170,7 +170,7 @@ def _then(*changes: Change) -> Change:
 @pytest.mark.parametrize(
     ("tamper", "kind"),
     [
-        (_episodes(lambda lines: lines[:-1]), "episodes"),
+        (_episodes(lambda lines: lines[:-1]), "incomplete scores"),
         (_episodes(lambda lines: lines + lines[:1]), "episodes"),
         (_episodes(lambda lines: [*lines, {**lines[0], "index": 77}]), "episodes"),
         (_episodes(lambda lines: [*lines, {**lines[0], "task": "wrench"}]), "episodes"),
@@ -191,7 +191,7 @@ def _then(*changes: Change) -> Change:
         (_result(lambda r: r["scores"]["tasks"].pop("knife")), "scores"),
         (_result(lambda r: r["scores"]["total"].update(policy_errors=1)), "scores"),
         (_result(lambda r: r.update(complete=False)), "scores"),
-        (_result(lambda r: r.update(scores=None)), "scores"),
+        (_result(lambda r: r.update(scores=None)), "incomplete"),
         (_result(lambda r: r.update(schema_version=3)), "schema"),
         (_result(lambda r: r.update(schema_version=True)), "schema"),
         (_result(lambda r: r.update(schema_version=2.0)), "schema"),
@@ -227,10 +227,12 @@ def _then(*changes: Change) -> Change:
 )
 def test_a_tampered_result_is_rejected(folder: Path, tamper: Change, kind: str) -> None:
     tamper(folder)
-    assert kinds(folder) == {kind}
+    assert kinds(folder) == {*kind.split()}
     accepted, rejections = read_submissions(folder.parent, SMALL)
     assert accepted == []
-    assert {(rejection.folder, rejection.kind) for rejection in rejections} == {("theirs", kind)}
+    assert {(rejection.folder, rejection.kind) for rejection in rejections} == {
+        ("theirs", each) for each in kind.split()
+    }
     assert not any(str(folder.parent) in rejection.reason for rejection in rejections)
 
 
@@ -278,7 +280,7 @@ def test_results_of_former_versions_are_accepted_beside_those_of_the_present_one
 @pytest.mark.parametrize(
     ("tamper", "kind"),
     [
-        (_episodes(lambda lines: lines[:-1]), "episodes"),
+        (_episodes(lambda lines: lines[:-1]), "incomplete scores"),
         (_episodes(lambda lines: lines[0].update(seed=lines[1]["seed"])), "episodes"),
         (_episodes(_claim_success), "scores"),
         (_result(lambda r: r["protocol"].update(description="Another.")), "damaged"),
@@ -290,7 +292,7 @@ def test_a_tampered_result_of_a_former_version_is_rejected(
     tamper(folder)
     checked = read_checked(folder, NEXT, FORMER)
     assert not isinstance(checked, Evaluation)
-    assert {problem.kind for problem in checked} == {kind}
+    assert {problem.kind for problem in checked} == {*kind.split()}
 
 
 def test_the_scenes_of_a_former_version_cannot_be_checked(folder: Path) -> None:
@@ -314,7 +316,101 @@ def test_complete_tasks_are_enough_and_parts_of_tasks_are_not(tmp_path: Path) ->
     folder = write(random_evaluation(0.5, tasks=["knife"]), tmp_path / "knife")
     assert not problems(folder)
     (folder / EPISODES).write_text((folder / EPISODES).read_text().split("\n", 1)[1])
-    assert kinds(folder) == {"episodes"}
+    assert kinds(folder) == {"incomplete", "scores"}
+
+
+# --- Incomplete results -----------------------------------------------------------------------
+
+
+def without_last_scenes(evaluation: Evaluation, count: int) -> Evaluation:
+    """Returns the evaluation as if the last scenes of each task and split had not been run."""
+    protocol = evaluation.result.protocol
+    kept = [
+        episode
+        for episode in evaluation.episodes
+        if episode.index < protocol.splits[episode.split].scenes - count
+    ]
+    update = {"complete": False, "scores": score(protocol, kept)}
+    return Evaluation(evaluation.result.model_copy(update=update), kept)
+
+
+def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path: Path) -> None:
+    partial = without_last_scenes(random_evaluation(0.5, name="partial"), 1)
+    folder = write(partial, tmp_path / "partial")
+    write(GENUINE, tmp_path / "genuine")
+    assert kinds(folder) == {"incomplete"}
+    accepted, (rejection,) = read_submissions(tmp_path, SMALL)
+    assert ([each.folder for each in accepted], rejection.folder) == (["genuine"], "partial")
+    (genuine, shown), rejections = read_submissions(tmp_path, SMALL, preview=True)
+    assert (genuine.evaluation, genuine.missing, rejections) == (GENUINE, "", [])
+    assert shown.evaluation == partial
+    expected = "only 2 of 3 scenes of train, 1 of 2 scenes of unseen_tools of hammer, knife"
+    assert shown.missing == expected
+    (folder / RESULT).write_text(
+        partial.result.model_copy(update={"scores": None}).model_dump_json(indent=2) + "\n"
+    )
+    (_, shown), rejections = read_submissions(tmp_path, SMALL, preview=True)
+    assert (shown.missing, rejections) == (expected, [])  # as a killed evaluation leaves it
+
+
+@pytest.mark.parametrize(
+    ("tamper", "kind"),
+    [
+        (_first(scene_digest="0" * 16), "scenes"),
+        (_first(seed=1), "episodes"),
+        (_episodes(_claim_success), "scores"),
+        (_episodes(lambda lines: lines + lines[:1]), "episodes"),
+    ],
+)
+def test_a_preview_shows_no_incomplete_result_with_other_problems(
+    tmp_path: Path, tamper: Change, kind: str
+) -> None:
+    tamper(write(without_last_scenes(random_evaluation(0.5), 1), tmp_path / "theirs"))
+    accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
+    assert accepted == []
+    assert {rejection.kind for rejection in rejections} == {"incomplete", kind}
+
+
+def test_a_preview_displaces_no_result_of_the_same_name(tmp_path: Path) -> None:
+    write(without_last_scenes(GENUINE, 1), tmp_path / "a")
+    write(GENUINE, tmp_path / "b")
+    accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
+    assert ([bool(each.missing) for each in accepted], rejections) == ([True, False], [])
+
+
+def test_incomplete_results_of_a_former_version_are_rejected_in_a_preview(tmp_path: Path) -> None:
+    write(without_last_scenes(GENUINE, 1), tmp_path / "theirs")
+    accepted, (rejection,) = read_submissions(tmp_path, NEXT, FORMER, preview=True)
+    assert (accepted, rejection.kind) == ([], "incomplete")
+
+
+# --- What a method is ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("readme", "content", "expected"),
+    [
+        ("mine/0/README.md", b"# Nearest", "Nearest"),
+        ("mine/README.md", b"\n\n## A  <b>method</b>\r\n\nMore.", "A <b>method</b>"),
+        ("mine/README.md", b"\xff\x00\x1b[31m red", "\ufffd[31m red"),
+        ("mine/README.md", b"", ""),
+        ("mine/README.md", b"x" * 10**6, "x" * 300),
+        ("README.md", b"# All results", ""),
+        ("other/README.md", b"# Another", ""),
+    ],
+)
+def test_the_heading_of_the_nearest_readme_describes_a_method(
+    tmp_path: Path, readme: str, content: bytes, expected: str
+) -> None:
+    for version in ("", "v1"):
+        root = tmp_path / f"results{version}"
+        write(GENUINE, root / version / "mine" / "0")
+        (root / readme).parent.mkdir(parents=True, exist_ok=True)
+        (root / readme).write_bytes(content)
+        if readme == "mine/0/README.md":
+            (root / "mine" / "README.md").write_text("# Above")
+        (accepted,), rejections = read_submissions(root, SMALL)
+        assert (accepted.description, rejections) == (expected, [])
 
 
 def test_only_a_lost_worker_may_leave_the_scene_unknown(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Checkpoints act in every program, in the environment with the observations that they read."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from fleet_tools.baselines.policies.config import (
     ResNet18Config,
 )
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
+from fleet_tools.baselines.training.record import BEST, LAST
 from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import collect_episode
@@ -65,6 +67,26 @@ def test_results_name_the_file(mlp: str) -> None:
     assert (provenance.name, provenance.source) == ("mlp", "mlp.safetensors")
     assert provenance.kind == "checkpoint"
     assert provenance.env_kwargs == {"obs_mode": "state"}
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("runs/hammer/best.safetensors", "hammer"),
+        ("runs/hammer/last.safetensors", "hammer_last"),
+        ("runs/bc_mlp/0/best.safetensors", "bc_mlp"),
+        ("runs/hammer/better.safetensors", "better"),
+    ],
+)
+def test_a_checkpoint_of_a_training_run_is_called_like_the_run(
+    mlp: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    shutil.copy(mlp, tmp_path / file)
+    monkeypatch.chdir((tmp_path / file).parent)  # a relative path has no folder in it
+    for path in (tmp_path / file, Path(file).name):
+        assert PolicyProvenance.of(find_policy(str(path))).name == name
+    assert {Path(each).stem for each in (BEST, LAST)} == {"best", "last"}
 
 
 def test_the_hash_follows_from_the_content_and_not_from_the_name(mlp: str, tmp_path: Path) -> None:

@@ -142,6 +142,26 @@ def test_the_summary_lists_failures_with_an_example(tmp_path: Path, capsys: Capt
     assert "  1 ended as time_limit, such as hammer " in capsys.readouterr().out
 
 
+def test_it_says_at_its_start_whether_the_result_can_enter_the_leaderboard(
+    two: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert evaluate.main(options(two, "--json", scenes=2)) == 0
+    printed = capsys.readouterr()
+    entry = json.loads(printed.out)["leaderboard"]
+    assert (entry["can_enter"], entry["absent_tasks"]) == (False, ["knife", "spatula", "wrench"])
+    (reason,) = entry["reasons"]
+    assert "2 of 30 scenes of train, 0 of 30 scenes of unseen_pairs, unseen_tools" in reason
+    first = printed.err.splitlines()[0]
+    assert first.startswith("This result cannot enter the leaderboard: it has only 2 of 30")
+    assert evaluate.main(options(two, "--quiet", "--json", scenes=2)) == 0
+    printed = capsys.readouterr()
+    assert (json.loads(printed.out)["leaderboard"], printed.err) == (entry, "")
+
+    own = write_protocol(tmp_path / "own.yaml")
+    assert evaluate.main(options(tmp_path / "own", "--protocol", own)) == 0
+    assert "it follows 'small v1'" in capsys.readouterr().err
+
+
 # --- Workers --------------------------------------------------------------------------------
 
 

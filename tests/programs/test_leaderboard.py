@@ -180,6 +180,31 @@ def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(
     assert "Rejected" in page.read_text() and "Rejected" in page.with_suffix(".md").read_text()
 
 
+def test_an_incomplete_result_is_rejected_with_a_hint_and_shown_by_a_preview(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = evaluation_options(root, tmp_path / "results/expert", "expert")
+    assert evaluate.main([*options, "--scenes", "1"]) == 0
+    capsys.readouterr()
+    page = tmp_path / "page.html"
+    assert run(root, tmp_path / "results", "--output", str(page)) == 1
+    printed = capsys.readouterr()
+    assert "Rejected: expert (incomplete)" in printed.err and "--preview" in printed.err
+    assert run(root, tmp_path / "results", "--preview", "--json", "--output", str(page)) == 0
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert (summary["methods"], summary["rejected"], printed.err) == ([], [], "")
+    (preview,) = summary["preview"]
+    assert (preview["name"], preview["folder"]) == ("expert", "expert")
+    assert preview["missing"] == "only 1 of 2 scenes of each split of hammer"
+    hammer = preview["tasks"]["hammer"]
+    assert (hammer["successes"], hammer["trials"]) == (1, 1)
+    for path in (page, page.with_suffix(".md")):
+        assert preview["missing"] in path.read_text()
+    assert run(root, tmp_path / "results", "--preview", "--verify", "1") == 0
+    assert "Preview: expert: expert: hammer 1 of 1 (" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,0 +1,31 @@
+# Fleet-Tools on Debian 12, with OpenGL in software: `docker build -t fleet-tools .`
+# See docs/getting_started/containers.md.
+FROM debian:bookworm-slim
+
+# libglib2.0-0 is for Drake; libegl1 and libgl1 are for images, with Mesa's drivers, which need no GPU.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+        ca-certificates \
+        libegl1 \
+        libgl1 \
+        libgl1-mesa-dri \
+        libglib2.0-0 \
+        python3 \
+        python3-venv \
+    && rm -rf /var/lib/apt/lists/*
+
+RUN useradd --create-home --uid 1000 fleet
+RUN python3 -m venv /opt/fleet-tools
+ENV PATH=/opt/fleet-tools/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    LIBGL_ALWAYS_SOFTWARE=1
+
+# Extras of the package, separated by commas, such as --build-arg EXTRAS=learning,video.
+ARG EXTRAS=""
+COPY . /usr/src/fleet-tools
+RUN pip install --no-cache-dir -c /usr/src/fleet-tools/constraints.txt \
+        "/usr/src/fleet-tools${EXTRAS:+[$EXTRAS]}"
+
+USER fleet
+WORKDIR /home/fleet
+CMD ["fleet-tools", "doctor"]

@@ -1,0 +1,107 @@
+"""Whether a result can enter the leaderboard, and what it lacks."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.protocol import (
+    Protocol,
+    load_protocol,
+    protocol_digest,
+    task_digests,
+)
+from fleet_tools.evaluation.result import Result
+
+Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Whether a result can enter the leaderboard.
+
+    Attributes:
+        reasons: Why it cannot; empty if it can.
+        absent_tasks: Tasks that it does not cover. It can enter without them, but has no total and
+            no rank then.
+    """
+
+    reasons: tuple[str, ...]
+    absent_tasks: tuple[str, ...]
+
+    @property
+    def can_enter(self) -> bool:
+        """Whether there is no reason against it."""
+        return not self.reasons
+
+    def __str__(self) -> str:
+        """Returns a sentence."""
+        if self.reasons:
+            return f"This result cannot enter the leaderboard: {'; '.join(self.reasons)}."
+        if self.absent_tasks:
+            tasks = ", ".join(self.absent_tasks)
+            return f"This result can enter the leaderboard, without a rank: it lacks {tasks}."
+        return "This result can enter the leaderboard."
+
+
+def admission(result: Result, keys: Collection[Key]) -> Admission:
+    """Returns whether a result can enter the leaderboard once it has some episodes.
+
+    Args:
+        result: Description of the evaluation.
+        keys: Its episodes by their identifiers, see `Trial.key`; present ones and those to come.
+    """
+    required = load_protocol(PROTOCOL)
+    digest = protocol_digest(required, task_digests(required))
+    absent = tuple(task for task in required.tasks if task not in {key[0] for key in keys})
+    if result.protocol_digest != digest:
+        reason = (
+            f"it follows {result.protocol.title!r} ({result.protocol_digest}), and the leaderboard "
+            f"{required.title!r} ({digest})"
+        )
+        return Admission((reason,), absent)
+    missing = missing_scenes(result.protocol, keys)
+    if missing:
+        reason = (
+            f"it has only {missing}, and a tool needs all its scenes "
+            "(`python -m fleet_tools.leaderboard DIR --preview` shows the result unranked)"
+        )
+        return Admission((reason,), absent)
+    return Admission((), absent)
+
+
+def missing_scenes(protocol: Protocol, keys: Collection[Key]) -> str:
+    """Returns how many scenes the incomplete tasks have, of those that are covered at all.
+
+    Args:
+        protocol: The protocol.
+        keys: Episodes that are there, by task, split and index.
+
+    Returns:
+        Text such as "5 of 30 scenes of each split of hammer, knife"; empty if all tasks that are
+        covered are complete.
+    """
+    present = set(keys)
+    tasks_by_gap: dict[str, list[str]] = {}
+    for task in protocol.tasks:
+        gap = _gap(protocol, task, present)
+        if gap and any(key[0] == task for key in present):
+            tasks_by_gap.setdefault(gap, []).append(task)
+    return "; ".join(f"{gap} of {', '.join(tasks)}" for gap, tasks in tasks_by_gap.items())
+
+
+def _gap(protocol: Protocol, task: str, present: Collection[Key]) -> str:
+    """Returns text such as "5 of 30 scenes of each split"; empty if all scenes are there."""
+    splits_by_count: dict[str, list[str]] = {}
+    for split, scenes in protocol.splits.items():
+        count = sum((task, split, index) in present for index in range(scenes.scenes))
+        if count < scenes.scenes:
+            splits_by_count.setdefault(f"{count} of {scenes.scenes} scenes", []).append(split)
+    return ", ".join(
+        f"{count} of {'each split' if len(splits) == len(protocol.splits) else _listed(splits)}"
+        for count, splits in splits_by_count.items()
+    )
+
+
+def _listed(names: list[str]) -> str:
+    """Returns text such as "train, unseen_pairs and unseen_tools"."""
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
