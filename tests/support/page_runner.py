@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-from support.page_commands import commands
+from support.page_commands import commands, is_program
 from support.pages import Block
 
 _IMPORTS = [
@@ -20,13 +20,13 @@ _IMPORTS = [
 
 
 def script(blocks: Iterable[Block]) -> str:
-    """Returns the Python script that does what blocks say: code, and the project's programs."""
+    """Returns the Python script that does what blocks say: code, and the package's programs."""
     parts = ["import subprocess as _subprocess, sys as _sys"]
     for block in blocks:
         if block.language == "python":
             parts.append(block.code)
         else:
-            runs = map(_call, commands(block.code))
+            runs = [_call(words) for words in commands(block.code) if is_program(words)]
             parts += [f"_subprocess.run({call}, check=True)" for call in runs]
     return "\n".join(parts) + "\n"
 
