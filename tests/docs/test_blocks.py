@@ -136,3 +136,11 @@ def test_a_wrong_option_is_found() -> None:
     assert problem(["fleet-tools", "colect"]) is not None
     assert problem(["python", "benchmarks/nothing.py"]) is not None
     assert not list(commands("pip install x; python own.py; python -m pytest"))
+
+
+def test_a_page_that_takes_too_long_is_ended_with_its_programs(tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    program = "[sys.executable, '-c', 'import time; time.sleep(60)']"
+    code, _ = run(f"import subprocess, sys\nsubprocess.run({program})", folder, timeout_s=2)
+    assert code is None

@@ -1,8 +1,10 @@
 """Pages run as scripts, each in a process of its own that begins with the usual imports."""
 
+import contextlib
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 import traceback
 from collections.abc import Iterable
@@ -41,19 +43,23 @@ def run(text: str, folder: Path, timeout_s: float) -> tuple[int | None, str]:
     """Runs a script in a folder; returns its exit code, None if it takes too long, and output."""
     file, log = folder.parent / f"{folder.name}.py", folder.parent / f"{folder.name}.log"
     file.write_text(text, encoding="utf-8")
+    log.touch()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTS)
     process = context.Process(target=_execute, args=(file, folder, log))
     process.start()
     process.join(timeout_s)
     code = process.exitcode
-    if code is None:
+    if code is None and process.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with the programs that it started
         process.kill()
         process.join()
     return code, log.read_text(encoding="utf-8", errors="replace")
 
 
 def _execute(file: Path, folder: Path, log: Path) -> None:
+    os.setsid()
     os.chdir(folder)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
