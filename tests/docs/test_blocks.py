@@ -2,8 +2,8 @@
 
 All python blocks of a page run in order, in one process and an empty folder. A comment before a
 block says otherwise: `<!-- test: slow -->` (run by `pytest -m slow`), `<!-- test: parse -->` (never
-run) or `<!-- test: skip: REASON -->` (not even parsed). Slow tests also run the project's programs
-in bash blocks.
+run) or `<!-- test: skip: REASON -->` (not even parsed). Slow tests also run the package's programs
+in bash blocks, in a folder with a copy of `examples`.
 """
 
 import ast
@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="the references describe what the extra `lea
 
 from support.page_commands import commands, problem
 from support.page_runner import run, script
-from support.pages import TEXTS, Block, blocks, name
+from support.pages import TEXTS, Block, blocks, links, name
 from support.processes import ROOT
 
 SHELL = ("bash", "sh", "console", "shell")
@@ -99,6 +99,33 @@ def expect_success(chosen: list[Block], folder: Path, timeout_s: float) -> None:
 # --- The tests' own reading ------------------------------------------------------------------
 
 
+def test_scripts_hold_code_and_programs_in_order() -> None:
+    code = (
+        "fleet-tools doctor\npython benchmarks/speed.py\npip install x\npython3 -m fleet_tools.view"
+    )
+    text = script([Block(1, "bash", "", code), Block(9, "python", "", "print(1)")])
+    assert text.splitlines()[1:] == [
+        "_subprocess.run([_sys.executable, '-m', 'fleet_tools', 'doctor'], check=True)",
+        "_subprocess.run([_sys.executable, '-m', 'fleet_tools.view'], check=True)",
+        "print(1)",
+    ]
+
+
+def test_a_page_is_split_into_its_blocks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One\n\n<!-- test: skip: no network -->\n```bash\ncurl x\n```\n\n:::{note}\n"
+        "[a](b.md)\n```python\n1\n```\n:::\n\n````{code-block} python\n```\n````\n"
+    )
+    found = [(block.line, block.language, block.code, block.test) for block in blocks(page)]
+    assert found == [
+        (5, "bash", "curl x", "skip"),
+        (11, "python", "1", "run"),
+        (16, "python", "```", "run"),
+    ]
+    assert links(page) == ["b.md"]
+
+
 def test_a_wrong_option_is_found() -> None:
     (words,) = commands("cd x && fleet-tools collect --tool hammer --episode 2  # few\n")
     assert "--episode" in (problem(words) or "")
@@ -109,3 +136,11 @@ def test_a_wrong_option_is_found() -> None:
     assert problem(["fleet-tools", "colect"]) is not None
     assert problem(["python", "benchmarks/nothing.py"]) is not None
     assert not list(commands("pip install x; python own.py; python -m pytest"))
+
+
+def test_a_page_that_takes_too_long_is_ended_with_its_programs(tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    program = "[sys.executable, '-c', 'import time; time.sleep(60)']"
+    code, _ = run(f"import subprocess, sys\nsubprocess.run({program})", folder, timeout_s=2)
+    assert code is None

@@ -52,6 +52,11 @@ def _is_ours(words: list[str]) -> bool:
     return False
 
 
+def is_program(words: list[str]) -> bool:
+    """Whether a command starts a program of the package, rather than a script of the checkout."""
+    return words[0] == "fleet-tools" or words[1] == "-m"
+
+
 def problem(words: list[str]) -> str | None:
     """Returns why a command of the project cannot start, or None if it can."""
     match words:
