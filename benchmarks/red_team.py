@@ -31,8 +31,8 @@ FALSE_SUCCESS = 1
 SEARCH = "search (CEM)"
 
 _HEADER = (
-    "| task | attack | episodes | deed done | success without caused_by_part | success | "
-    f"of which false | most by the part | best return |\n|{'---|' * 9}"
+    "| task | attack | episodes | deeds | other rules hold | successes | false | by part | return |\n"
+    f"|{'---|' * 9}"
 )
 
 
