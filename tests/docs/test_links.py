@@ -48,5 +48,5 @@ def test_wrong_links_are_found() -> None:
     assert wrong(page, "no_such_page.md") is not None
     assert wrong(page, "reference/cli.md#no-such-program") is not None
     assert wrong(page, "reference/cli.md#collect") is None
-    assert wrong(page, "../README.md#data") is None
+    assert wrong(page, "../README.md#leaderboard") is None
     assert wrong(page, "reference/yaml.md#yaml-predicate") is None
