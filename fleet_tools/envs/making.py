@@ -4,7 +4,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import MissingLibraryError, UnknownNameError
-from fleet_tools.utils.libraries import GLIB_COMMAND
+from fleet_tools.utils.libraries import missing_library
 
 if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -47,7 +47,4 @@ def require_drake() -> None:
     try:
         import pydrake.common  # noqa: F401
     except ImportError as error:
-        raise MissingLibraryError(
-            f"Drake cannot be imported: {error}. On Debian and Ubuntu its import needs GLib: "
-            f"{GLIB_COMMAND}"
-        ) from error
+        raise MissingLibraryError(missing_library("pydrake", reason=str(error))) from error

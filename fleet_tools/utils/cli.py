@@ -132,8 +132,10 @@ def _reported(work: Callable[[], int], prog: str) -> int:
             return code
         except FleetToolsError as error:
             return _failed(prog, error, BAD_USAGE)
-        except ModuleNotFoundError as error:
-            message = missing_library((error.name or "").partition(".")[0])
+        except ImportError as error:
+            module = (error.name or "").partition(".")[0]
+            # Drake is installed with the package, so that its error says what the machine lacks.
+            message = missing_library(module, reason=str(error) if module == "pydrake" else "")
             if message is None:
                 raise
             return _failed(prog, message, BAD_USAGE)

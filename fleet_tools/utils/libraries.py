@@ -82,7 +82,7 @@ def require(module: str, purpose: str, otherwise: str = "") -> ModuleType:
 
 
 def missing_library(module: str, purpose: str | None = None, reason: str = "") -> str | None:
-    """Returns the message about an optional library that cannot be imported.
+    """Returns the message about a library that cannot be imported.
 
     Args:
         module: Name of the module.
@@ -90,8 +90,13 @@ def missing_library(module: str, purpose: str | None = None, reason: str = "") -
         reason: Why it cannot be imported.
 
     Returns:
-        None if it is none of the `OPTIONAL` libraries.
+        None if it is neither one of the `OPTIONAL` libraries nor Drake.
     """
+    if module == "pydrake":
+        return (
+            f"Drake cannot be imported: {reason}. On Debian and Ubuntu its import needs GLib: "
+            f"{GLIB_COMMAND}"
+        )
     library = next((each for each in OPTIONAL if each.module == module), None)
     if library is None:
         return None

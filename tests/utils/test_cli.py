@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import pytest
+from support.processes import run_python
 from tyro.conf import Positional
 
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Positive, Seed
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 from fleet_tools.utils import cli
-from fleet_tools.utils.libraries import OPTIONAL, install_command
+from fleet_tools.utils.libraries import GLIB_COMMAND, OPTIONAL, install_command
 from fleet_tools.utils.option_parser import KeyValue
 
 Capture = pytest.CaptureFixture[str]
@@ -297,3 +298,37 @@ def test_stdout_holds_text_or_only_json_or_nothing(capsys: Capture) -> None:
         assert json.loads(line)["dataset"] == "data"
     assert TRAIN.main(["data", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("view", "--tool", "hammer", "--output", "episode.html"),
+        ("evaluate", "--policy", "zero", "--output", "result"),
+        ("collect", "--tool", "hammer", "--episodes", "1", "--workers", "0", "--output", "data"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_program_without_drake_says_what_the_machine_lacks(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Drake is hidden from the process, as where a library that it needs is absent."""
+    code, error = run_python(
+        "import contextlib, io, json, os, sys\n"
+        "class Hide:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'pydrake':\n"
+        "            raise ImportError('libglib-2.0.so.0: cannot open', name='pydrake.common')\n"
+        "sys.meta_path.insert(0, Hide())\n"
+        "from fleet_tools.__main__ import main\n"
+        "os.chdir(sys.argv[1])\n"
+        "err = io.StringIO()\n"
+        "with contextlib.redirect_stderr(err):\n"
+        "    code = main(sys.argv[2:])\n"
+        "print(json.dumps([code, err.getvalue()]))",
+        str(tmp_path),
+        *arguments,
+    )
+    assert code == 2
+    assert "libglib-2.0.so.0" in error and GLIB_COMMAND in error
+    assert "Traceback" not in error
