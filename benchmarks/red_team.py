@@ -30,8 +30,13 @@ FALSE_SUCCESS = 1
 
 SEARCH = "search (CEM)"
 
-_COLUMNS = "task attack episodes deeds other_rules_hold successes false by_part return".split()
-_HEADER = f"| {' | '.join(_COLUMNS).replace('_', ' ')} |\n|{'---|' * len(_COLUMNS)}"
+_COLUMNS = ("task", "attack", "episodes", "deeds", "other rules hold") + (
+    "successes",
+    "false",
+    "by part",
+    "return",
+)
+_HEADER = f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}"
 
 
 class RedTeamOptions(cli.Options):
