@@ -30,12 +30,10 @@ FALSE_SUCCESS = 1
 
 SEARCH = "search (CEM)"
 
-_COLUMNS = ("task", "attack", "episodes", "deeds", "other rules hold") + (
-    "successes",
-    "false",
-    "by part",
-    "return",
-)
+_COLUMNS = [
+    *("task", "attack", "episodes", "deeds", "other rules hold"),
+    *("successes", "false", "by part", "return"),
+]
 _HEADER = f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}"
 
 

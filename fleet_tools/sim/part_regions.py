@@ -86,5 +86,6 @@ class PartRegions:
 def _side(part: ToolPart) -> tuple[str, str, str]:
     """Returns a part's axis and front; the same keypoint thrice where it faces no side."""
     if part.facing is None:
-        return (part.keypoints[0],) * 3
-    return (*part.facing.axis, part.facing.point)
+        return part.keypoints[0], part.keypoints[0], part.keypoints[0]
+    start, end = part.facing.axis
+    return start, end, part.facing.point
