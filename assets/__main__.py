@@ -30,10 +30,14 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     Returns:
         The exit code.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help")):
-        given = ["generate", *given]
-    return PROGRAM.main(given, prog)
+    return PROGRAM.main(with_command(sys.argv[1:] if arguments is None else arguments), prog)
+
+
+def with_command(arguments: Sequence[str]) -> list[str]:
+    """Returns arguments that begin with a command; without one they are of "generate"."""
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        return ["generate", *arguments]
+    return list(arguments)
 
 
 if __name__ == "__main__":

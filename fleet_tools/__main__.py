@@ -9,6 +9,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 import fleet_tools
 
@@ -44,9 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, remaining = _parser().parse_known_args(given[:1])
     if options.program == "completion":
         return _print_completion(given[1:])
-    module, _ = PROGRAMS[options.program]
-    program = importlib.import_module(f"fleet_tools.{module}")
-    return program.main([*remaining, *given[1:]], f"fleet-tools {options.program}")
+    return load(options.program).main([*remaining, *given[1:]], f"fleet-tools {options.program}")
+
+
+def load(program: str) -> ModuleType:
+    """Imports the module of a program, which has its `PROGRAM` and its `main`."""
+    return importlib.import_module(f"fleet_tools.{PROGRAMS[program][0]}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,10 +89,7 @@ def _print_completion(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="fleet-tools completion")
     parser.add_argument("shell", choices=_SHELLS, help="shell that reads the script")
     shell = parser.parse_args(arguments).shell
-    programs = {
-        name: importlib.import_module(f"fleet_tools.{module}").PROGRAM.options
-        for name, (module, _) in PROGRAMS.items()
-    }
+    programs = {name: load(name).PROGRAM.options for name in PROGRAMS}
     parse(union_of(programs, "Fleet-Tools"), ["--tyro-print-completion", shell], "fleet-tools")
     return 0
 

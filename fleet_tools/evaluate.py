@@ -67,35 +67,34 @@ def _evaluate(options: EvaluateOptions) -> int:
     if other is not None:
         require_comparable(described, other.result)
     failure = None
-    with EvaluationWriter(options.output, described) as writer, contextlib.ExitStack() as running:
+    with EvaluationWriter(options.output, described) as writer:
+        before = len(writer.records)
         entry = admission(described, {*requested, *(each.key for each in writer.records)})
         if not options.quiet:
             print(entry, file=sys.stderr)
-        bar = running.enter_context(
+        with (
             TallyBar(
                 len(trials),
                 "episode",
                 tally=Counter(each.outcome for each in writer.records if each.key in requested),
                 quiet=options.quiet,
-            )
-        )
-        interrupted = running.enter_context(deferred_interrupt())
-        # Without workers, the policy prints here.
-        running.enter_context(contextlib.redirect_stdout(sys.stderr))
-        before = len(writer.records)
-        try:
-            run_trials(
-                writer,
-                policy,
-                described,
-                trials,
-                options.workers,
-                after_each=lambda episode: bar.update(episode.outcome),
-                stop=interrupted,
-            )
-        except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
-            failure = error
-        evaluation = writer.finish()
+            ) as bar,
+            deferred_interrupt() as interrupted,
+            contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
+        ):
+            try:
+                run_trials(
+                    writer,
+                    policy,
+                    described,
+                    trials,
+                    options.workers,
+                    after_each=lambda episode: bar.update(episode.outcome),
+                    stop=interrupted,
+                )
+            except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
+                failure = error
+            evaluation = writer.finish()
         now = len(writer.records) - before
     result, scores = evaluation.result, evaluation.result.scores
     comparison = compare(evaluation, other) if other else None

@@ -1,6 +1,5 @@
 """The reference of the programs as Markdown, from their classes of options."""
 
-import importlib
 import inspect
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +10,7 @@ from model_docs import default_words, description, escape, field_types, type_wor
 from tyro.conf import Positional
 from tyro.constructors import PrimitiveConstructorSpec
 
-from fleet_tools.__main__ import PROGRAMS
+from fleet_tools.__main__ import PROGRAMS, load
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.utils import cli
 
@@ -36,10 +35,7 @@ class Option:
 
 def programs() -> dict[str, cli.Program]:
     """Returns all programs by name."""
-    return {
-        name: importlib.import_module(f"fleet_tools.{module}").PROGRAM
-        for name, (module, _) in PROGRAMS.items()
-    }
+    return {name: load(name).PROGRAM for name in PROGRAMS}
 
 
 def reference(programs: Mapping[str, cli.Program]) -> str:

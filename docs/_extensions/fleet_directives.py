@@ -1,5 +1,7 @@
 """Sphinx directives whose content is generated from the code: Markdown, parsed where they stand."""
 
+from abc import ABC, abstractmethod
+
 import api_reference
 import cli_reference
 import task_facts
@@ -9,12 +11,12 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 
-class GeneratedDirective(SphinxDirective):
-    """A directive without content, which is replaced by Markdown."""
+class GeneratedDirective(SphinxDirective, ABC):
+    """A directive that is replaced by Markdown."""
 
+    @abstractmethod
     def markdown(self) -> str:
         """Returns the Markdown."""
-        raise NotImplementedError
 
     def run(self) -> list[nodes.Node]:
         """Returns the parsed Markdown."""

@@ -51,7 +51,7 @@ def sentence(predicate: p.Predicate, joint_unit: Callable[[str], str]) -> str:
             return f"{_body(body)} lies on {_body(on)}, at least {_amount(least)} higher"
         case p.UserFunction(function=function):
             return f"the function `{function}` holds"
-    raise TypeError(predicate)
+    raise TypeError(f"no sentence for {type(predicate).__name__}")
 
 
 def _amount(value: float, unit: str = "m") -> str:

@@ -1,6 +1,7 @@
 """Whether a result can enter the leaderboard, and what it lacks."""
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from fleet_tools.evaluation.config import PROTOCOL
@@ -80,22 +81,36 @@ def missing_scenes(protocol: Protocol, keys: Collection[Key]) -> str:
         Text such as "5 of 30 scenes of each split of hammer, knife"; empty if all tasks that are
         covered are complete.
     """
-    present = set(keys)
+    missing = Counter((task, split) for task, split, _ in missing_keys(protocol, keys))
     tasks_by_gap: dict[str, list[str]] = {}
-    for task in protocol.tasks:
-        gap = _gap(protocol, task, present)
-        if gap and any(key[0] == task for key in present):
-            tasks_by_gap.setdefault(gap, []).append(task)
+    for task in dict.fromkeys(task for task, _ in missing):
+        gap = _gap(protocol, {split: missing[task, split] for split in protocol.splits})
+        tasks_by_gap.setdefault(gap, []).append(task)
     return "; ".join(f"{gap} of {', '.join(tasks)}" for gap, tasks in tasks_by_gap.items())
 
 
-def _gap(protocol: Protocol, task: str, present: Collection[Key]) -> str:
-    """Returns text such as "5 of 30 scenes of each split"; empty if all scenes are there."""
+def missing_keys(protocol: Protocol, keys: Collection[Key]) -> list[Key]:
+    """Returns the episodes of the covered tasks that are missing, in the protocol's order.
+
+    Args:
+        protocol: The protocol.
+        keys: Episodes that are there; a task that has one of them is covered.
+    """
+    present, covered = set(keys), {key[0] for key in keys}
+    return [
+        trial.key
+        for trial in protocol.trials()
+        if trial.task in covered and trial.key not in present
+    ]
+
+
+def _gap(protocol: Protocol, missing: Mapping[str, int]) -> str:
+    """Returns text such as "5 of 30 scenes of each split", from numbers of missing scenes."""
     splits_by_count: dict[str, list[str]] = {}
     for split, scenes in protocol.splits.items():
-        count = sum((task, split, index) in present for index in range(scenes.scenes))
-        if count < scenes.scenes:
-            splits_by_count.setdefault(f"{count} of {scenes.scenes} scenes", []).append(split)
+        if missing[split]:
+            count = f"{scenes.scenes - missing[split]} of {scenes.scenes} scenes"
+            splits_by_count.setdefault(count, []).append(split)
     return ", ".join(
         f"{count} of {'each split' if len(splits) == len(protocol.splits) else _listed(splits)}"
         for count, splits in splits_by_count.items()

@@ -15,6 +15,7 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
+from fleet_tools.evaluation.admission import missing_keys
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
@@ -108,15 +109,9 @@ def _problems(
 
 
 def _missing(result: Result, episodes: Sequence[EpisodeResult]) -> Iterator[str]:
-    present = {episode.key for episode in episodes}
-    covered = {episode.task for episode in episodes}
     yield from _listed(
         "missing episodes of the covered tasks",
-        [
-            trial.key
-            for trial in result.protocol.trials()
-            if trial.task in covered and trial.key not in present
-        ],
+        missing_keys(result.protocol, {episode.key for episode in episodes}),
     )
     if result.scores is None:
         yield "the scores are missing; the same evaluation, run again, adds them"

@@ -20,11 +20,11 @@ class PartRegions:
         names: Names of the parts.
         last_corner: (n,), index after the last corner of each part.
         within_m: (n,), radius of each part about its line.
-        depth_m: (n,), largest distance behind that point; inf where it faces no side.
-        bodies: Bodies on which these points are.
-        body: (points,), index in `bodies` for each corner, and for each part's start and end of its
-            axis and the point behind which its depth is measured.
-        p_BK: (points, 3), position of each of them in its body, m.
+        depth_m: (n,), largest distance behind a part's front; inf where it faces no side.
+        bodies: Bodies on which the points are: all corners, then start and end of the axis, and
+            front, of each part.
+        body: (points,), index in `bodies` of each point.
+        p_BK: (points, 3), position of each point in its body, m.
     """
 
     names: tuple[str, ...]

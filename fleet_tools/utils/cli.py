@@ -133,9 +133,7 @@ def _reported(work: Callable[[], int], prog: str) -> int:
         except FleetToolsError as error:
             return _failed(prog, error, BAD_USAGE)
         except ImportError as error:
-            module = (error.name or "").partition(".")[0]
-            # Drake is installed with the package, so that its error says what the machine lacks.
-            message = missing_library(module, reason=str(error) if module == "pydrake" else "")
+            message = _missing_library(error)
             if message is None:
                 raise
             return _failed(prog, message, BAD_USAGE)
@@ -160,6 +158,16 @@ def stopped(reason: BaseException | None) -> int:
         file=sys.stderr,
     )
     return FAILED if disk else INTERRUPTED
+
+
+def _missing_library(error: ImportError) -> str | None:
+    """Returns the message about the library whose absence is an error's cause; None for defects."""
+    module = (error.name or "").partition(".")[0]
+    if module == "pydrake":
+        # Drake is installed with the package: what its own import says is what the machine lacks.
+        works = "pydrake.common" in sys.modules
+        return None if works else missing_library(module, reason=str(error))
+    return missing_library(module) if isinstance(error, ModuleNotFoundError) else None
 
 
 def _failed(prog: str, message: object, code: int) -> int:

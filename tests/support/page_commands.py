@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from support.processes import ROOT
 
-from fleet_tools.__main__ import PROGRAMS
+from fleet_tools.__main__ import PROGRAMS, load
+from fleet_tools.assets.__main__ import with_command
 from fleet_tools.utils.option_parser import parse
 
 _SEPARATORS = {"&&", "||", "|", ";", "&", ">", ">>", "2>", "<"}
@@ -74,7 +75,7 @@ def _problem_of_program(program: str, *arguments: str) -> str | None:
         return None
     if program not in PROGRAMS:
         return f"there is no program {program}"
-    return _problem_of_module(f"fleet_tools.{PROGRAMS[program][0]}", list(arguments))
+    return _problem_of_module(load(program).__name__, list(arguments))
 
 
 def _problem_of_module(module: str, arguments: list[str]) -> str | None:
@@ -84,8 +85,8 @@ def _problem_of_module(module: str, arguments: list[str]) -> str | None:
     with contextlib.suppress(ModuleNotFoundError):  # a package's program is in its `__main__`
         module = importlib.import_module(f"{name}.__main__").__name__
     program = importlib.import_module(module).PROGRAM
-    if name == "fleet_tools.assets" and (not arguments or arguments[0].startswith("-")):
-        arguments = ["generate", *arguments]
+    if name == "fleet_tools.assets":
+        arguments = with_command(arguments)
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message), contextlib.redirect_stdout(message):

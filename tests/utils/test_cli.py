@@ -255,7 +255,14 @@ def test_an_expected_error_is_one_line_on_stderr(
 
 
 def test_a_defect_is_raised_with_its_traceback() -> None:
-    for error in (ZeroDivisionError("a defect"), ModuleNotFoundError("a defect", name="fleet")):
+    import pydrake.common  # noqa: F401  # Drake works here, so its name is no excuse
+
+    for error in (
+        ZeroDivisionError("a defect"),
+        ModuleNotFoundError("a defect", name="fleet"),
+        ImportError("a defect", name=OPTIONAL[0].module),  # a wrong name in a library that is there
+        ImportError("a defect", name="pydrake.multibody.plant"),
+    ):
         with pytest.raises(type(error), match="a defect"):
             raising(error).main([])
 
