@@ -26,8 +26,8 @@ class SpeedOptions(cli.Options):
 
     For each task: real-time factors of whole episodes of the expert, of control steps in free
     motion and of those with contact; the time of a simulation step in contact, with its parts for
-    contact geometry and for the control, and its ratio to the same step with the same torques but
-    without the control; times of planning and of resets.
+    contact geometry, control and attribution, and the ratios of steps with control, and with both,
+    to the same step with the same torques but without them; times of planning and of resets.
 
     Exit codes:
     0: everything is measured.
@@ -94,9 +94,9 @@ def measure_episodes(task: str, episodes: int) -> Figures:
 def measure_parts(task: str, episodes: int) -> Figures:
     """Measures the parts of a simulation step in contact, in microseconds, and the control's."""
     import numpy as np
-    from controller_cost import measure_controller
     from expert_steps import expert_steps
     from pydrake.geometry import HydroelasticContactRepresentation
+    from step_cost import measure_steps
 
     from fleet_tools.envs.making import make_env
     from fleet_tools.sim.simulation import CONTROL_RATE
@@ -119,13 +119,15 @@ def measure_parts(task: str, episodes: int) -> Figures:
         surfaces, _ = find(polygons)
         faces.append(sum(surface.num_faces() for surface in surfaces))
     env.close()
-    control = measure_controller(task, episodes)
+    step = measure_steps(task, episodes)
     measurement = float(np.mean(measurements)) * CONTROL_RATE * TIME_STEP
     return {
-        "simulation step in contact, us": 1e6 * control.with_it,
+        "simulation step in contact, us": 1e6 * step.whole,
         "... of which contact geometry, us": 1e6 * float(np.mean(geometry)),
-        "... of which control, us": 1e6 * (control.with_it - control.without),
-        "simulation step, with control over without": control.ratio,
+        "... of which control, us": 1e6 * (step.controlled - step.bare),
+        "... of which attribution, us": 1e6 * (step.whole - step.controlled),
+        "simulation step, with control over without": step.controlled_ratio,
+        "... with control and attribution": step.whole_ratio,
         "measurement, share of each simulation step, us": 1e6 * measurement,
         "faces of contact surfaces, mean": float(np.mean(faces)),
     }
