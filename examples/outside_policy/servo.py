@@ -4,7 +4,8 @@
         --tool hammer --output results/servo
 
 It has no plan, no model and no learning, and shares nothing with Fleet-Tools but the interface: a
-factory takes the environment, and returns an object with `reset()` and `act(observation)`.
+factory takes the environment's interface, and returns an object with `reset()` and
+`act(observation)`.
 """
 
 import gymnasium

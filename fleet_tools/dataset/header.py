@@ -23,6 +23,7 @@ from fleet_tools.storage.provenance import TaskFile, installed_packages, read_ta
 from fleet_tools.storage.record_folder import Document
 
 if TYPE_CHECKING:
+    from fleet_tools.envs.interface import EnvInterface
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 SCHEMA_VERSION = 2
@@ -154,9 +155,9 @@ def _require_trust(task: TaskConfig, source: str) -> None:
         )
 
 
-def describe_action(env: gymnasium.Env) -> ArraySpec:
+def describe_action(env: "gymnasium.Env | EnvInterface") -> ArraySpec:
     """Describes the actions of an environment of this package."""
-    from fleet_tools.envs.tool_use_env import unwrap
+    from fleet_tools.envs.interface import interface_of
 
     axes = [f"{motion}_{axis}" for motion in ("translation", "rotation") for axis in "xyz"]
     return ArraySpec(
@@ -165,13 +166,13 @@ def describe_action(env: gymnasium.Env) -> ArraySpec:
         unit="m, rad",
         frame="end effector, as it is before the step",
         entries=tuple(axes),
-        scale=tuple(unwrap(env).action_scale.tolist()),
+        scale=tuple(interface_of(env).action_scale.tolist()),
     )
 
 
-def describe_observation(env: gymnasium.Env) -> dict[str, ArraySpec]:
+def describe_observation(env: "gymnasium.Env | EnvInterface") -> dict[str, ArraySpec]:
     """Describes the entries of an observation of an environment of this package, by name."""
-    from fleet_tools.envs.tool_use_env import unwrap
+    from fleet_tools.envs.interface import interface_of
 
     return {
         name: ArraySpec(
@@ -181,5 +182,5 @@ def describe_observation(env: gymnasium.Env) -> dict[str, ArraySpec]:
             frame=feature.frame,
             entries=feature.entries,
         )
-        for name, feature in unwrap(env).features.items()
+        for name, feature in interface_of(env).features.items()
     }

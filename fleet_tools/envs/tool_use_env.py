@@ -12,6 +12,7 @@ from pydrake.geometry import Meshcat
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_scale, action_space, check_action
+from fleet_tools.envs.interface import EnvInterface, refusal
 from fleet_tools.envs.observations import Observation, features, observation_space, observe
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
@@ -444,6 +445,8 @@ def unwrap(env: gymnasium.Env) -> ToolUseEnv:
         ConfigError: It is an environment of another package.
     """
     inner = env.unwrapped
+    if isinstance(inner, EnvInterface):
+        raise ConfigError(refusal("the environment itself"))
     if not isinstance(inner, ToolUseEnv):
         raise ConfigError(
             f"A Fleet-Tools environment is needed, such as gymnasium.make('FleetTools/Hammer-v0'); "

@@ -2,7 +2,7 @@
 
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.policies.sources import PolicyName
+from fleet_tools.policies.sources import PolicyName, Track
 
 PROTOCOL = "v2"
 """The protocol, unless another one is named."""
@@ -25,6 +25,9 @@ class EvaluationConfig(OptionGroup):
     name: str | None = None
     """Name of the policy in tables (default: as given; of a checkpoint its file name, or for
     best.safetensors the name of the training run's folder)."""
+    track: Track = "observations"
+    """What a checkpoint or a module:factory is given: in the track observations, nothing but
+    observations, in a process of its own; in the track privileged, the environment, too."""
     training_seed: Seed | None = None
     """Seed of the policy's training run, if it is one of several of the same name, which
     leaderboards average."""

@@ -7,7 +7,7 @@ import base64
 import binascii
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pydantic
@@ -16,7 +16,7 @@ from fleet_tools.config.values import NonNegative, Number, Seed, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
-from fleet_tools.policies.sources import PolicySource
+from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
 
@@ -138,6 +138,8 @@ class PolicyProvenance(Value):
         content_digest: Hash of the checkpoint, or of the module's file; None for built-in policies.
         env_kwargs: Keyword arguments of its environment, such as {"obs_mode": "point_cloud"}.
         training_seed: Seed of its training run, if it is one of several of the same name.
+        track: What it knows. Results that do not say so are of before there were tracks, when a
+            factory was given the environment; see `natural_track`.
     """
 
     name: str
@@ -146,6 +148,14 @@ class PolicyProvenance(Value):
     content_digest: str | None
     env_kwargs: dict[str, pydantic.JsonValue]
     training_seed: Seed | None = None
+    track: Track
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _with_track(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "track" not in data:
+            return {**data, "track": natural_track(data.get("kind"), data.get("source"))}
+        return data
 
     @classmethod
     def of(
@@ -154,6 +164,7 @@ class PolicyProvenance(Value):
         name: str | None = None,
         obs_mode: str | None = None,
         training_seed: int | None = None,
+        track: Track = "observations",
     ) -> "PolicyProvenance":
         """Returns the provenance of a policy.
 
@@ -165,7 +176,9 @@ class PolicyProvenance(Value):
                 `hammer_last`.
             obs_mode: Observation mode; the policy's own choice if None.
             training_seed: See the class.
+            track: What a policy of others is given; those of the package know what they know.
         """
+        natural = natural_track(policy.kind, policy.source)
         return cls(
             name=name or _default_name(policy),
             kind=policy.kind,
@@ -173,6 +186,7 @@ class PolicyProvenance(Value):
             content_digest=policy.content_digest,
             env_kwargs={**policy.env_kwargs, **({"obs_mode": obs_mode} if obs_mode else {})},
             training_seed=training_seed,
+            track=natural if policy.kind == "built_in" else track,
         )
 
 
@@ -230,6 +244,7 @@ class Result(Document):
             "the policy's hash": self.policy.content_digest,
             "the policy's environment": self.policy.env_kwargs,
             "the policy's training seed": self.policy.training_seed,
+            "the policy's track": self.policy.track,
             **{f"the version of {name}": number for name, number in self.packages.items()},
         }
 

@@ -13,6 +13,7 @@ from fleet_tools.evaluation.trial import lost_trial, make_trials
 from fleet_tools.evaluation.writer import EvaluationWriter
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
+from fleet_tools.policies.confined import find_policy_apart
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.storage.provenance import Machine, installed_packages
 
@@ -55,10 +56,13 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
         FleetToolsError: There is no such policy, protocol, task or split, or the policy's
             environment cannot be made here.
     """
-    policy = find_policy(config.policy)
+    find = find_policy_apart if config.track == "observations" else find_policy
+    policy = find(config.policy)
     protocol = load_protocol(config.protocol)
     protocol.trials(config.tool, config.split)  # raises if it has no such task or split
-    provenance = PolicyProvenance.of(policy, config.name, config.obs_mode, config.training_seed)
+    provenance = PolicyProvenance.of(
+        policy, config.name, config.obs_mode, config.training_seed, config.track
+    )
     for task in (config.tool,) if config.tool else protocol.tasks:
         make_env(task=task, **provenance.env_kwargs).close()
     digests = task_digests(protocol)

@@ -7,14 +7,16 @@ from typing import Any
 
 import gymnasium
 
+from fleet_tools.envs.interface import interface_of
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
+from fleet_tools.policies.confined import ConfinedPolicy
 from fleet_tools.policies.guarded import GuardedPolicy
 from fleet_tools.policies.policy import Policy, StoredActions
-from fleet_tools.policies.sources import PolicySource
+from fleet_tools.policies.sources import PolicySource, Track
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.storage.provenance import other_versions
@@ -39,10 +41,20 @@ def make_trials(result: Result, policy: PolicySource) -> Callable[[Trial], Episo
         env = env_of(trial.task)
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":
-            present = env, GuardedPolicy(partial(policy.make, env, trial.seed))
+            present = (
+                env,
+                GuardedPolicy(partial(_make, policy, result.policy.track, env, trial.seed)),
+            )
         return run_trial(*present, result.protocol, trial)
 
     return run
+
+
+def _make(policy: PolicySource, track: Track, env: gymnasium.Env, seed: int) -> Policy:
+    """Makes a policy; in the track of observations, one of others without the environment."""
+    if policy.kind == "built_in" or track == "privileged":
+        return policy.make(env, seed)
+    return ConfinedPolicy(policy, interface_of(env), seed)
 
 
 def present_env(**env_kwargs: Any) -> Callable[[str], gymnasium.Env]:
@@ -95,7 +107,8 @@ class Verdict:
     Attributes:
         differences: A sentence for each difference, such as "steps: 31 in the file, 60 here"; none
             if the stored result is right bit for bit.
-        same_outcome: Whether the outcome is the stored one.
+        same_outcome: Whether it ends alike: the scene, the number of steps, the outcome and
+            whether there ever was success are the stored ones, whatever the bits.
     """
 
     differences: tuple[str, ...]
@@ -116,12 +129,12 @@ def verify(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> Ve
     actions = StoredActions(decode_actions(episode.actions))
     again = run_trial(env, actions, protocol, episode)
     compared = ["scene_digest", "state_digest", "steps", "outcome", "success", "success_once"]
+    differing = [name for name in compared if getattr(episode, name) != getattr(again, name)]
     differences = tuple(
         f"{name}: {getattr(episode, name)} in the file, {getattr(again, name)} here"
-        for name in compared
-        if getattr(episode, name) != getattr(again, name)
+        for name in differing
     )
-    return Verdict(differences, same_outcome=again.outcome == episode.outcome)
+    return Verdict(differences, same_outcome=not {*differing} - {"state_digest"})
 
 
 def trial_scene(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:

@@ -1,10 +1,11 @@
 """Makes a page of results: `python -m fleet_tools.leaderboard DIR --output PAGE.html`."""
 
+import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
@@ -17,26 +18,28 @@ from fleet_tools.utils.progress import progress_bar
 
 # Results and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.leaderboard.board import Board, Ranking
-    from fleet_tools.leaderboard.standings import Standing
+    from fleet_tools.evaluation.protocol import Protocol
+    from fleet_tools.leaderboard.board import Board
+    from fleet_tools.leaderboard.result_folders import Rejection
     from fleet_tools.leaderboard.submissions import Submission
-    from fleet_tools.leaderboard.verification import Verification
 
 
 class LeaderboardOptions(cli.Options):
     """Checks results of `fleet_tools.evaluate`, and ranks them on one page, as HTML and Markdown.
 
-    All numbers are recomputed from the episodes.
+    All numbers are recomputed from the episodes. A method is ranked once its results are verified:
+    some of their episodes ran again here, and ended alike. What was verified is kept in
+    DIR/verified.jsonl.
 
     Exit codes:
-    0: all results are accepted, and all verified episodes are identical.
-    1: a result is rejected, or an episode differs; the page is written, and names it.
+    0: all results are accepted.
+    1: a result is rejected, or an episode could not run again; the page is written, and names it.
     2: it cannot begin.
     130: Ctrl-C.
     """
 
     results: Annotated[Path, Positional, arg(metavar="DIR")]
-    """Folder that holds results, at any depth."""
+    """Folder that holds results, those of each method in a folder of its name."""
     output: Annotated[Path | None, arg(metavar="PAGE.html")] = None
     """Page; its Markdown is written beside it, as PAGE.md (default: no page, only checks)."""
     preview: bool = False
@@ -45,9 +48,12 @@ class LeaderboardOptions(cli.Options):
     """Name of the protocol of all results, or path of your own. Results of its former versions are
     shown apart, and cannot be verified."""
     verify: Count | None = None
-    """Number of episodes of each result that run again from their actions, compared bit for bit."""
-    seed: Seed = 0
-    """Seed of the draw of episodes for --verify."""
+    """Number of episodes of each result that run again from their actions. Results of which as many
+    are verified already are left as they are."""
+    again: bool = False
+    """Let --verify run those again, too."""
+    seed: Seed | None = None
+    """Seed of the draw of episodes for --verify (default: a new one, which nobody knows before)."""
     clips: bool = False
     """Show a video of stored episodes of each method on the page."""
     workers: WorkerOptions = WorkerOptions()
@@ -60,9 +66,8 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
         protocol_digest,
         task_digests,
     )
-    from fleet_tools.leaderboard.board import Board, Ranking, former_rankings
-    from fleet_tools.leaderboard.standings import rank_methods
     from fleet_tools.leaderboard.submissions import read_submissions
+    from fleet_tools.leaderboard.summary import as_text, summary
 
     _require_page(options.output)
     if options.clips:
@@ -75,40 +80,72 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
         options.results, protocol, former_digests(protocol), preview=options.preview
     )
     previews = [each for each in submissions if each.missing]
-    submissions = [each for each in submissions if not each.missing]
-    present = [each for each in submissions if each.protocol_digest == digest]
-    former = [each for each in submissions if each.protocol_digest != digest]
-    standings = rank_methods(present, protocol)
-    verifications = _verify(present, options)
-    clips = {}
+    present = [e for e in submissions if not e.missing and e.protocol_digest == digest]
+    former = [e for e in submissions if not e.missing and e.protocol_digest != digest]
+    present, lost = _verify(present, options)
+    board = _make_board(protocol, digest, present, former, previews, rejections)
     if options.clips:
         from fleet_tools.visualization.clips import make_clips
 
-        clips = make_clips(standings)
-    board = Board(
-        current=Ranking(protocol, digest, standings, {each.folder: each for each in verifications}),
-        former=former_rankings(former),
-        previews=previews,
-        rejections=rejections,
-        clips=clips,
-    )
+        board = replace(board, clips=make_clips(board.standings))
     if options.output is not None:
         _write(board, options.output)
-    options.report(_summary(board, options.output), lambda: _as_text(board, options.output))
+    options.report(summary(board, options.output), lambda: as_text(board, options.output))
+    _report_problems(board, present, lost, options)
+    return cli.FAILED if board.rejections or lost else cli.OK
+
+
+def _make_board(
+    protocol: "Protocol",
+    digest: str,
+    present: Sequence["Submission"],
+    former: Sequence["Submission"],
+    previews: Sequence["Submission"],
+    rejections: Sequence["Rejection"],
+) -> "Board":
+    from fleet_tools.leaderboard.board import Board, former_rankings, present_rankings
+    from fleet_tools.leaderboard.submissions import without_refuted
+
+    present, refuted = without_refuted(present)
+    return Board(
+        protocol,
+        digest,
+        rankings=present_rankings(present, protocol, digest),
+        former=former_rankings(former),
+        previews=previews,
+        rejections=[*rejections, *refuted],
+    )
+
+
+def _report_problems(
+    board: "Board",
+    present: Sequence["Submission"],
+    lost: Sequence[str],
+    options: LeaderboardOptions,
+) -> None:
+    """Says on stderr what is rejected, differs or could not be verified."""
     for ranking in board.former if options.verify else ():
         results = sum(len(standing.submissions) for standing in ranking.standings)
         title = ranking.protocol.title
         print(f"Cannot be run again: {results} results, protocol {title}", file=sys.stderr)
-    for rejection in rejections:
+    for rejection in board.rejections:
         print(
             f"Rejected: {rejection.folder} ({rejection.kind}): {rejection.reason}", file=sys.stderr
         )
-    if not options.preview and any(rejection.kind == "incomplete" for rejection in rejections):
+    if not options.preview and any(each.kind == "incomplete" for each in board.rejections):
         print("With --preview, incomplete results are shown unranked.", file=sys.stderr)
-    differences = [(each.folder, text) for each in verifications for text in each.differences]
-    for folder, difference in differences:
-        print(f"Different: {folder}: {difference}", file=sys.stderr)
-    return cli.FAILED if rejections or differences else cli.OK
+    for submission in present:
+        for difference in submission.verification.differences if submission.verification else ():
+            print(f"Different: {submission.folder}: {difference}", file=sys.stderr)
+    for sentence in lost:
+        print(f"Not verified: {sentence}", file=sys.stderr)
+    unverified = [standing.name for standing in board.standings if not standing.verified]
+    if unverified and options.verify is None:
+        print(
+            f"Not verified, and without rank: {', '.join(unverified)}. --verify 10 runs ten "
+            "episodes of each of their results again.",
+            file=sys.stderr,
+        )
 
 
 def _require_page(path: Path | None) -> None:
@@ -127,14 +164,28 @@ def _require_page(path: Path | None) -> None:
 
 def _verify(
     submissions: Sequence["Submission"], options: LeaderboardOptions
-) -> list["Verification"]:
+) -> tuple[list["Submission"], list[str]]:
+    """Verifies results, and stores what came of it.
+
+    Returns:
+        The results, and a sentence for each episode that could not run again.
+    """
     if options.verify is None:
-        return []
+        return list(submissions), []
+    from fleet_tools.leaderboard.records import read_verifications, write_verifications
     from fleet_tools.leaderboard.verification import draw_jobs, verify_submissions
 
-    jobs = draw_jobs(submissions, options.verify, options.seed)
+    count = options.verify
+    chosen = [each for each in submissions if options.again or not each.verified(count)]
+    seed = secrets.randbelow(2**52) if options.seed is None else options.seed
+    jobs = draw_jobs(chosen, count, seed)
     with progress_bar(len(jobs), "episode", quiet=options.quiet) as bar:
-        return verify_submissions(submissions, jobs, options.workers, bar.update)
+        verified, lost = verify_submissions(chosen, jobs, count, seed, options.workers, bar.update)
+    if verified:
+        new = {each.folder: each.verification for each in verified if each.verification}
+        write_verifications(options.results, {**read_verifications(options.results), **new})
+    by_folder = {each.folder: each for each in verified}
+    return [by_folder.get(each.folder, each) for each in submissions], lost
 
 
 def _write(board: "Board", page: Path) -> None:
@@ -145,95 +196,6 @@ def _write(board: "Board", page: Path) -> None:
     for path, text in ((page, as_html(board)), (page.with_suffix(".md"), as_markdown(board))):
         with atomic_write(path) as aside:
             aside.write_text(text, encoding="utf-8")
-
-
-def _summary(board: "Board", page: Path | None) -> dict[str, Any]:
-    return {
-        "page": None if page is None else str(page),
-        **_ranking(board.current),
-        "former": [_ranking(ranking) for ranking in board.former],
-        "preview": [_preview(board, submission) for submission in board.previews],
-        "rejected": [asdict(rejection) for rejection in board.rejections],
-        "verified": [
-            asdict(verification) | {"same": verification.same}
-            for verification in board.current.verifications.values()
-        ],
-    }
-
-
-def _preview(board: "Board", submission: "Submission") -> dict[str, Any]:
-    from fleet_tools.evaluation.scores import score
-
-    tasks = score(board.current.protocol, submission.evaluation.episodes).tasks
-    return {
-        "name": submission.policy.name,
-        "folder": submission.folder,
-        "missing": submission.missing,
-        "tasks": {task: of_task.success.model_dump() for task, of_task in tasks.items()},
-    }
-
-
-def _ranking(ranking: "Ranking") -> dict[str, Any]:
-    return {
-        "protocol": ranking.protocol.title,
-        "protocol_digest": ranking.digest,
-        "methods": [_method(standing) for standing in ranking.standings],
-    }
-
-
-def _method(standing: "Standing") -> dict[str, Any]:
-    overall = standing.overall
-    return {
-        "rank": overall and overall.rank,
-        "name": standing.name,
-        "results": [submission.folder for submission in standing.submissions],
-        "training_seeds": [run.seed for run in standing.training_runs],
-        "total": overall and asdict(overall.total),
-        "success_once": overall and overall.success_once,
-        "tasks": {task: asdict(rate) for task, rate in standing.tasks.items()},
-        "splits": {
-            split: asdict(rate) for split, rate in (overall.splits if overall else {}).items()
-        },
-    }
-
-
-def _as_text(board: "Board", page: Path | None) -> str:
-    from fleet_tools.leaderboard.wording import preview_rates
-
-    lines = _lines(board.current)
-    for former in board.former:
-        lines += _lines(former, "as of ")
-    for submission in board.previews:
-        rates = [
-            f"{task} {text}"
-            for task, text in preview_rates(board.current.protocol, submission).items()
-        ]
-        lines.append(
-            f"Preview: {submission.folder}: {submission.policy.name}: {', '.join(rates)}; "
-            f"{submission.missing}"
-        )
-    if page is not None:
-        lines.append(f"Written: {page} and {page.with_suffix('.md')}")
-    return "\n".join(lines)
-
-
-def _lines(ranking: "Ranking", as_of: str = "") -> list[str]:
-    from fleet_tools.leaderboard.wording import interval, percent, training_run_note
-
-    title, count = f"{as_of}{ranking.protocol.title}", len(ranking.standings)
-    lines = [f"{title} ({ranking.digest}): {count} methods"]
-    for standing in ranking.standings:
-        rank, total = "-", "no total"
-        if standing.overall:
-            rate = standing.overall.total
-            rank, total = str(standing.overall.rank), f"{percent(rate.rate)} ({interval(rate)})"
-        verified = ranking.verified(standing)
-        notes = [
-            training_run_note(standing),
-            f"verified {verified[0]} of {verified[1]}" if verified else "",
-        ]
-        lines.append(f"  {rank}  {standing.name}: {', '.join(filter(None, [total, *notes]))}")
-    return lines
 
 
 PROGRAM = cli.Program("leaderboard", cli.Command(LeaderboardOptions, _make_leaderboard))

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
 
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.leaderboard.standings import Standing, rank_methods
-from fleet_tools.leaderboard.submissions import Rejection, Submission
-from fleet_tools.leaderboard.verification import Verification
+from fleet_tools.leaderboard.result_folders import Rejection
+from fleet_tools.leaderboard.standings import Standing, in_order, make_standings, rank_methods
+from fleet_tools.leaderboard.submissions import Submission
+from fleet_tools.policies.sources import Track
 
 
 @dataclass(frozen=True)
@@ -25,33 +27,26 @@ class Clip:
     outcomes: Mapping[str, str]
 
 
+RankingKind = Literal["observations", "privileged", "unverified", "former"]
+"""Kinds of rankings: the two tracks, each with ranks of its own; methods that are not verified,
+which have no rank; and methods of a former protocol."""
+
+
 @dataclass(frozen=True)
 class Ranking:
-    """The methods that were evaluated by one version of a protocol.
+    """Methods that are compared with each other.
 
     Attributes:
-        protocol: The protocol.
+        kind: Kind of ranking.
+        protocol: Their protocol.
         digest: Hash of the protocol and its task files.
         standings: The methods, the best first.
-        verifications: Verification of each result, by its folder; empty if nothing was verified.
     """
 
+    kind: RankingKind
     protocol: Protocol
     digest: str
     standings: Sequence[Standing]
-    verifications: Mapping[str, Verification] = field(default_factory=dict)
-
-    def verified(self, standing: Standing) -> tuple[int, int] | None:
-        """Returns how many episodes of a method agreed when run again, and how many ran.
-
-        Returns:
-            Both numbers; None if none of its results was verified.
-        """
-        folders = [submission.folder for submission in standing.submissions]
-        found = [self.verifications[name] for name in folders if name in self.verifications]
-        if not found:
-            return None
-        return sum(each.same for each in found), sum(each.episodes for each in found)
 
 
 @dataclass(frozen=True)
@@ -59,20 +54,76 @@ class Board:
     """A leaderboard.
 
     Attributes:
-        current: The methods that were evaluated by the protocol.
-        former: Those that were evaluated by former versions of it, the latest version first; they
-            are not ranked with the current ones.
+        protocol: The present protocol.
+        digest: Hash of the protocol and its task files.
+        rankings: Rankings by the present protocol; none is empty.
+        former: Those of former versions of it, the latest version first.
         previews: Incomplete results by the present protocol, which are not ranked; empty if none
             were requested.
         rejections: Rejected results and files.
         clips: Clips by name of the method; empty if none were requested.
     """
 
-    current: Ranking
+    protocol: Protocol
+    digest: str
+    rankings: Sequence[Ranking] = ()
     former: Sequence[Ranking] = ()
     previews: Sequence[Submission] = ()
     rejections: Sequence[Rejection] = ()
     clips: Mapping[str, Clip] = field(default_factory=dict)
+
+    @property
+    def standings(self) -> list[Standing]:
+        """All methods that were evaluated by the present protocol."""
+        return [standing for ranking in self.rankings for standing in ranking.standings]
+
+
+class Reruns(NamedTuple):
+    """Episodes of a method that the host ran again.
+
+    Attributes:
+        episodes: Their number.
+        same_outcome: Number of those that ended alike.
+        same: Number of those that agree with the result bit for bit.
+    """
+
+    episodes: int
+    same_outcome: int
+    same: int
+
+
+def reruns(standing: Standing) -> Reruns | None:
+    """Returns what came of the episodes of a method that ran again; None if none did."""
+    found = [each.verification for each in standing.submissions if each.verification is not None]
+    if not found:
+        return None
+    return Reruns(
+        *map(sum, zip(*((v.episodes, v.same_outcome, v.same) for v in found), strict=True))
+    )
+
+
+def present_rankings(
+    submissions: Sequence[Submission], protocol: Protocol, digest: str
+) -> list[Ranking]:
+    """Returns the rankings of methods that were evaluated by the present protocol.
+
+    A method is ranked once all its results are verified.
+
+    Args:
+        submissions: Results without problems, none of which is refuted.
+        protocol: The protocol.
+        digest: Its hash.
+    """
+    standings = make_standings(submissions, protocol)
+    verified = [standing for standing in standings if standing.verified]
+    by_kind: dict[RankingKind, list[Standing]] = {
+        track: rank_methods([each for each in verified if each.track == track])
+        for track in get_args(Track)
+    }
+    by_kind["unverified"] = in_order([each for each in standings if not each.verified])
+    return [
+        Ranking(kind, protocol, digest, of_kind) for kind, of_kind in by_kind.items() if of_kind
+    ]
 
 
 def former_rankings(submissions: Sequence[Submission]) -> list[Ranking]:
@@ -84,9 +135,12 @@ def former_rankings(submissions: Sequence[Submission]) -> list[Ranking]:
     protocols = {each.protocol_digest: each.protocol for each in submissions}
     return [
         Ranking(
+            "former",
             protocol,
             digest,
-            rank_methods([s for s in submissions if s.protocol_digest == digest], protocol),
+            rank_methods(
+                make_standings([s for s in submissions if s.protocol_digest == digest], protocol)
+            ),
         )
         for digest, protocol in sorted(protocols.items(), key=lambda item: -item[1].version)
     ]

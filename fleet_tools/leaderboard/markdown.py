@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from fleet_tools.leaderboard.board import Board, Ranking
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.leaderboard.board import Board, Ranking, Reruns, reruns
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
     FORMER,
+    HEADINGS,
+    NOTES,
     PREVIEW,
     READING,
     SUBMITTING,
@@ -15,12 +18,14 @@ from fleet_tools.leaderboard.wording import (
     column_names,
     error_counts,
     facts,
+    has_reruns,
     interval,
     notes,
     percent,
     preview_columns,
     preview_row,
     readable,
+    reruns_text,
 )
 
 
@@ -31,11 +36,15 @@ def as_markdown(board: Board) -> str:
 
 def _lines(board: Board) -> Iterator[str]:
     yield "# Leaderboard"
-    yield from _table_of(board.current)
+    yield f"\n{_protocol(board.protocol, board.digest)}"
+    for ranking in board.rankings:
+        yield f"\n## {HEADINGS[ranking.kind]}\n\n{NOTES[ranking.kind]}"
+        yield from _table_of(ranking)
+    yield "\n## How to read it"
     for paragraph in READING:
         yield f"\n{paragraph}"
-    for standing in board.current.standings:
-        yield from _method(board.current, standing)
+    for standing in board.standings:
+        yield from _method(board.protocol, standing)
     if board.previews:
         yield f"\n## Preview\n\n{PREVIEW}\n"
         yield from _table(
@@ -49,17 +58,19 @@ def _lines(board: Board) -> Iterator[str]:
     for former in board.former:
         title = _plain(former.protocol.title)
         yield f"\n## As of {title}\n\n{FORMER.format(version=title)}"
+        yield f"\n{_protocol(former.protocol, former.digest)}"
         yield from _table_of(former)
     yield f"\n## How to submit\n\n[{SUBMITTING_PAGE}](../{SUBMITTING_PAGE}) says more. In short:\n"
     for number, (step, command) in enumerate(SUBMITTING, 1):
         yield f"{number}. {step}\n\n   ```bash\n   {command}\n   ```\n"
 
 
+def _protocol(protocol: Protocol, digest: str) -> str:
+    return f"Protocol {_plain(protocol.title)}, `{digest}`. {_plain(protocol.description)}"
+
+
 def _table_of(ranking: Ranking) -> Iterator[str]:
-    """Yields a protocol and the table of its methods."""
-    protocol = ranking.protocol
-    title, description = _plain(protocol.title), _plain(protocol.description)
-    yield f"\nProtocol {title}, `{ranking.digest}`. {description}"
+    """Yields the table of a ranking's methods."""
     yield ""
     yield from _table(
         [readable(name) for name in column_names(ranking)],
@@ -71,19 +82,19 @@ def _row(ranking: Ranking, standing: Standing) -> list[str]:
     overall = standing.overall
     splits = overall.splits if overall else {}
     return [
-        str(overall.rank) if overall else "",
+        str(overall.rank) if overall and overall.rank else "",
         "<br>".join(map(_plain, [standing.name, *notes(standing)])),
         _success_rate(overall.total if overall else None),
         *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
         *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
         "" if overall is None or overall.success_once is None else percent(overall.success_once),
         ", ".join(f"{count} {origin}" for origin, count in error_counts(standing).items()),
-        *([_verified(ranking.verified(standing))] if ranking.verifications else []),
+        *([_verified(reruns(standing))] if has_reruns(ranking) else []),
     ]
 
 
-def _method(ranking: Ranking, standing: Standing) -> Iterator[str]:
-    splits = ranking.protocol.splits
+def _method(protocol: Protocol, standing: Standing) -> Iterator[str]:
+    splits = protocol.splits
     yield f"\n## {_plain(standing.name)}\n"
     if standing.description:
         yield f"{_plain(standing.description)}\n"
@@ -94,13 +105,13 @@ def _method(ranking: Ranking, standing: Standing) -> Iterator[str]:
             for task, of_task in standing.strata.items()
         ],
     )
-    for of_result in facts(ranking, standing):
+    for of_result in facts(standing):
         yield ""
         yield from (f"- {name}: {_code(value)}" for name, value in of_result)
 
 
-def _verified(counts: tuple[int, int] | None) -> str:
-    return "" if counts is None else f"{counts[0]} of {counts[1]}"
+def _verified(again: Reruns | None) -> str:
+    return "" if again is None else reruns_text(again)
 
 
 def _success_rate(rate: SuccessRate | None) -> str:

@@ -1,15 +1,18 @@
 """The leaderboard as one HTML file, which loads no other files."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
-from fleet_tools.leaderboard.board import Board, Clip, Ranking
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.leaderboard.board import Board, Clip, Ranking, Reruns, reruns
 from fleet_tools.leaderboard.plots import forest_plot
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
     FORMER,
+    HEADINGS,
+    NOTES,
     PREVIEW,
     READING,
     SUBMITTING,
@@ -17,11 +20,13 @@ from fleet_tools.leaderboard.wording import (
     column_names,
     error_counts,
     facts,
+    has_reruns,
     notes,
     percent,
     preview_columns,
     preview_row,
     readable,
+    reruns_text,
 )
 
 CONTENT_SECURITY_POLICY = (
@@ -41,11 +46,11 @@ def as_html(board: Board) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',
             "<title>Fleet-Tools leaderboard</title>",
             f"<style>\n{style}</style></head><body>",
-            *_header(board.current),
+            *_header(board.protocol, board.digest),
             "<main>",
-            *_current(board.current),
-            *_plots(board.current),
-            *_methods(board.current, board.clips),
+            *_methods(board),
+            *_plots(board),
+            *_details(board),
             *_previews(board),
             *_rejections(board),
             *(line for ranking in board.former for line in _former(ranking)),
@@ -58,8 +63,7 @@ def as_html(board: Board) -> str:
     )
 
 
-def _header(ranking: Ranking) -> Iterator[str]:
-    protocol, digest = ranking.protocol, ranking.digest
+def _header(protocol: Protocol, digest: str) -> Iterator[str]:
     episodes = len(protocol.trials())
     yield "<header><h1>Fleet-Tools leaderboard</h1>"
     yield (
@@ -71,13 +75,17 @@ def _header(ranking: Ranking) -> Iterator[str]:
 # --- Tables ---------------------------------------------------------------------------------
 
 
-def _current(ranking: Ranking) -> Iterator[str]:
+def _methods(board: Board) -> Iterator[str]:
     yield '<section aria-labelledby="all"><h2 id="all">Methods</h2>'
-    yield from _table(
-        ranking,
-        "all",
-        [f'<a href="#method-{k}">{_name(each)}</a>' for k, each in enumerate(ranking.standings)],
-    )
+    numbers = {standing.name: k for k, standing in enumerate(board.standings)}
+    for ranking in board.rankings:
+        yield f'<h3 id="{ranking.kind}">{escape(HEADINGS[ranking.kind])}</h3>'
+        yield f"<p>{escape(NOTES[ranking.kind])}</p>"
+        links = [
+            f'<a href="#method-{numbers[each.name]}">{_name(each)}</a>'
+            for each in ranking.standings
+        ]
+        yield from _table(ranking, ranking.kind, links)
     yield from (f'<p class="note">{escape(paragraph)}</p>' for paragraph in READING)
     yield "</section>"
 
@@ -105,7 +113,7 @@ def _table(ranking: Ranking, heading: str, names: Sequence[str]) -> Iterator[str
         '<tr class="groups"><td colspan="3"></td>'
         f'<th scope="colgroup" colspan="{len(tasks)}">Tools</th>'
         f'<th scope="colgroup" colspan="{len(splits)}">Splits</th>'
-        f'<td colspan="{2 + bool(ranking.verifications)}"></td></tr><tr>'
+        f'<td colspan="{2 + has_reruns(ranking)}"></td></tr><tr>'
     )
     for column, name in enumerate(column_names(ranking)):
         sort = ' aria-sort="ascending"' if name == "rank" else ""
@@ -127,7 +135,7 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
     return "".join(
         [
             "<tr>",
-            _cell(overall.rank, str(overall.rank), "rank") if overall else _cell(None, "", "rank"),
+            _rank(overall.rank if overall else None),
             f'<th scope="row" class="method" data-value="{escape(standing.name)}">'
             f"{name}{small}</th>",
             _success_rate(overall.total if overall else None),
@@ -138,7 +146,7 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
                 sum(errors.values()),
                 "<br>".join(f"{count} {origin}" for origin, count in errors.items()) or "none",
             ),
-            _verified(ranking.verified(standing)) if ranking.verifications else "",
+            _verified(reruns(standing)) if has_reruns(ranking) else "",
             "</tr>",
         ]
     )
@@ -148,11 +156,15 @@ def _success_once(rate: float | None) -> str:
     return _cell(rate, "" if rate is None else percent(rate))
 
 
-def _verified(counts: tuple[int, int] | None) -> str:
-    if counts is None or not counts[1]:
+def _rank(rank: int | None) -> str:
+    return _cell(rank, "" if rank is None else str(rank), "rank")
+
+
+def _verified(again: Reruns | None) -> str:
+    if again is None or not again.episodes:
         return _cell(None, "")
-    same, episodes = counts
-    return _cell(same / episodes, f"{same} of {episodes}", "" if same == episodes else "bad")
+    share = again.same_outcome / again.episodes
+    return _cell(share, escape(reruns_text(again)), "" if share == 1 else "bad")
 
 
 def _name(standing: Standing) -> str:
@@ -181,19 +193,20 @@ def _success_rate(success: SuccessRate | None) -> str:
 # --- Details --------------------------------------------------------------------------------
 
 
-def _plots(ranking: Ranking) -> Iterator[str]:
-    overall = [(each.name, each.overall) for each in ranking.standings if each.overall]
+def _plots(board: Board) -> Iterator[str]:
+    standings = board.standings
+    overall = [(each.name, each.overall) for each in standings if each.overall]
     plots = [("total", [(name, numbers.total) for name, numbers in overall])]
     plots += [
         (
             task,
-            [(each.name, each.tasks[task]) for each in ranking.standings if task in each.tasks],
+            [(each.name, each.tasks[task]) for each in standings if task in each.tasks],
         )
-        for task in ranking.protocol.tasks
+        for task in board.protocol.tasks
     ]
     plots += [
         (split, [(name, numbers.splits[split]) for name, numbers in overall])
-        for split in ranking.protocol.splits
+        for split in board.protocol.splits
     ]
     yield '<section><h2>Plots</h2><div class="plots">'
     for name, rows in plots:
@@ -204,22 +217,23 @@ def _plots(ranking: Ranking) -> Iterator[str]:
     yield "</div></section>"
 
 
-def _methods(ranking: Ranking, clips: Mapping[str, Clip]) -> Iterator[str]:
+def _details(board: Board) -> Iterator[str]:
+    splits = board.protocol.splits
     yield "<section><h2>Details of the methods</h2>"
-    for number, standing in enumerate(ranking.standings):
+    for number, standing in enumerate(board.standings):
         yield f'<article id="method-{number}"><h3>{escape(standing.name)}</h3>'
         if standing.description:
             yield f"<p>{escape(standing.description)}</p>"
-        if clip := clips.get(standing.name):
+        if clip := board.clips.get(standing.name):
             yield _clip(standing.name, clip)
         yield '<div class="scroll" tabindex="0"><table><thead><tr><td></td>'
-        yield from (f'<th scope="col">{_label(split)}</th>' for split in ranking.protocol.splits)
+        yield from (f'<th scope="col">{_label(split)}</th>' for split in splits)
         yield "</tr></thead><tbody>"
         for task, of_task in standing.strata.items():
-            cells = "".join(_success_rate(of_task[split]) for split in ranking.protocol.splits)
+            cells = "".join(_success_rate(of_task[split]) for split in splits)
             yield f'<tr><th scope="row">{_label(task)}</th>{cells}</tr>'
         yield "</tbody></table></div>"
-        for of_result in facts(ranking, standing):
+        for of_result in facts(standing):
             lines = "".join(
                 f"<dt>{escape(name)}</dt><dd>{_fact(name, value)}</dd>" for name, value in of_result
             )

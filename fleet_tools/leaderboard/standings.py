@@ -16,7 +16,7 @@ from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, Score, Scores
 from fleet_tools.evaluation.scores import is_trial, score
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.policies.sources import built_in_description
+from fleet_tools.policies.sources import Track, built_in_description
 from fleet_tools.utils.statistics import crossed_interval
 
 
@@ -65,13 +65,14 @@ class Overall:
         total: Success rate over all tasks and splits.
         success_once: Rate of success after any step, likewise; None without trials.
         splits: Success rate over all tasks, by split.
-        rank: 1 plus the number of methods whose whole interval of the total lies above this one's.
+        rank: 1 plus the number of methods whose whole interval of the total lies above this one's;
+            None if it is not ranked.
     """
 
     total: SuccessRate
     success_once: float | None
     splits: dict[str, SuccessRate]
-    rank: int = 1
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,17 @@ class Standing:
         return [submission for run in self.training_runs for submission in run.submissions]
 
     @property
+    def verified(self) -> bool:
+        """Whether the host has verified all its results."""
+        return all(submission.verified() for submission in self.submissions)
+
+    @property
+    def track(self) -> Track:
+        """What the method knows: that of its result which knows most."""
+        tracks = {submission.policy.track for submission in self.submissions}
+        return "privileged" if "privileged" in tracks else "observations"
+
+    @property
     def description(self) -> str:
         """What the method is, in a line; empty if nothing says it."""
         first = self.submissions[0]
@@ -112,21 +124,30 @@ class Standing:
         return [run.scores.total for run in self.training_runs]
 
 
-def rank_methods(submissions: Sequence[Submission], protocol: Protocol) -> list[Standing]:
-    """Returns all methods, the best first; the order of the submissions does not matter.
+def make_standings(submissions: Sequence[Submission], protocol: Protocol) -> list[Standing]:
+    """Returns all methods without ranks, by name; the order of the submissions does not matter.
 
     Args:
         submissions: Results without problems, so that no two are of the same run and task.
         protocol: Protocol of all of them.
     """
-    standings = [_standing(name, runs, protocol) for name, runs in _methods(submissions, protocol)]
+    return [_standing(name, runs, protocol) for name, runs in _methods(submissions, protocol)]
+
+
+def rank_methods(standings: Sequence[Standing]) -> list[Standing]:
+    """Returns methods with their ranks among each other, the best first."""
     totals = [standing.overall.total for standing in standings if standing.overall]
     rank = iter(ranks([(total.low, total.high) for total in totals]))
     ranked = [
         replace(standing, overall=standing.overall and replace(standing.overall, rank=next(rank)))
         for standing in standings
     ]
-    return sorted(ranked, key=_order)
+    return in_order(ranked)
+
+
+def in_order(standings: Sequence[Standing]) -> list[Standing]:
+    """Returns methods by their ranks and totals, the best first; those without a total last."""
+    return sorted(standings, key=_order)
 
 
 def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
@@ -144,10 +165,9 @@ def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def _order(standing: Standing) -> tuple[float, float, str]:
-    """Returns the key by which methods are sorted; those without a rank come last, by name."""
     if standing.overall is None:
         return math.inf, 0.0, standing.name
-    return standing.overall.rank, -(standing.overall.total.rate or 0.0), standing.name
+    return standing.overall.rank or 0, -(standing.overall.total.rate or 0.0), standing.name
 
 
 def _methods(

@@ -1,15 +1,15 @@
 """Reads results that others submitted, and rejects those with claims that cannot be confirmed.
 
-    DIR/any/folders/NAME/result.json, episodes.jsonl       a result, identified by its folder
-    DIR/any/folders/README.md                              comments; the first line says on the
+    DIR/METHOD/any/folders/result.json, episodes.jsonl     a result of METHOD
+    DIR/METHOD/any/folders/README.md                       comments; the first line says on the
                                                            page what the method is
+    DIR/v1/METHOD/...                                      a result by a former protocol
+    DIR/verified.jsonl                                     what the host verified
 
 Each result covers one or more complete tasks of the protocol, in all splits.
 """
 
-import contextlib
 import functools
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,17 @@ from fleet_tools.evaluation.admission import missing_scenes
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Evaluation, PolicyProvenance
 from fleet_tools.evaluation.result_file import EPISODES, EVALUATION, RESULT, in_order
-from fleet_tools.leaderboard.checks import Problem, ProblemKind, find_problems
+from fleet_tools.leaderboard.checks import Problem, find_problems
+from fleet_tools.leaderboard.names import likeness, name_problem
+from fleet_tools.leaderboard.records import Verification, content_digest, read_verifications
+from fleet_tools.leaderboard.result_folders import (
+    Rejection,
+    description,
+    find_result_folders,
+    method_folder,
+    shortened,
+)
 from fleet_tools.storage.json_documents import read_version
-
-_README = "README.md"
-_VERSION_FOLDER = re.compile(r"v\d+")
-_OTHER_FILES = (_README, ".gitkeep")
-
-_LONGEST_QUOTE = 300  # characters of an error message, which may quote a damaged file
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,19 @@ class Submission:
     Attributes:
         folder: Path of its folder within the folder of all results.
         evaluation: The result, with its episodes in the protocol's order.
+        content_digest: Hash of its files.
         missing: What an incomplete result lacks, see `missing_scenes`; empty for a complete one.
         description: What the method is, by the heading of the nearest README.md; empty if none.
+        verification: What the host found when it ran episodes again; None if it has not, or if the
+            result has changed since.
     """
 
     folder: str
     evaluation: Evaluation
+    content_digest: str = ""
     missing: str = ""
     description: str = ""
+    verification: Verification | None = None
 
     @property
     def protocol(self) -> Protocol:
@@ -60,25 +68,15 @@ class Submission:
         """The evaluated policy."""
         return self.evaluation.result.policy
 
+    def verified(self, episodes: int = 0) -> bool:
+        """Returns whether the host has verified it, by at least so many episodes."""
+        found = self.verification
+        return found is not None and found.status == "verified" and found.requested >= episodes
+
     @functools.cached_property
     def tasks(self) -> tuple[str, ...]:
         """The tasks that it covers."""
         return tuple(dict.fromkeys(episode.task for episode in self.evaluation.episodes))
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """A rejected result, or a rejected file.
-
-    Attributes:
-        folder: Path of the folder within the folder of all results.
-        kind: Kind of problem.
-        reason: The problem in words.
-    """
-
-    folder: str
-    kind: ProblemKind
-    reason: str
 
 
 def read_submissions(
@@ -98,7 +96,8 @@ def read_submissions(
     """
     if not root.is_dir():
         raise ResultError(f"There is no folder {root}. Give one that holds folders of results.")
-    folders, rejections = _result_folders(root)
+    folders, rejections = find_result_folders(root)
+    verifications = read_verifications(root)
     submissions = []
     for folder in folders:
         name = folder.relative_to(root).as_posix()
@@ -107,12 +106,33 @@ def read_submissions(
         if preview and evaluation is not None and _only_incomplete(evaluation, problems, former):
             missing, problems = _missing_text(evaluation, problems), []
         if evaluation is not None and not problems:
-            submissions.append(Submission(name, evaluation, missing, _description(folder, root)))
+            digest, found = content_digest(folder), verifications.get(name)
+            valid = found if found is not None and found.content_digest == digest else None
+            submissions.append(
+                Submission(name, evaluation, digest, missing, description(folder, root), valid)
+            )
         rejections += [Rejection(name, *problem) for problem in problems]
-    rejections += list(_duplicates([each for each in submissions if not each.missing]))
+    wrong = list(_wrong_names(submissions, root))
+    misnamed = {rejection.folder for rejection in wrong}
+    named = [each for each in submissions if not each.missing and each.folder not in misnamed]
+    rejections += [*wrong, *_duplicates(named)]
     rejected = {rejection.folder for rejection in rejections}
     accepted = [submission for submission in submissions if submission.folder not in rejected]
     return accepted, sorted(rejections, key=lambda rejection: rejection.folder)
+
+
+def without_refuted(
+    submissions: Sequence[Submission],
+) -> tuple[list[Submission], list[Rejection]]:
+    """Returns the results that verification has not refuted, and a rejection of each other one."""
+    kept, refuted = [], []
+    for submission in submissions:
+        found = submission.verification
+        if found is not None and found.status == "refuted":
+            refuted.append(Rejection(submission.folder, "refuted", found.reason))
+        else:
+            kept.append(submission)
+    return kept, refuted
 
 
 def read_checked(
@@ -143,12 +163,12 @@ def _read(
         if type(version) is not int or version not in known_versions:
             listing = " and ".join(map(str, known_versions))
             reason = f"its schema version is {version!r}; this version of Fleet-Tools reads"
-            return None, [Problem("schema", _shortened(f"{reason} {listing}"))]
+            return None, [Problem("schema", shortened(f"{reason} {listing}"))]
         result = EVALUATION.read_document(folder)
         _require_complete_lines(folder / EPISODES)
         episodes, _ = EVALUATION.read_records(folder)
     except (FleetToolsError, RecursionError) as error:
-        return None, [Problem("damaged", _shortened(str(error).replace(f"{folder}/", "")))]
+        return None, [Problem("damaged", shortened(str(error).replace(f"{folder}/", "")))]
     problems = find_problems(result, episodes, protocol, former)
     if any(problem.kind != "incomplete" for problem in problems):
         return None, problems
@@ -169,44 +189,6 @@ def _missing_text(evaluation: Evaluation, problems: Sequence[Problem]) -> str:
     return f"only {missing}" if missing else problems[0].reason
 
 
-def _description(folder: Path, root: Path) -> str:
-    """Returns the heading of the nearest README.md above a result, below the root.
-
-    Results of a former version, as `v1/METHOD`, may be described in `METHOD`.
-    """
-    relative = folder.relative_to(root)
-    candidates = [relative, *relative.parents][:-1]
-    if _VERSION_FOLDER.fullmatch(relative.parts[0]):
-        relative = relative.relative_to(relative.parts[0])
-        candidates += [relative, *relative.parents][:-1]
-    for candidate in candidates:
-        path = root / candidate / _README
-        if path.is_file() and not path.is_symlink():
-            with (
-                contextlib.suppress(OSError),
-                path.open(encoding="utf-8", errors="replace") as file,
-            ):
-                line = file.read(_LONGEST_QUOTE).strip().partition("\n")[0]
-                return " ".join("".join(filter(str.isprintable, line.lstrip("#"))).split())
-    return ""
-
-
-def _result_folders(root: Path) -> tuple[list[Path], list[Rejection]]:
-    """Returns the folders of results, and a rejection of each file that is not part of one."""
-    folders: set[Path] = set()
-    rejections: list[Rejection] = []
-    for path in sorted(root.rglob("*")):
-        folder = path.relative_to(root).parent.as_posix()
-        if path.is_symlink():
-            rejections.append(Rejection(folder, "foreign", f"{path.name} is a link"))
-        elif path.is_file() and path.name in (RESULT, EPISODES):
-            folders.add(path.parent)
-        elif path.is_file() and path.name not in _OTHER_FILES:
-            reason = f"{path.name} is not part of a result ({RESULT}, {EPISODES} or README.md)"
-            rejections.append(Rejection(folder, "foreign", reason))
-    return sorted(folders), rejections
-
-
 def _require_complete_lines(path: Path) -> None:
     """Checks that every line of a file ends with a newline, since the last one shows truncation.
 
@@ -221,9 +203,19 @@ def _require_complete_lines(path: Path) -> None:
         raise ResultError(f"{path.name} is truncated: a line does not end with a newline")
 
 
-def _shortened(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} ..."
+def _wrong_names(submissions: Sequence[Submission], root: Path) -> Iterator[Rejection]:
+    """Yields a rejection of each result whose method may not have its name."""
+    named: dict[str, str] = {}
+    # What the host has verified keeps its name.
+    earned = sorted(submissions, key=lambda each: (not each.verified(), each.folder))
+    for submission in earned:
+        policy = submission.policy
+        problem = name_problem(policy.name, policy.kind, method_folder(submission.folder, root))
+        first = named.setdefault(likeness(policy.name), policy.name)
+        if problem is None and first != policy.name:
+            problem = f"the name {policy.name!r} could be mistaken for {first!r}"
+        if problem is not None:
+            yield Rejection(submission.folder, "name", f"{problem}; give another --name")
 
 
 def _duplicates(submissions: Sequence[Submission]) -> Iterator[Rejection]:

@@ -1,13 +1,12 @@
-"""Verification of submitted episodes: their stored actions run again, without their policies.
+"""Verification of submitted episodes: they run again, from their actions or by their policy.
 
-An episode is genuine if the same actions, in the scene of its seed, lead to the same final state,
-bit for bit.
+An episode is genuine if the same actions, in the scene of its seed, end alike. Whether they lead to
+the same bits is told, too, but depends on the machine.
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,36 +14,11 @@ from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult
 from fleet_tools.evaluation.trial import Verdict, present_env, verify
+from fleet_tools.leaderboard.records import Verification, kept_differences
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
-from fleet_tools.storage.provenance import other_versions
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Verification of some episodes of a result.
-
-    Attributes:
-        folder: Folder of the result, see `Submission`.
-        episodes: Number of episodes that ran again.
-        same_outcome: Number of those whose outcome is the stored one; on another processor, this
-            may be so although bits differ.
-        differences: A sentence for each episode that differs.
-        other_versions: By package, the version of the result and the one here, if they differ;
-            then genuine episodes may differ, too.
-    """
-
-    folder: str
-    episodes: int
-    same_outcome: int
-    differences: tuple[str, ...]
-    other_versions: dict[str, tuple[str, str | None]]
-
-    @property
-    def same(self) -> int:
-        """Number of episodes that agree with the result bit for bit."""
-        return self.episodes - len(self.differences)
+from fleet_tools.storage.provenance import Machine, other_versions
 
 
 @dataclass(frozen=True)
@@ -69,7 +43,7 @@ def draw_episodes(submission: Submission, count: int, seed: int) -> list[Episode
         submission: The result; the draw does not depend on other results.
         count: Number of episodes. Those in which the simulator is said to have failed are added,
             all of them, since they do not count as trials.
-        seed: Seed of the draw.
+        seed: Seed of the draw, which must not be known before the result is submitted.
     """
     episodes = submission.evaluation.episodes
     suspect = [k for k, e in enumerate(episodes) if e.outcome == SIMULATION_ERROR]
@@ -92,51 +66,79 @@ def draw_jobs(submissions: Sequence[Submission], count: int, seed: int) -> list[
 def verify_submissions(
     submissions: Sequence[Submission],
     jobs: Sequence[EpisodeJob],
+    count: int,
+    seed: int,
     workers: WorkerOptions,
     after_each: Callable[[], None] = lambda: None,
-) -> list[Verification]:
-    """Runs episodes again, and compares them with their results.
+) -> tuple[list[Submission], list[str]]:
+    """Runs episodes of results again, and compares them.
 
     Args:
         submissions: The results.
-        jobs: Their episodes that are verified.
+        jobs: Their episodes, see `draw_jobs`.
+        count: Number of episodes of each, as requested.
+        seed: Seed of the draw.
         workers: Number, time limit and place of worker processes.
         after_each: Called after each episode.
 
     Returns:
-        The verification of each result.
+        The results with their verification, but for those of which an episode was lost with its
+        worker; and a sentence for each lost episode.
     """
-    differences: dict[str, dict[tuple[str, str, int], str]] = {
-        submission.folder: {} for submission in submissions
+    verdicts: dict[str, list[tuple[EpisodeResult, Verdict]]] = {
+        submission.folder: [] for submission in submissions
     }
-    other_outcomes = Counter[str]()
+    lost: dict[str, str] = {}
     results = workers.run(jobs, make_verifier)
     with contextlib.closing(results):
         for job, result in results:
-            lost = isinstance(result, LostJob)
-            verdict = Verdict((result.reason,), same_outcome=False) if lost else result
-            other_outcomes[job.folder] += not verdict.same_outcome
-            if verdict.differences:
-                task, split, index = job.episode.key
-                which = f"episode {index} of {task}, {split}"
-                differences[job.folder][job.episode.key] = (
-                    f"{which}: {'; '.join(verdict.differences)}"
-                )
+            if isinstance(result, LostJob):
+                lost[job.folder] = f"{job.folder}: {_which(job.episode)}: {result.reason}"
+            else:
+                verdicts[job.folder].append((job.episode, result))
             after_each()
-    episodes = Counter(job.folder for job in jobs)
-    return [
-        Verification(
-            folder=submission.folder,
-            episodes=episodes[submission.folder],
-            same_outcome=episodes[submission.folder] - other_outcomes[submission.folder],
-            differences=tuple(text for _, text in sorted(differences[submission.folder].items())),
-            other_versions=other_versions(submission.evaluation.result.packages),
+    verified = [
+        submission
+        if submission.folder in lost
+        else replace(
+            submission,
+            verification=_verification(submission, count, seed, verdicts[submission.folder]),
         )
         for submission in submissions
     ]
+    return verified, list(lost.values())
 
 
 def make_verifier() -> Callable[[EpisodeJob], Verdict]:
     """Returns a function that runs an episode again, and compares the result."""
     env_of = present_env()
     return lambda job: verify(env_of(job.episode.task), job.protocol, job.episode)
+
+
+def _verification(
+    submission: Submission,
+    count: int,
+    seed: int,
+    verdicts: Sequence[tuple[EpisodeResult, Verdict]],
+) -> Verification:
+    ordered = sorted(verdicts, key=lambda each: each[0].key)
+    return Verification(
+        folder=submission.folder,
+        content_digest=submission.content_digest,
+        seed=seed,
+        requested=count,
+        episodes=len(verdicts),
+        same=sum(not verdict.differences for _, verdict in verdicts),
+        same_outcome=sum(verdict.same_outcome for _, verdict in verdicts),
+        differences=kept_differences(
+            (verdict.same_outcome, f"{_which(episode)}: {'; '.join(verdict.differences)}")
+            for episode, verdict in ordered
+            if verdict.differences
+        ),
+        other_versions=other_versions(submission.evaluation.result.packages),
+        machine=Machine.here(),
+    )
+
+
+def _which(episode: EpisodeResult) -> str:
+    return f"episode {episode.index} of {episode.task}, {episode.split}"

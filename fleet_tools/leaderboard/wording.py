@@ -3,28 +3,47 @@
 from collections import Counter
 
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import Rate, Result
+from fleet_tools.evaluation.result import Rate
 from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.board import Board, Ranking
+from fleet_tools.leaderboard.board import Board, Ranking, RankingKind, Reruns, reruns
+from fleet_tools.leaderboard.records import Verification
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.leaderboard.verification import Verification
+from fleet_tools.storage.provenance import Machine
 
 READING = (
     "Success is the rate of episodes whose outcome is a success, with its 95% interval; success "
     "once is the rate of episodes in which the success predicates held after any step. The "
     "interval of a tool or of a split is Wilson's. The total is the mean over all pairs of tool "
     "and split, and its interval a stratified bootstrap's.",
-    "The rank of a method is 1 plus the number of methods whose whole interval of the total lies "
-    "above its own, so methods that cannot be told apart share a rank. A method without results "
-    "of every tool has no total and no rank.",
+    "The rank of a method is 1 plus the number of methods of its track whose whole interval of the "
+    "total lies above its own, so methods that cannot be told apart share a rank. A method without "
+    "results of every tool has no total and no rank.",
     "For a method that was trained several times, each number is the mean over its training runs, "
     "and its interval is of a bootstrap that draws training runs and scenes.",
     "Errors are episodes that ended by an error: of the policy, which raised one or returned no "
     "valid action; of the worker, a process that died or hung; or of the simulator. Those of the "
     "policy and of the worker count as failures; those of the simulator do not count as trials.",
+    "Verified are results of which we ran some episodes again from their actions, drawn after the "
+    "submission: each ended alike. Whether the bits are the same, too, depends on the machine.",
 )
 """How to read the numbers, by paragraphs."""
+
+HEADINGS: dict[RankingKind, str] = {
+    "observations": "Observations only",
+    "privileged": "Privileged",
+    "unverified": "Not verified",
+    "former": "Former",
+}
+"""Headings of the kinds of rankings."""
+
+NOTES: dict[RankingKind, str] = {
+    "observations": "These methods act on their observations alone.",
+    "privileged": "These methods could read the state of the simulator, whether they do or not.",
+    "unverified": "These results have no rank: we have not run their episodes again.",
+    "former": "",
+}
+"""What methods of each kind of ranking have in common."""
 
 FORMER = (
     "These results are as of {version}: the physics and the success rules of that version are not "
@@ -63,8 +82,8 @@ SUBMITTING = (
 
 
 def column_names(ranking: Ranking) -> list[str]:
-    """Returns the names of the table's columns; "verified" only if results were verified."""
-    verified = ["verified"] if ranking.verifications else []
+    """Returns the names of the table's columns; "verified" only where results are."""
+    verified = ["verified"] if has_reruns(ranking) else []
     return [
         *("rank", "method", "total"),
         *ranking.protocol.tasks,
@@ -72,6 +91,17 @@ def column_names(ranking: Ranking) -> list[str]:
         *("success once", "errors"),
         *verified,
     ]
+
+
+def has_reruns(ranking: Ranking) -> bool:
+    """Returns whether episodes of any of its methods ran again."""
+    return any(reruns(standing) is not None for standing in ranking.standings)
+
+
+def reruns_text(again: Reruns) -> str:
+    """Returns how many episodes ended alike, such as "40 of 40"; and the bits, if they differ."""
+    bits = "" if again.same == again.episodes else f", {again.same} to the same bits"
+    return f"{again.same_outcome} of {again.episodes}{bits}"
 
 
 def percent(rate: float | None) -> str:
@@ -101,12 +131,12 @@ def notes(standing: Standing) -> list[str]:
 
 def preview_columns(board: Board) -> list[str]:
     """Returns the names of the columns of the table of incomplete results."""
-    return ["result", "method", *board.current.protocol.tasks, "missing"]
+    return ["result", "method", *board.protocol.tasks, "missing"]
 
 
 def preview_row(board: Board, submission: Submission) -> list[str]:
     """Returns an incomplete result's cells, from the episodes that are there."""
-    protocol = board.current.protocol
+    protocol = board.protocol
     rates = preview_rates(protocol, submission)
     return [
         submission.folder,
@@ -137,33 +167,34 @@ def readable(name: str) -> str:
     return name.replace("_", " ")
 
 
-def facts(ranking: Ranking, standing: Standing) -> list[list[tuple[str, str]]]:
+def facts(standing: Standing) -> list[list[tuple[str, str]]]:
     """Returns the provenance of each result of a method, as names and values."""
-    return [
-        _facts(ranking, submission.folder, submission.evaluation.result)
-        for submission in standing.submissions
-    ]
+    return [_facts(submission) for submission in standing.submissions]
 
 
-def _facts(ranking: Ranking, folder: str, result: Result) -> list[tuple[str, str]]:
+def _facts(submission: Submission) -> list[tuple[str, str]]:
+    result = submission.evaluation.result
     policy, machine = result.policy, result.machine
     env_kwargs = policy.env_kwargs or {"obs_mode": "state"}
     pairs = [
-        ("result", folder),
+        ("result", submission.folder),
         ("policy", f"{policy.source} ({readable(policy.kind)})"),
         ("hash", policy.content_digest or ""),
         ("training seed", "" if policy.training_seed is None else str(policy.training_seed)),
         ("environment", ", ".join(f"{name}={value}" for name, value in env_kwargs.items())),
         ("versions", ", ".join(f"{name} {version}" for name, version in result.packages.items())),
-        (
-            "hardware",
-            f"{machine.processor}, {machine.cores:g} cores, {machine.memory_gib:g} GiB; "
-            f"{machine.system}",
-        ),
+        ("hardware", _hardware(machine)),
         ("command", result.command),
-        ("verified", _verification(ranking.verifications.get(folder))),
+        ("verified", _verification(submission.verification)),
     ]
     return [(name, value) for name, value in pairs if value]
+
+
+def _hardware(machine: Machine) -> str:
+    return (
+        f"{machine.processor}, {machine.cores:g} cores, {machine.memory_gib:g} GiB; "
+        f"{machine.system}"
+    )
 
 
 def _verification(verification: Verification | None) -> str:
@@ -177,6 +208,7 @@ def _verification(verification: Verification | None) -> str:
     differences = "".join(f" {difference}." for difference in verification.differences)
     episodes, same_outcome = verification.episodes, verification.same_outcome
     return (
-        f"{verification.same} of {episodes} episodes identical bit for bit, {same_outcome} of "
-        f"{episodes} with the same outcome, on {versions}.{differences}"
+        f"{same_outcome} of {episodes} episodes ended alike, {verification.same} of them with the "
+        f"same bits, on {versions} and {_hardware(verification.machine)}, drawn with seed "
+        f"{verification.seed}.{differences}"
     )

@@ -37,6 +37,10 @@ PolicyName = Annotated[
 """An option that names a policy."""
 
 
+Track = Literal["observations", "privileged"]
+"""What a policy knows: its observations alone, or the simulator's state, too."""
+
+
 @dataclass(frozen=True)
 class _BuiltIn:
     """A policy of the package, imported when it is made.
@@ -147,6 +151,18 @@ def find_policy(source: str) -> PolicySource:
         return PolicySource("factory", source, _digest(_file("factory", source)), env_kwargs)
     remedy = "A policy of your own is given as module:factory, or as the path of a checkpoint."
     raise UnknownNameError("policy", source, _BUILT_IN, remedy)
+
+
+def natural_track(kind: object, source: object) -> Track:
+    """Returns what a policy knows that was not confined to its observations.
+
+    Args:
+        kind: Kind of the policy, see `PolicySource`.
+        source: Its source.
+    """
+    if kind == "factory" or (kind == "built_in" and source not in ("random", "zero")):
+        return "privileged"
+    return "observations"
 
 
 def built_in_description(name: str) -> str:

@@ -1,21 +1,30 @@
-"""JSON with one reading only: no duplicate keys, no NaN, no infinity."""
+"""JSON with one reading only: no duplicate keys, no NaN, no infinity, no half characters."""
 
 import json
+import re
 from collections import Counter
 from typing import Any
+
+_SURROGATE = re.compile(r"\\u[dD]")  # half of a character, perhaps with its other half
 
 
 def loads(text: str) -> Any:
     """Reads JSON.
 
     Raises:
-        ValueError: The text is not JSON, gives a key twice, holds NaN or infinity, or is nested too
-            deeply.
+        ValueError: The text is not JSON, gives a key twice, holds NaN, infinity or half of a
+            character, or is nested too deeply.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        data = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(data, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half of a character (a lone surrogate)") from None
+    return data
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -148,7 +148,8 @@ def test_an_evaluation_of_schema_version_1_is_resumed_in_version_2(tmp_path: Pat
 
 
 def test_a_policy_of_schema_version_1_has_its_present_name(folder: Path) -> None:
-    noisy = a_result().policy.model_copy(update={"source": "noisy_expert"})
+    update = {"source": "noisy_expert", "track": "privileged"}
+    noisy = a_result().policy.model_copy(update=update)
     document = as_version_1(a_result(policy=noisy).model_dump(mode="json"))
     document["policy"]["source"] = "disturbed_expert"
     (folder / RESULT).write_text(json.dumps(document))

@@ -24,13 +24,12 @@ from support.submitted import (
 
 from fleet_tools.envs.outcomes import POLICY_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.result import Evaluation
-from fleet_tools.leaderboard.board import Board, Clip, Ranking, former_rankings
+from fleet_tools.leaderboard.board import Board, Clip, former_rankings, present_rankings
 from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.page import as_html
-from fleet_tools.leaderboard.standings import rank_methods
-from fleet_tools.leaderboard.submissions import Rejection, Submission
-from fleet_tools.leaderboard.verification import Verification
-from fleet_tools.leaderboard.wording import SUBMITTING_PAGE, column_names
+from fleet_tools.leaderboard.result_folders import Rejection
+from fleet_tools.leaderboard.submissions import Submission
+from fleet_tools.leaderboard.wording import HEADINGS, SUBMITTING_PAGE, column_names
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="this system has no Chromium")
@@ -51,10 +50,11 @@ SUBMISSIONS = [
 ]
 
 
+DIGEST = "0123456789abcdef"
+
+
 def board(submissions: Sequence[Submission] = SUBMISSIONS, **others: Any) -> Board:
-    verified = others.pop("verified", {})
-    ranking = Ranking(SMALL, "0123456789abcdef", rank_methods(submissions, SMALL), verified)
-    return Board(ranking, **others)
+    return Board(SMALL, DIGEST, present_rankings(submissions, SMALL, DIGEST), **others)
 
 
 FORMER = [
@@ -65,7 +65,6 @@ FORMER = [
 EVERYTHING: dict[str, Any] = {
     "former": former_rankings(FORMER),
     "rejections": [Rejection("bad/one", "scores", "it claims <b>100%</b>")],
-    "verified": {"expert/None": Verification("expert/None", 4, 4, ("steps: 3, 4",), {})},
     "clips": {"expert": Clip(b"\0video", 384, 192, {"hammer": "success"})},
 }
 
@@ -126,7 +125,7 @@ def test_every_method_has_a_row_with_its_rank_and_numbers(page: Reader) -> None:
         "Rank", "Method", "Total", "Hammer", "Knife", "Train", "Unseen tools", "Success once",
         "Errors", "Verified",
     ]  # fmt: skip
-    standings = board().current.standings
+    standings = board().standings
     for standing, cells in zip(standings, rows, strict=False):
         assert cells[1].startswith(standing.name)
         if standing.overall is None:
@@ -138,7 +137,7 @@ def test_every_method_has_a_row_with_its_rank_and_numbers(page: Reader) -> None:
     assert [standing.name for standing in standings] == [
         "expert", "only_knives", "trained", "zero", "no_hammer",
     ]  # fmt: skip
-    assert rows[0][9] == "3 of 4"
+    assert rows[0][9] == "4 of 4"
     assert rows[4][2:4] == ["no result", "no result"]
     assert "3 training runs" in rows[2][1]
 
@@ -148,11 +147,11 @@ def test_markdown_has_the_content_of_the_page(page: Reader) -> None:
     _, names, *rows = page.rows
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert [name.capitalize() for name in lines[0]] == names
-    for cells, row in zip(lines[1:], rows[: len(board().current.standings)], strict=False):
+    for cells, row in zip(lines[1:], rows[: len(board().standings)], strict=False):
         assert cells[0] == row[0] or row[0] == ""
         for rate in re.findall(r"\d+\.\d%", row[2]):
             assert rate in " ".join(cells)
-    for expected in ("bad/one", "scores", "3 of 4", "How to submit", "0123456789abcdef"):
+    for expected in ("bad/one", "scores", "4 of 4", "How to submit", "0123456789abcdef"):
         assert expected in text and expected in page.text
 
 
@@ -163,10 +162,10 @@ def test_results_of_a_former_protocol_stand_apart_and_say_so(page: Reader) -> No
         before, _, after = words.partition("As of small v0")
         assert "their_old" in after and "their_old" not in before
         assert "the physics and the success rules of that version are not those of today" in after
-        assert former.digest in after and "Verified" not in after
-    names = [row for row in page.rows if row[:2] == ["Rank", "Method"]]
-    assert names[1] == names[0][:-1]  # nothing of them was verified
-    rows = page.rows[page.rows.index(names[1]) + 1 :]
+        assert former.digest in after
+    first, second = (k for k, row in enumerate(page.rows) if row[:2] == ["Rank", "Method"])
+    assert page.rows[second] == page.rows[first]
+    rows = page.rows[second + 1 :]
     for standing, cells in zip(former.standings, rows, strict=True):
         total = overall(standing).total
         assert cells[0] == str(overall(standing).rank)
@@ -175,6 +174,40 @@ def test_results_of_a_former_protocol_stand_apart_and_say_so(page: Reader) -> No
     apart = {name: EVERYTHING[name] for name in EVERYTHING if name != "former"}
     section = re.compile(r'<section aria-labelledby="as-of-.*?</section>\n', re.DOTALL)
     assert as_html(board(**apart)) == section.sub("", as_html(board(**EVERYTHING)))
+
+
+def test_ranks_are_within_tracks_and_of_what_is_verified() -> None:
+    def privileged(evaluation: Evaluation) -> Evaluation:
+        policy = evaluation.result.policy.model_copy(update={"track": "privileged"})
+        return Evaluation(
+            evaluation.result.model_copy(update={"policy": policy}), [*evaluation.episodes]
+        )
+
+    def of(name: str, rate: float) -> Evaluation:
+        return random_evaluation(rate, name=name)
+
+    shown = board(
+        [
+            submission(of("good", 0.9)),
+            submission(privileged(of("planner", 1.0))),
+            submission(of("unknown", 1.0), same_outcome=None),
+            # A training run that is not verified takes the rank of the whole method.
+            submission(random_evaluation(0.8, name="part", training_seed=0)),
+            submission(random_evaluation(0.8, name="part", training_seed=1), same_outcome=None),
+        ]
+    )
+    found = {
+        ranking.kind: [(each.name, overall(each).rank) for each in ranking.standings]
+        for ranking in shown.rankings
+    }
+    assert found == {
+        "observations": [("good", 1)],
+        "privileged": [("planner", 1)],
+        "unverified": [("unknown", None), ("part", None)],
+    }
+    for text in (as_html(shown), as_markdown(shown)):
+        places = [text.index(heading) for heading in HEADINGS.values() if heading != "Former"]
+        assert places == sorted(places)
 
 
 def test_a_preview_has_no_rank_and_is_counted_nowhere_else(page: Reader) -> None:
@@ -264,7 +297,7 @@ def test_a_name_is_never_more_than_text(name: str) -> None:
     assert "<script" not in text
     assert text.count("](") == 1 and f"]({Path('..', SUBMITTING_PAGE)})" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| 1 |"))
-    assert len(re.findall(r"(?<!\\)\|", row)) == 10
+    assert len(re.findall(r"(?<!\\)\|", row)) == 11
 
 
 # --- In a browser ---------------------------------------------------------------------------
@@ -293,7 +326,7 @@ def _after_clicks(tmp_path: Path, *columns: int) -> tuple[list[str], list[tuple[
 
 @needs_chromium
 def test_a_click_sorts_and_a_second_one_reverses_the_order(tmp_path: Path) -> None:
-    standings = {standing.name: standing for standing in board().current.standings}
+    standings = {standing.name: standing for standing in board().standings}
     names, sorted_by = _after_clicks(tmp_path, 4)
     rates = [standings[name].tasks["knife"].rate or 0.0 for name in names]
     assert rates == sorted(rates, reverse=True)
@@ -376,13 +409,12 @@ def test_all_columns_are_seen_at_a_width_of_1280(tmp_path: Path) -> None:
         ),
         submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
     ]
-    verified = {each.folder: Verification(each.folder, 10, 10, (), {}) for each in submissions}
-    ranking = Ranking(TOOL_USE, "0" * 16, rank_methods(submissions, TOOL_USE), verified)
+    (ranking,) = present_rankings(submissions, TOOL_USE, DIGEST)
     table = "d.querySelector('.scroll')"
     assert len(column_names(ranking)) == 14
     widths = measured(
         tmp_path,
-        as_html(Board(ranking)),
+        as_html(Board(TOOL_USE, DIGEST, [ranking])),
         1280 - 15,  # a scroll bar
         f"{table}.scrollWidth+' '+{table}.clientWidth",
     )

@@ -15,7 +15,7 @@ from fleet_tools.envs.outcomes import (
     SUCCESS,
     TIME_LIMIT,
 )
-from fleet_tools.leaderboard.standings import rank_methods, ranks
+from fleet_tools.leaderboard.standings import make_standings, rank_methods, ranks
 from fleet_tools.utils.statistics import crossed_interval, stratified_interval, wilson_interval
 
 Interval = tuple[float, float]
@@ -66,9 +66,8 @@ def test_disjoint_intervals_are_ranked_from_one() -> None:
 def test_success_rates_agree_with_counts_by_hand(outcomes: list[str]) -> None:
     trials = SMALL.trials()
     outcome_by_key = {trial.key: o for trial, o in zip(trials, outcomes, strict=True)}
-    (standing,) = rank_methods(
-        [submission(evaluation_with(lambda trial: outcome_by_key[trial.key]))], SMALL
-    )
+    evaluation = evaluation_with(lambda trial: outcome_by_key[trial.key])
+    (standing,) = rank_methods(make_standings([submission(evaluation)], SMALL))
     rates = []
     for task in SMALL.tasks:
         for split in SMALL.splits:
@@ -97,8 +96,10 @@ def test_results_of_single_tasks_are_one_training_run() -> None:
     parts = [
         evaluation_with(lambda trial: outcomes[trial.key], tasks=[task]) for task in SMALL.tasks
     ]
-    (one,) = rank_methods([submission(complete)], SMALL)
-    (two,) = rank_methods([submission(part, f"part{k}") for k, part in enumerate(parts)], SMALL)
+    (one,) = rank_methods(make_standings([submission(complete)], SMALL))
+    (two,) = rank_methods(
+        make_standings([submission(part, f"part{k}") for k, part in enumerate(parts)], SMALL)
+    )
     assert len(two.training_runs) == 1
     assert (two.overall, two.tasks, two.strata) == (one.overall, one.tasks, one.strata)
 
@@ -106,7 +107,7 @@ def test_results_of_single_tasks_are_one_training_run() -> None:
 def test_a_method_without_every_tool_has_no_total_and_no_rank() -> None:
     part = submission(random_evaluation(1.0, name="part", tasks=["knife"]))
     every = submission(random_evaluation(0.0, name="all"))
-    first, last = rank_methods([part, every], SMALL)
+    first, last = rank_methods(make_standings([part, every], SMALL))
     assert (first.name, overall(first).rank) == ("all", 1)
     assert (last.name, last.overall, list(last.tasks)) == ("part", None, ["knife"])
 
@@ -114,13 +115,13 @@ def test_a_method_without_every_tool_has_no_total_and_no_rank() -> None:
 def test_training_runs_are_averaged_and_the_order_of_results_does_not_matter() -> None:
     evaluations = [random_evaluation(0.6, seed=k, training_seed=k) for k in range(3)]
     submissions = [submission(evaluation) for evaluation in evaluations]
-    (standing,) = rank_methods(submissions, SMALL)
+    (standing,) = rank_methods(make_standings(submissions, SMALL))
     scores = [evaluation.result.scores for evaluation in evaluations]
     rates = [each.total.success.rate for each in scores if each]
     total = overall(standing).total
     assert total.of_training_runs == tuple(rates)
     assert total.rate == pytest.approx(np.mean([rate for rate in rates if rate is not None]))
-    assert rank_methods(submissions[::-1], SMALL) == [standing]
+    assert rank_methods(make_standings(submissions[::-1], SMALL)) == [standing]
 
 
 OUTCOME_TABLES = st.integers(0, 2**32 - 1).map(

@@ -27,7 +27,7 @@ from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.checks import Problem
 from fleet_tools.leaderboard.submissions import read_checked, read_submissions
 
-GENUINE = random_evaluation(0.5, seed=1)
+GENUINE = random_evaluation(0.5, seed=1, name="theirs")
 
 Change = Callable[[Path], object]
 """Changes the files of a result's folder."""
@@ -72,7 +72,10 @@ def test_the_order_of_the_lines_does_not_matter(folder: Path) -> None:
 def test_a_result_of_schema_version_1_is_accepted_with_the_present_names(folder: Path) -> None:
     in_version_1(folder)
     assert '"end"' in (folder / RESULT).read_text()
-    assert read_checked(folder, SMALL) == GENUINE
+    # Before there were tracks, a factory was given the environment.
+    policy = GENUINE.result.policy.model_copy(update={"track": "privileged"})
+    former = GENUINE.result.model_copy(update={"policy": policy})
+    assert read_checked(folder, SMALL) == Evaluation(former, GENUINE.episodes)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -267,13 +270,17 @@ FORMER = [GENUINE.result.protocol_digest]
 def test_results_of_former_versions_are_accepted_beside_those_of_the_present_one(
     folder: Path,
 ) -> None:
-    present = random_evaluation(0.5, seed=1, protocol=NEXT)
-    write(present, folder.parent / "again")  # the same name and training seed: no duplicate
+    present = random_evaluation(0.5, seed=1, protocol=NEXT, name="theirs")
+    root = folder.parent
+    folder = folder.rename(root / "former")
+    write(present, root / "theirs" / "again")
+    folder = folder.rename(root / "theirs" / "former")
+    # The same name and training seed: no duplicate.
     assert read_checked(folder, NEXT, FORMER) == GENUINE
-    accepted, rejections = read_submissions(folder.parent, NEXT, FORMER)
+    accepted, rejections = read_submissions(root, NEXT, FORMER)
     assert ([each.protocol for each in accepted], rejections) == ([NEXT, SMALL], [])
-    accepted, (rejection,) = read_submissions(folder.parent, NEXT)
-    assert ([each.folder for each in accepted], rejection.kind) == (["again"], "protocol")
+    accepted, (rejection,) = read_submissions(root, NEXT)
+    assert ([each.folder for each in accepted], rejection.kind) == (["theirs/again"], "protocol")
     assert "required is 'small v2'" in rejection.reason
 
 
@@ -337,12 +344,12 @@ def without_last_scenes(evaluation: Evaluation, count: int) -> Evaluation:
 def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path: Path) -> None:
     partial = without_last_scenes(random_evaluation(0.5, name="partial"), 1)
     folder = write(partial, tmp_path / "partial")
-    write(GENUINE, tmp_path / "genuine")
+    write(renamed(GENUINE, "genuine"), tmp_path / "genuine")
     assert kinds(folder) == {"incomplete"}
     accepted, (rejection,) = read_submissions(tmp_path, SMALL)
     assert ([each.folder for each in accepted], rejection.folder) == (["genuine"], "partial")
     (genuine, shown), rejections = read_submissions(tmp_path, SMALL, preview=True)
-    assert (genuine.evaluation, genuine.missing, rejections) == (GENUINE, "", [])
+    assert (genuine.policy.name, genuine.missing, rejections) == ("genuine", "", [])
     assert shown.evaluation == partial
     expected = "only 2 of 3 scenes of train, 1 of 2 scenes of unseen_tools of hammer, knife"
     assert shown.missing == expected
@@ -365,15 +372,15 @@ def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path: Pat
 def test_a_preview_shows_no_incomplete_result_with_other_problems(
     tmp_path: Path, tamper: Change, kind: str
 ) -> None:
-    tamper(write(without_last_scenes(random_evaluation(0.5), 1), tmp_path / "theirs"))
+    tamper(write(without_last_scenes(GENUINE, 1), tmp_path / "theirs"))
     accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
     assert accepted == []
     assert {rejection.kind for rejection in rejections} == {"incomplete", kind}
 
 
 def test_a_preview_displaces_no_result_of_the_same_name(tmp_path: Path) -> None:
-    write(without_last_scenes(GENUINE, 1), tmp_path / "a")
-    write(GENUINE, tmp_path / "b")
+    write(without_last_scenes(GENUINE, 1), tmp_path / "theirs" / "a")
+    write(GENUINE, tmp_path / "theirs" / "b")
     accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
     assert ([bool(each.missing) for each in accepted], rejections) == ([True, False], [])
 
@@ -404,7 +411,7 @@ def test_the_heading_of_the_nearest_readme_describes_a_method(
 ) -> None:
     for version in ("", "v1"):
         root = tmp_path / f"results{version}"
-        write(GENUINE, root / version / "mine" / "0")
+        write(renamed(GENUINE, "mine"), root / version / "mine" / "0")
         (root / readme).parent.mkdir(parents=True, exist_ok=True)
         (root / readme).write_bytes(content)
         if readme == "mine/0/README.md":
@@ -435,23 +442,24 @@ def test_foreign_files_and_links_are_rejected_with_their_results(
     (folder.parent / "README.md").write_text("Comments.")
     assert read_submissions(folder.parent, SMALL)[1] == []
     (folder / "run.sh").write_text("rm")
-    write(renamed(GENUINE, "other"), folder.parent / "deeper" / "other")
+    write(renamed(GENUINE, "other"), folder.parent / "other" / "deeper")
     (folder.parent / "linked").symlink_to(tmp_path)
     accepted, rejections = read_submissions(folder.parent, SMALL)
-    assert [submission.folder for submission in accepted] == ["deeper/other"]
+    assert [submission.folder for submission in accepted] == ["other/deeper"]
     assert {(rejection.folder, rejection.kind) for rejection in rejections} == {
         ("theirs", "foreign"),
         (".", "foreign"),
     }
 
 
-def test_a_copy_is_rejected_and_another_training_run_is_not(folder: Path) -> None:
-    shutil.copytree(folder, folder.parent / "zcopy")
-    another = evaluation_with(lambda trial: SUCCESS, training_seed=3)
-    write(another, folder.parent / "another")
-    accepted, rejections = read_submissions(folder.parent, SMALL)
-    assert [submission.folder for submission in accepted] == ["another", "theirs"]
-    assert [(each.folder, each.kind) for each in rejections] == [("zcopy", "duplicate")]
+def test_a_copy_is_rejected_and_another_training_run_is_not(folder: Path, tmp_path: Path) -> None:
+    another = evaluation_with(lambda trial: SUCCESS, "theirs", training_seed=3)
+    write(another, tmp_path / "all" / "theirs" / "another")
+    for name in ("first", "second"):
+        shutil.copytree(folder, tmp_path / "all" / "theirs" / name)
+    accepted, rejections = read_submissions(tmp_path / "all", SMALL)
+    assert [each.folder for each in accepted] == ["theirs/another", "theirs/first"]
+    assert [(each.folder, each.kind) for each in rejections] == [("theirs/second", "duplicate")]
 
 
 def test_a_missing_folder_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:

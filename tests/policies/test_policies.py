@@ -46,7 +46,8 @@ def _constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def test_an_episode_is_the_same_in_collection_and_evaluation(source: str) -> None:
     (trial,) = SMALL.trials("hammer", "train", 1)
     policy = find_policy(source)
-    result = a_result(policy=PolicyProvenance.of(policy), packages=installed_packages())
+    provenance = PolicyProvenance.of(policy, track="privileged")
+    result = a_result(policy=provenance, packages=installed_packages())
     evaluated = make_trials(result, policy)(trial)
     collected = collect_episode("hammer", trial.seed, policy=source, split=trial.split)
     assert decode_actions(evaluated.actions).tobytes() == collected.actions.tobytes()

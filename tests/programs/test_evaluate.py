@@ -128,7 +128,8 @@ def test_the_summary_has_scores_and_speed(two: Path, capsys: Capture) -> None:
 
 
 def test_output_of_a_policy_is_not_in_the_json(tmp_path: Path, capsys: Capture) -> None:
-    assert evaluate.main(options(tmp_path, "--json", "--quiet", policy=FAULTY)) == 1
+    more = ["--json", "--quiet", "--track", "privileged"]
+    assert evaluate.main(options(tmp_path, *more, policy=FAULTY)) == 1
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
     assert summary["outcomes"] == {"policy_error": 1}
@@ -207,6 +208,7 @@ def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path: Pa
     protocol = write_protocol(tmp_path / "faulty.yaml", splits=scenes)
     folder = tmp_path / "result"
     arguments = options(folder, "--json", policy=FAULTY, scenes=len(FaultyPolicy.FAULTS))
+    arguments += ["--track", "privileged"]  # it looks up the scene to choose its fault
     workers = ["--workers", "2", "--timeout", "10", "--protocol", protocol, "--quiet"]
     finished = subprocess.run(
         [*COMMAND, *arguments, *workers],

@@ -29,7 +29,8 @@ from fleet_tools.evaluation.result import (
 from fleet_tools.evaluation.result_file import RESULT, load_evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.__main__ import main
-from fleet_tools.leaderboard.standings import rank_methods
+from fleet_tools.leaderboard.records import VERIFIED
+from fleet_tools.leaderboard.standings import make_standings
 from fleet_tools.leaderboard.submissions import Submission, read_submissions
 from fleet_tools.leaderboard.verification import draw_episodes
 from fleet_tools.utils.libraries import install_command
@@ -54,6 +55,12 @@ def _root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     failing = evaluation_options(root, root / "results/failing", "support.submitted:QuittingPolicy")
     assert evaluate.main([*failing, "--name", "failing"]) == 1
     return root
+
+
+@pytest.fixture(name="results")
+def _results(root: Path, tmp_path: Path) -> Path:
+    """A copy of its results, of which none is verified."""
+    return shutil.copytree(root / "results", tmp_path / "results")
 
 
 def evaluation_options(root: Path, output: Path, policy: str) -> list[str]:
@@ -106,53 +113,74 @@ def remove_actions(episode: EpisodeResult) -> dict[str, Any]:
     return {"actions": encode_actions(actions), "steps": 3}
 
 
-def test_genuine_results_are_ranked_and_identical_when_run_again(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_genuine_results_are_ranked_once_they_are_verified(
+    root: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    options = ["--verify", "1", "--quiet", "--output", str(page)]
-    assert run(root, root / "results", "--json", *options) == 0
+    options = ["--quiet", "--output", str(page)]
+    assert run(root, results, "--json", *options) == 0
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert [(m["name"], m["rank"], m["ranking"]) for m in summary["methods"]] == [
+        ("expert", None, "unverified"),
+        ("failing", None, "unverified"),
+    ]
+    assert "Not verified, and without rank: expert, failing" in printed.err
+
+    assert run(root, results, "--json", "--verify", "1", *options) == 0
     summary = json.loads(capsys.readouterr().out)
-    best, worst = summary["methods"]
-    assert (best["rank"], best["name"], best["total"]["rate"]) == (1, "expert", 1.0)
-    assert (worst["name"], worst["total"]["rate"], worst["success_once"]) == ("failing", 0.0, 0.0)
-    assert [(v["same"], v["episodes"]) for v in summary["verified"]] == [(1, 1), (1, 1)]
+    assert [(m["name"], m["rank"], m["ranking"]) for m in summary["methods"]] == [
+        ("failing", 1, "observations"),
+        ("expert", 1, "privileged"),
+    ]
+    worst, best = summary["methods"]
+    assert (best["total"]["rate"], worst["total"]["rate"], worst["success_once"]) == (1, 0, 0)
+    found = [(v["episodes"], v["same"], v["same_outcome"]) for v in summary["verified"]]
+    assert found == [(1, 1, 1), (1, 1, 1)]
     assert summary["rejected"] == []
-    assert [v["same_outcome"] for v in summary["verified"]] == [1, 1]
-    text = (
-        "1 of 1 episodes identical bit for bit, 1 of 1 with the same outcome, on the same versions"
-    )
-    assert text in page.read_text()
+    assert "1 of 1 episodes ended alike, 1 of them with the same bits" in page.read_text()
+
     before = page.read_bytes(), page.with_suffix(".md").read_bytes()
-    assert run(root, root / "results", *options) == 0
+    records = (results / VERIFIED).read_bytes()
+    assert run(root, results, *options) == 0  # the records say it now
+    assert run(root, results, "--verify", "1", *options) == 0  # and nothing runs again
     assert (page.read_bytes(), page.with_suffix(".md").read_bytes()) == before
+    assert (results / VERIFIED).read_bytes() == records
+    assert run(root, results, "--verify", "1", "--again", *options) == 0
+    assert (results / VERIFIED).read_bytes() != records  # another draw
 
 
-def test_consistent_forgeries_are_found_by_running_them_again(
+def test_consistent_forgeries_are_out_once_they_run_again(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forgeries: dict[str, tuple[Change, str]] = {
         "claimed": (claim_success, "outcome: success in the file"),
-        "changed": (change_action, "state_digest"),
         "blamed": (blame_simulator, "outcome: simulation_error in the file"),
-        "removed": (remove_actions, "state_digest"),
     }
     genuine = load_evaluation(root / "results/failing")
     for name, (change, _) in forgeries.items():
         write(forge(genuine, name, change), tmp_path / "forged" / name)
+    harmless = {"changed": change_action, "removed": remove_actions}
+    for name, change in harmless.items():
+        write(forge(genuine, name, change), tmp_path / "forged" / name)
     page = tmp_path / "page.html"
     assert run(root, tmp_path / "forged", "--quiet") == 0  # the files alone do not show it
-    assert run(root, tmp_path / "forged", "--verify", "2", "--output", str(page)) == 1
+    capsys.readouterr()
+    assert run(root, tmp_path / "forged", "--verify", "2", "--json", "--output", str(page)) == 1
     printed = capsys.readouterr()
-    errors = [line for line in printed.err.splitlines() if line.startswith("Different: ")]
-    assert len(errors) == len(forgeries)
+    summary = json.loads(printed.out)
+    assert {each["folder"]: each["kind"] for each in summary["rejected"]} == dict.fromkeys(
+        forgeries, "refuted"
+    )
     for name, (_, difference) in forgeries.items():
-        (error,) = (line for line in errors if line.startswith(f"Different: {name}: "))
-        assert error.startswith(f"Different: {name}: episode 0 of hammer, train: ")
-        assert difference in error
-        assert difference in page.read_text()
-        (line,) = (line for line in printed.out.splitlines() if f"  {name}: " in line)
-        assert "verified 1 of 2" in line
+        (error,) = (
+            line for line in printed.err.splitlines() if line.startswith(f"Rejected: {name} ")
+        )
+        assert "1 of 2 episodes end otherwise when they run again" in error
+        assert difference in error and difference in page.read_text()
+    # Other actions that end alike are no forgery of anything that counts; the bits tell.
+    assert {kept["name"]: kept["rank"] for kept in summary["methods"]} == dict.fromkeys(harmless, 1)
+    assert page.read_text().count("2 of 2, 1 to the same bits") == len(harmless)
 
 
 def test_the_seed_alone_draws_what_is_verified(root: Path) -> None:
@@ -167,7 +195,7 @@ def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     genuine = load_evaluation(root / "results/failing")
-    write(genuine, tmp_path / "results" / "good")
+    write(genuine, tmp_path / "results" / "failing")
     write(renamed(genuine, "bad"), tmp_path / "results" / "bad")
     (tmp_path / "results" / "bad" / RESULT).write_text("{}\n")
     page = tmp_path / "page.html"
@@ -175,7 +203,7 @@ def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
     assert [(each["folder"], each["kind"]) for each in summary["rejected"]] == [("bad", "schema")]
-    assert [(each["rank"], each["name"]) for each in summary["methods"]] == [(1, "failing")]
+    assert [(each["rank"], each["name"]) for each in summary["methods"]] == [(None, "failing")]
     assert "Rejected: bad (schema)" in printed.err
     assert "Rejected" in page.read_text() and "Rejected" in page.with_suffix(".md").read_text()
 
@@ -229,14 +257,14 @@ def test_results_of_a_former_protocol_stand_apart_and_are_not_run_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(ROOT / "leaderboard/results/v1/zero", tmp_path / "results/v1/zero")
-    present = evaluation_with(lambda trial: TIME_LIMIT, "zero", load_protocol(PROTOCOL))
-    write(present, tmp_path / "results/zero")
+    present = evaluation_with(lambda trial: TIME_LIMIT, "theirs", load_protocol(PROTOCOL))
+    write(present, tmp_path / "results/theirs")
     page = tmp_path / "page.html"
     assert main([str(tmp_path / "results"), "--json", "--output", str(page)]) == 0
     summary = json.loads(capsys.readouterr().out)
     (former,) = summary["former"]
     for ranking, title, folder in [
-        (summary, "tool-use v2", "zero"),
+        (summary, "tool-use v2", "theirs"),
         (former, "tool-use v1", "v1/zero"),
     ]:
         assert ranking["protocol"] == title
@@ -274,7 +302,7 @@ def test_clips_show_stored_episodes_and_are_the_same_again(root: Path, tmp_path:
     from fleet_tools.visualization.clips import PAUSE_FRAMES, make_clips
 
     expert = submissions(root)[0]
-    clip = make_clips(rank_methods([expert], small_protocol(root)))["expert"]
+    clip = make_clips(make_standings([expert], small_protocol(root)))["expert"]
     assert clip.outcomes == {"hammer": "success"}
     with av.open(io.BytesIO(clip.video)) as video:
         frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]

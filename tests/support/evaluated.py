@@ -84,7 +84,12 @@ def a_result(protocol: Protocol = SMALL, name: str = "somebody", **changes: Any)
         "task_digests": digests,
         "protocol_digest": protocol_digest(protocol, digests),
         "policy": PolicyProvenance(
-            name=name, kind="built_in", source="zero", content_digest=None, env_kwargs={}
+            name=name,
+            kind="built_in",
+            source="zero",
+            content_digest=None,
+            env_kwargs={},
+            track="observations",
         ),
         "packages": {"fleet_tools": "0"},
         "machine": Machine(system="", processor="", cores=1, memory_gib=1),

@@ -20,6 +20,7 @@ from fleet_tools.evaluation.result import (
 )
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
+from fleet_tools.leaderboard.records import Verification
 from fleet_tools.leaderboard.standings import Overall, Standing
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.sim.scene import Scene, sample_scene
@@ -92,6 +93,7 @@ def evaluation_with(
             content_digest="ab" * 16,
             env_kwargs={"obs_mode": "state"},
             training_seed=training_seed,
+            track="observations",
         ),
         packages={"fleet_tools": "0.1.0"},
         machine=Machine(system="Linux", processor="some", cores=2, memory_gib=8),
@@ -127,10 +129,37 @@ def random_evaluation(rate: float, seed: int = 0, **others: Any) -> Evaluation:
     )
 
 
-def submission(evaluation: Evaluation, folder: str | None = None) -> Submission:
-    """Returns the evaluation as if it had been read from a folder."""
+def submission(
+    evaluation: Evaluation, folder: str | None = None, same_outcome: int | None = 4
+) -> Submission:
+    """Returns the evaluation as if it had been read from a folder.
+
+    Args:
+        evaluation: The evaluation.
+        folder: The folder.
+        same_outcome: Number of episodes, of four that the host ran again, that ended alike; None if
+            it ran none.
+    """
     policy = evaluation.result.policy
-    return Submission(folder or f"{policy.name}/{policy.training_seed}", evaluation)
+    folder = folder or f"{policy.name}/{policy.training_seed}"
+    found = None if same_outcome is None else verification(folder, same_outcome)
+    return Submission(folder, evaluation, verification=found)
+
+
+def verification(folder: str, same_outcome: int = 4, **changes: Any) -> Verification:
+    """Returns a verification of four episodes, some of which ended alike, to the same bits."""
+    values: dict[str, Any] = {
+        "folder": folder,
+        "content_digest": "ab" * 16,
+        "seed": 7,
+        "requested": 4,
+        "episodes": 4,
+        "same": same_outcome,
+        "same_outcome": same_outcome,
+        "differences": () if same_outcome == 4 else ("steps: 3 in the file, 4 here",),
+        "machine": Machine(system="Linux", processor="ours", cores=2, memory_gib=8),
+    }
+    return Verification(**{**values, **changes})
 
 
 def overall(standing: Standing) -> Overall:
@@ -149,7 +178,8 @@ def write(evaluation: Evaluation, folder: Path) -> Path:
 
 
 def as_version_1(document: dict[str, Any]) -> dict[str, Any]:
-    """Returns the content of `result.json` with the names of schema version 1."""
+    """Returns the content of `result.json` as of schema version 1, which knew no tracks."""
+    document = {**document, "policy": {k: v for k, v in document["policy"].items() if k != "track"}}
     former = {"success": "end", "success_once": "any_time", "env_kwargs": "environment"}
 
     def renamed_keys(value: Any) -> Any:

@@ -1,0 +1,95 @@
+"""What a policy may know of its environment before it acts, as a value without a simulation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+if TYPE_CHECKING:
+    from fleet_tools.envs.observations import Feature
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the observation; as `fleet_tools.envs.observations.Feature`, but for `read`."""
+
+    space: spaces.Box
+    unit: str
+    frame: str | None
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class EnvInterface:
+    """The interface of an environment, which other processes can be sent.
+
+    A factory of policies takes it where it would take the environment; what it asks for is found
+    under the same names.
+
+    Attributes:
+        task: Name of the task.
+        observation_space, action_space: The spaces.
+        features: Entries of the observation, by name.
+        action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
+        metadata: Gymnasium's, with the control rate as "render_fps", Hz.
+    """
+
+    task: str
+    observation_space: spaces.Dict
+    action_space: spaces.Box
+    features: Mapping[str, "Entry | Feature"]
+    action_scale: np.ndarray
+    metadata: Mapping[str, Any]
+
+    @property
+    def unwrapped(self) -> "EnvInterface":
+        """Itself, as an environment without wrappers has it."""
+        return self
+
+    def get_wrapper_attr(self, name: str) -> Any:
+        """Returns an attribute, as Gymnasium's wrappers do."""
+        return getattr(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        """Says that there is no more to know.
+
+        Raises:
+            AttributeError: Always.
+        """
+        raise AttributeError(refusal(repr(name)))
+
+
+def refusal(what: str) -> str:
+    """Returns why a policy is not given something of its environment."""
+    known = ", ".join(EnvInterface.__dataclass_fields__)
+    return (
+        f"In the track of observations a policy is given no environment, only its {known}. This "
+        f"one asks for {what}. Act on the observations, or evaluate with --track privileged."
+    )
+
+
+def interface_of(env: "gymnasium.Env | EnvInterface") -> EnvInterface:
+    """Returns the interface of an environment of this package.
+
+    Raises:
+        ConfigError: It is an environment of another package.
+    """
+    if isinstance(env, EnvInterface):
+        return env
+    from fleet_tools.envs.tool_use_env import unwrap
+
+    inner = unwrap(env)
+    return EnvInterface(
+        task=inner.task.name,
+        observation_space=cast(spaces.Dict, inner.observation_space),
+        action_space=cast(spaces.Box, inner.action_space),
+        features={
+            name: Entry(feature.space, feature.unit, feature.frame, feature.entries)
+            for name, feature in inner.features.items()
+        },
+        action_scale=inner.action_scale.copy(),
+        metadata=dict(inner.metadata),
+    )

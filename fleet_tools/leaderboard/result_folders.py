@@ -1,0 +1,121 @@
+"""The folders of results that others submitted, whatever else they left there."""
+
+import contextlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.leaderboard.checks import ProblemKind
+from fleet_tools.leaderboard.records import VERIFIED
+
+README = "README.md"
+_VERSION_FOLDER = re.compile(r"v\d+")
+_OTHER_FILES = (README, ".gitkeep")
+
+_LONGEST_QUOTE = 300  # characters of an error message, which may quote a damaged file
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A rejected result, or a rejected file.
+
+    Attributes:
+        folder: Path of the folder within the folder of all results.
+        kind: Kind of problem.
+        reason: The problem in words.
+    """
+
+    folder: str
+    kind: ProblemKind
+    reason: str
+
+
+def find_result_folders(root: Path) -> tuple[list[Path], list[Rejection]]:
+    """Returns the folders of results, and a rejection of each file that is not part of one.
+
+    A folder with anything in it that is neither a file of a result nor a comment is no result;
+    other folders are not affected.
+    """
+    folders: set[Path] = set()
+    spoilt: set[Path] = set()
+    rejections: list[Rejection] = []
+    for folder, subfolders, files in os.walk(root):
+        for name in sorted([*subfolders, *files]):
+            path = Path(folder, name)
+            reason = _objection(path, root)
+            if reason is not None:
+                spoilt.add(path.parent)
+                inside = printable(path.relative_to(root).parent.as_posix())
+                rejections.append(Rejection(inside, "foreign", f"{printable(name)} {reason}"))
+            elif name in (RESULT, EPISODES):
+                folders.add(path.parent)
+        subfolders[:] = [name for name in subfolders if printable(name) == name]
+    return sorted(folders - spoilt), rejections
+
+
+def method_folder(folder: str, root: Path) -> str:
+    """Returns the folder that holds all results of a method, within the folder of all results.
+
+    Args:
+        folder: Folder of one of its results there; "." for the folder of all results itself.
+        root: The folder of all results.
+    """
+    parts = Path(folder).parts
+    if parts and _VERSION_FOLDER.fullmatch(parts[0]):
+        parts = parts[1:]
+    return parts[0] if parts else root.resolve().name
+
+
+def description(folder: Path, root: Path) -> str:
+    """Returns the heading of the nearest README.md above a result, below the root.
+
+    Results of a former version, as `v1/METHOD`, may be described in `METHOD`.
+    """
+    relative = folder.relative_to(root)
+    candidates = [relative, *relative.parents][:-1]
+    if relative.parts and _VERSION_FOLDER.fullmatch(relative.parts[0]):
+        relative = relative.relative_to(relative.parts[0])
+        candidates += [relative, *relative.parents][:-1]
+    for candidate in candidates:
+        path = root / candidate / README
+        if path.is_file() and not path.is_symlink():
+            with (
+                contextlib.suppress(OSError),
+                path.open(encoding="utf-8", errors="replace") as file,
+            ):
+                line = file.read(_LONGEST_QUOTE).strip().partition("\n")[0]
+                return " ".join("".join(filter(str.isprintable, line.lstrip("#"))).split())
+    return ""
+
+
+def printable(text: str) -> str:
+    """Returns text, such as a file's name, that can be written to any page or terminal."""
+    return shortened("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text))
+
+
+def shortened(text: str) -> str:
+    """Returns text in one line of bearable length."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} ..."
+
+
+def _objection(path: Path, root: Path) -> str | None:
+    """Returns what is wrong with a file or folder; None if nothing is."""
+    if printable(path.name) != path.name:
+        return "is a name that cannot be shown"
+    try:
+        mode = path.lstat().st_mode
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if stat.S_ISLNK(mode):
+        return "is a link"
+    if stat.S_ISDIR(mode):
+        return None
+    if not stat.S_ISREG(mode):
+        return "is no regular file"
+    if path.name in (RESULT, EPISODES, *_OTHER_FILES) or path == root / VERIFIED:
+        return None
+    return f"is not part of a result ({RESULT}, {EPISODES} or {README})"
