@@ -1,0 +1,94 @@
+"""Makes the videos of the tasks, from real runs: `python docs/images/task_videos.py`.
+
+Each task has one, `TASK.webp`: the expert in a scene of each of three splits, drawn by its seed but
+for the tints, without which the models have the colours of their files.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+from pydrake.math import RollPitchYaw
+
+from fleet_tools.config.poses import Pose
+from fleet_tools.config.tasks import task_names
+from fleet_tools.envs.making import make_env
+from fleet_tools.envs.tool_use_env import CONTROL_RATE
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.perception.rendering import BACKGROUND_COLOR
+from fleet_tools.perception.third_person_view import look_at
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.scene import Scene
+
+SCENES = [("train", 0), ("unseen_tools", 4), ("unseen_objects", 7)]
+"""Split and seed of each scene."""
+
+SLOWED = {"hammer": 2}
+"""How many times slower than real time a task's video is; others are in real time."""
+
+EYE, TARGET = (0.42, -0.36, 0.45), (0.0, 0.0, 0.14)
+"""Position of the camera, and the point at which it looks, relative to the object's, m."""
+
+SIZE = (360, 360)
+"""Width and height of the view; the label is below it."""
+TEXT_COLOR = (40, 44, 52)
+BAR_COLOR = tuple(round(255 * c) for c in BACKGROUND_COLOR)
+BAR_HEIGHT, FONT_SIZE = 30, 16
+
+ORIGINAL_COLORS = {"tool_tint": (1, 1, 1), "object_tint": (1, 1, 1), "table_tint": (1, 1, 1)}
+PAUSE_STEPS = CONTROL_RATE
+"""How often the last image of an episode is repeated."""
+
+
+def main(folder: Path = Path(__file__).parent) -> None:
+    """Writes the videos.
+
+    Args:
+        folder: Their folder.
+    """
+    for task in task_names():
+        frames = [frame for scene in SCENES for frame in film(task, *scene)]
+        frames[0].save(
+            folder / f"{task}.webp",
+            save_all=True,
+            append_images=frames[1:],
+            duration=round(1000 / CONTROL_RATE * SLOWED.get(task, 1)),
+            loop=0,
+            quality=70,
+            method=6,
+        )
+
+
+def film(task: str, split: str, seed: int) -> list[Image.Image]:
+    """Runs the expert, and returns an image for each control step, and the last one for longer."""
+    env = make_env(task=task, split=split, obs_mode="rgbd", channels=["rgb"], camera_size=SIZE)
+    env.reset(seed=seed)
+    episode = rollout(env, ExpertPolicy(env), scene=seen_closely(env.scene))
+    env.close()
+    label = f"{split}: {episode.scene.tool}, {episode.scene.object}"
+    print(f"{task}, {label}: {episode.outcome} after {len(episode)} steps")
+    frames = [labelled(image, label) for image in episode.observations["overhead_rgb"]]
+    return frames + frames[-1:] * PAUSE_STEPS
+
+
+def seen_closely(scene: Scene) -> Scene:
+    """Returns a scene in the models' colours, with its overhead camera close to the object."""
+    p_WO = scene.object_pose.translation_m
+    X_WC = look_at(tuple(np.add(p_WO, EYE)), tuple(np.add(p_WO, TARGET)))
+    rpy_deg = np.rad2deg(RollPitchYaw(X_WC.rotation()).vector())
+    camera = Pose(translation_m=tuple(X_WC.translation()), rpy_deg=tuple(rpy_deg))
+    cameras = {**scene.cameras, "overhead": camera}
+    return scene.model_copy(update={**ORIGINAL_COLORS, "cameras": cameras})
+
+
+def labelled(image: np.ndarray, label: str) -> Image.Image:
+    """Returns an image with a label below it."""
+    canvas = Image.new("RGB", (SIZE[0], SIZE[1] + BAR_HEIGHT), BAR_COLOR)
+    canvas.paste(Image.fromarray(image))
+    middle = SIZE[0] // 2, SIZE[1] + BAR_HEIGHT // 2
+    ImageDraw.Draw(canvas).text(middle, label, TEXT_COLOR, anchor="mm", font_size=FONT_SIZE)
+    return canvas
+
+
+if __name__ == "__main__":
+    main()
