@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -41,20 +40,21 @@ def make_trials(result: Result, policy: PolicySource) -> Callable[[Trial], Episo
         env = env_of(trial.task)
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":
-            present = (
-                env,
-                GuardedPolicy(partial(_make, policy, result.policy.track, env, trial.seed)),
-            )
+            present = env, guarded(policy, result.policy.track, env, trial.seed)
         return run_trial(*present, result.protocol, trial)
 
     return run
 
 
-def _make(policy: PolicySource, track: Track, env: gymnasium.Env, seed: int) -> Policy:
-    """Makes a policy; in the track of observations, one of others without the environment."""
-    if policy.kind == "built_in" or track == "privileged":
-        return policy.make(env, seed)
-    return ConfinedPolicy(policy, interface_of(env), seed)
+def guarded(policy: PolicySource, track: Track, env: gymnasium.Env, seed: int) -> GuardedPolicy:
+    """Returns a policy that is made at its first reset; what it sees depends on the track."""
+
+    def make() -> Policy:
+        if policy.kind == "built_in" or track == "privileged":
+            return policy.make(env, seed)
+        return ConfinedPolicy(policy, interface_of(env), seed)
+
+    return GuardedPolicy(make)
 
 
 def present_env(**env_kwargs: Any) -> Callable[[str], gymnasium.Env]:
@@ -115,8 +115,10 @@ class Verdict:
     same_outcome: bool
 
 
-def verify(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> Verdict:
-    """Runs an episode's stored actions again, without its policy, and compares the result.
+def verify(
+    env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult, policy: Policy | None = None
+) -> Verdict:
+    """Runs an episode again, from its stored actions or by its policy, and compares the result.
 
     A result stores the hash of the last state alone, so that there is no distance in state, as
     `fleet_tools.replay` tells it of a dataset.
@@ -125,9 +127,11 @@ def verify(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> Ve
         env: An environment of the episode's task.
         protocol: The protocol.
         episode: Result of a trial that began; others cannot be verified.
+        policy: Its policy; None repeats its actions.
     """
-    actions = StoredActions(decode_actions(episode.actions))
-    again = run_trial(env, actions, protocol, episode)
+    if policy is None:
+        policy = StoredActions(decode_actions(episode.actions))
+    again = run_trial(env, policy, protocol, episode)
     compared = ["scene_digest", "state_digest", "steps", "outcome", "success", "success_once"]
     differing = [name for name in compared if getattr(episode, name) != getattr(again, name)]
     differences = tuple(

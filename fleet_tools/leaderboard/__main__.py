@@ -54,6 +54,9 @@ class LeaderboardOptions(cli.Options):
     """Let --verify run those again, too."""
     seed: Seed | None = None
     """Seed of the draw of episodes for --verify (default: a new one, which nobody knows before)."""
+    checkpoints: Path | None = None
+    """Folder of checkpoints: --verify runs the episodes of these by their policies, which see
+    observations only, instead of from their actions."""
     clips: bool = False
     """Show a video of stored episodes of each method on the page."""
     workers: WorkerOptions = WorkerOptions()
@@ -173,12 +176,17 @@ def _verify(
     if options.verify is None:
         return list(submissions), []
     from fleet_tools.leaderboard.records import read_verifications, write_verifications
-    from fleet_tools.leaderboard.verification import draw_jobs, verify_submissions
+    from fleet_tools.leaderboard.verification import (
+        draw_jobs,
+        find_checkpoints,
+        verify_submissions,
+    )
 
     count = options.verify
     chosen = [each for each in submissions if options.again or not each.verified(count)]
     seed = secrets.randbelow(2**52) if options.seed is None else options.seed
-    jobs = draw_jobs(chosen, count, seed)
+    checkpoints = find_checkpoints(options.checkpoints) if options.checkpoints else {}
+    jobs = draw_jobs(chosen, count, seed, checkpoints)
     with progress_bar(len(jobs), "episode", quiet=options.quiet) as bar:
         verified, lost = verify_submissions(chosen, jobs, count, seed, options.workers, bar.update)
     if verified:

@@ -31,6 +31,7 @@ class Verification(Value):
     Attributes:
         folder: Folder of the result, see `Submission`.
         content_digest: Hash of its files, so that a changed result is not verified.
+        by: What they ran from: their actions, or their policy, a checkpoint that the host has.
         seed: Seed of the draw of the episodes, which the host drew after the submission.
         requested: Number of episodes that the host asked for.
         episodes: Number of episodes that ran again.
@@ -39,12 +40,14 @@ class Verification(Value):
             this may be so although bits differ.
         differences: A sentence for each episode that differs, those of another outcome first.
         other_versions: By package, the version of the result and the one here, if they differ;
-            then genuine episodes may differ, too.
+            then genuine episodes may differ, too. For policies, which compute by the kernels of
+            libraries, the processor likewise.
         machine: Machine of the verification.
     """
 
     folder: str
     content_digest: str
+    by: Literal["actions", "policy"] = "actions"
     seed: Seed
     requested: Count
     episodes: pydantic.NonNegativeInt

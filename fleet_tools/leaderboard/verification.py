@@ -5,19 +5,24 @@ the same bits is told, too, but depends on the machine.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import gymnasium
 import numpy as np
 
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
-from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.trial import Verdict, present_env, verify
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.evaluation.result import EpisodeResult, PolicyProvenance, Result
+from fleet_tools.evaluation.trial import Verdict, guarded, present_env, verify
 from fleet_tools.leaderboard.records import Verification, kept_differences
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
+from fleet_tools.policies.policy import Policy
+from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.storage.provenance import Machine, other_versions
 
 
@@ -27,13 +32,15 @@ class EpisodeJob:
 
     Attributes:
         folder: Folder of its result, see `Submission`.
-        protocol: Protocol of its result.
+        result: Its result.
         episode: The episode.
+        policy: Its policy, if it runs by that.
     """
 
     folder: str
-    protocol: Protocol
+    result: Result
     episode: EpisodeResult
+    policy: PolicySource | None = None
 
 
 def draw_episodes(submission: Submission, count: int, seed: int) -> list[EpisodeResult]:
@@ -53,14 +60,39 @@ def draw_episodes(submission: Submission, count: int, seed: int) -> list[Episode
     return [episodes[k] for k in sorted([*suspect, *drawn])]
 
 
-def draw_jobs(submissions: Sequence[Submission], count: int, seed: int) -> list[EpisodeJob]:
-    """Draws the episodes of all results that are verified, see `draw_episodes`."""
+def draw_jobs(
+    submissions: Sequence[Submission],
+    count: int,
+    seed: int,
+    checkpoints: Mapping[str, Path] | None = None,
+) -> list[EpisodeJob]:
+    """Draws the episodes of all results that are verified, see `draw_episodes`.
+
+    Args:
+        submissions: The results.
+        count: Number of episodes of each.
+        seed: Seed of the draw.
+        checkpoints: Checkpoints by the hashes of their content; results of these are verified by
+            their policies.
+    """
     jobs = [
-        EpisodeJob(submission.folder, submission.evaluation.result.protocol, episode)
+        EpisodeJob(submission.folder, submission.evaluation.result, episode, policy)
         for submission in submissions
+        for policy in [_policy(submission.policy, checkpoints or {})]
         for episode in draw_episodes(submission, count, seed)
     ]
-    return sorted(jobs, key=lambda job: job.episode.key)  # a worker's environment is of one task
+    # A worker's environment is of one task, and its policy of one result.
+    return sorted(jobs, key=lambda job: (job.episode.task, job.folder, job.episode.key))
+
+
+def find_checkpoints(folder: Path) -> dict[str, Path]:
+    """Returns all checkpoints below a folder by the hashes of their content."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*.safetensors")):
+        with contextlib.suppress(FleetToolsError):  # other tensors, such as those of a training
+            policy = find_policy(str(path))
+            found[str(policy.content_digest)] = path
+    return found
 
 
 def verify_submissions(
@@ -88,6 +120,7 @@ def verify_submissions(
     verdicts: dict[str, list[tuple[EpisodeResult, Verdict]]] = {
         submission.folder: [] for submission in submissions
     }
+    by_policy = {job.folder for job in jobs if job.policy is not None}
     lost: dict[str, str] = {}
     results = workers.run(jobs, make_verifier)
     with contextlib.closing(results):
@@ -102,7 +135,13 @@ def verify_submissions(
         if submission.folder in lost
         else replace(
             submission,
-            verification=_verification(submission, count, seed, verdicts[submission.folder]),
+            verification=_verification(
+                submission,
+                count,
+                seed,
+                verdicts[submission.folder],
+                submission.folder in by_policy,
+            ),
         )
         for submission in submissions
     ]
@@ -111,8 +150,32 @@ def verify_submissions(
 
 def make_verifier() -> Callable[[EpisodeJob], Verdict]:
     """Returns a function that runs an episode again, and compares the result."""
-    env_of = present_env()
-    return lambda job: verify(env_of(job.episode.task), job.protocol, job.episode)
+    env_of: dict[str, Callable[[str], gymnasium.Env]] = {}
+    policies: dict[tuple[str, str], Policy] = {}
+
+    def run(job: EpisodeJob) -> Verdict:
+        task, kwargs = job.episode.task, job.result.policy.env_kwargs if job.policy else {}
+        key = json.dumps(kwargs, sort_keys=True)
+        if key not in env_of:
+            env_of.clear()
+            env_of[key] = present_env(**kwargs)
+        env = env_of[key](task)
+        if job.policy is None:
+            return verify(env, job.result.protocol, job.episode)
+        if (job.folder, task) not in policies:
+            policies.clear()  # ends the process of the one before
+            policies[job.folder, task] = guarded(job.policy, "observations", env, 0)
+        return verify(env, job.result.protocol, job.episode, policies[job.folder, task])
+
+    return run
+
+
+def _policy(policy: PolicyProvenance, checkpoints: Mapping[str, Path]) -> PolicySource | None:
+    """Returns the policy of a result, if the host has its checkpoint."""
+    path = checkpoints.get(policy.content_digest or "")
+    if policy.kind != "checkpoint" or path is None:
+        return None
+    return PolicySource("checkpoint", str(path), policy.content_digest, dict(policy.env_kwargs))
 
 
 def _verification(
@@ -120,11 +183,17 @@ def _verification(
     count: int,
     seed: int,
     verdicts: Sequence[tuple[EpisodeResult, Verdict]],
+    by_policy: bool,
 ) -> Verification:
     ordered = sorted(verdicts, key=lambda each: each[0].key)
+    result, here = submission.evaluation.result, Machine.here()
+    versions = other_versions(result.packages)
+    if by_policy and result.machine.processor != here.processor:
+        versions["processor"] = result.machine.processor, here.processor
     return Verification(
         folder=submission.folder,
         content_digest=submission.content_digest,
+        by="policy" if by_policy else "actions",
         seed=seed,
         requested=count,
         episodes=len(verdicts),
@@ -135,8 +204,8 @@ def _verification(
             for episode, verdict in ordered
             if verdict.differences
         ),
-        other_versions=other_versions(submission.evaluation.result.packages),
-        machine=Machine.here(),
+        other_versions=versions,
+        machine=here,
     )
 
 

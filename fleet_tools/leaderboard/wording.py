@@ -24,8 +24,9 @@ READING = (
     "Errors are episodes that ended by an error: of the policy, which raised one or returned no "
     "valid action; of the worker, a process that died or hung; or of the simulator. Those of the "
     "policy and of the worker count as failures; those of the simulator do not count as trials.",
-    "Verified are results of which we ran some episodes again from their actions, drawn after the "
-    "submission: each ended alike. Whether the bits are the same, too, depends on the machine.",
+    "Verified are results of which we ran some episodes again, from their actions or by their "
+    "policy, drawn after the submission: each ended alike. Whether the bits are the same, too, "
+    "depends on the machine.",
 )
 """How to read the numbers, by paragraphs."""
 
@@ -207,8 +208,9 @@ def _verification(verification: Verification | None) -> str:
     versions = f"other versions ({others})" if others else "the same versions"
     differences = "".join(f" {difference}." for difference in verification.differences)
     episodes, same_outcome = verification.episodes, verification.same_outcome
+    by = "by its policy" if verification.by == "policy" else "from their actions"
     return (
-        f"{same_outcome} of {episodes} episodes ended alike, {verification.same} of them with the "
-        f"same bits, on {versions} and {_hardware(verification.machine)}, drawn with seed "
-        f"{verification.seed}.{differences}"
+        f"{same_outcome} of {episodes} episodes ended alike when they ran again {by}, "
+        f"{verification.same} of them with the same bits, on {versions} and "
+        f"{_hardware(verification.machine)}, drawn with seed {verification.seed}.{differences}"
     )

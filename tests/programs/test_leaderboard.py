@@ -138,7 +138,10 @@ def test_genuine_results_are_ranked_once_they_are_verified(
     found = [(v["episodes"], v["same"], v["same_outcome"]) for v in summary["verified"]]
     assert found == [(1, 1, 1), (1, 1, 1)]
     assert summary["rejected"] == []
-    assert "1 of 1 episodes ended alike, 1 of them with the same bits" in page.read_text()
+    assert (
+        "1 of 1 episodes ended alike when they ran again from their actions, 1 of them with"
+        in page.read_text()
+    )
 
     before = page.read_bytes(), page.with_suffix(".md").read_bytes()
     records = (results / VERIFIED).read_bytes()
@@ -181,6 +184,46 @@ def test_consistent_forgeries_are_out_once_they_run_again(
     # Other actions that end alike are no forgery of anything that counts; the bits tell.
     assert {kept["name"]: kept["rank"] for kept in summary["methods"]} == dict.fromkeys(harmless, 1)
     assert page.read_text().count("2 of 2, 1 to the same bits") == len(harmless)
+
+
+def test_checkpoints_are_verified_by_their_policies(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from support.small_checkpoints import untrained
+
+    (tmp_path / "runs").mkdir()
+    checkpoint = untrained(tmp_path / "runs/theirs.safetensors")
+    (tmp_path / "runs/state.safetensors").write_bytes(b"of a training")
+    results = tmp_path / "results"
+    options = [*evaluation_options(root, results / "theirs", checkpoint), "--scenes", "2"]
+    assert evaluate.main(options) == 0
+    capsys.readouterr()
+
+    def verified() -> dict[str, Any]:
+        options = ["--verify", "1", "--again", "--json", "--quiet"]
+        code = run(root, results, *options, "--checkpoints", str(tmp_path / "runs"))
+        summary = json.loads(capsys.readouterr().out)
+        (record,) = summary["verified"] or [{"kind": summary["rejected"][0]["kind"]}]
+        return {"code": code, **record}
+
+    record = verified()
+    assert (record["code"], record["by"], record["same"], record["same_outcome"]) == (
+        0, "policy", 1, 1,
+    )  # fmt: skip
+    # Actions of somebody else under the hash of this policy, and their true end: from the actions
+    # alone this is genuine.
+    other = tmp_path / "other"
+    theirs = load_evaluation(results / "theirs")
+    assert evaluate.main(evaluation_options(root, other, "expert")) == 0
+    capsys.readouterr()
+    expert = load_evaluation(other)
+    update = {"policy": theirs.result.policy}
+    shutil.rmtree(results / "theirs")
+    stolen = expert.result.model_copy(update=update)
+    write(Evaluation(stolen, expert.episodes), results / "theirs")
+    assert run(root, results, "--verify", "2", "--quiet") == 0
+    assert verified() == {"code": 1, "kind": "refuted"}
 
 
 def test_the_seed_alone_draws_what_is_verified(root: Path) -> None:
