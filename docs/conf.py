@@ -28,6 +28,7 @@ extensions = [
     "fleet_directives",
     "llms_text",
     "mathml",
+    "notebooks",
     "repository_links",
 ]
 exclude_patterns = ["_build", "_extensions", "**/tables"]  # tables are included by pages

@@ -3,7 +3,7 @@
 All python blocks of a page run in order, in one process and an empty folder. A comment before a
 block says otherwise: `<!-- test: slow -->` (run by `pytest -m slow`), `<!-- test: parse -->` (never
 run) or `<!-- test: skip: REASON -->` (not even parsed). Slow tests also run the package's programs
-in bash blocks, in a folder with a copy of `examples`.
+in bash blocks, in a folder with a copy of `examples`. `test_notebooks` runs cells of notebooks.
 """
 
 import ast
@@ -21,6 +21,8 @@ from support.pages import TEXTS, Block, blocks, links, name
 from support.processes import ROOT
 
 SHELL = ("bash", "sh", "console", "shell")
+NOT_RUN_HERE = ("slow", "parse", "cell")
+"""Tests of python blocks that the quick tests only parse."""
 
 
 def pages_with(*languages: str, tests: tuple[str, ...]) -> list[Path]:
@@ -44,10 +46,10 @@ def imported(code: str) -> list[tuple[str, str | None]]:
     return [each for each in found if each[0].partition(".")[0] == "fleet_tools"]
 
 
-@pytest.mark.parametrize("page", pages_with("python", tests=("slow", "parse")), ids=name)
+@pytest.mark.parametrize("page", pages_with("python", tests=NOT_RUN_HERE), ids=name)
 def test_python_parses_and_imports_what_exists(page: Path) -> None:
     for block in blocks(page):
-        if block.language != "python" or block.test not in ("slow", "parse"):
+        if block.language != "python" or block.test not in NOT_RUN_HERE:
             continue
         for module, attribute in imported(block.code):
             found = importlib.import_module(module)
@@ -116,12 +118,14 @@ def test_a_page_is_split_into_its_blocks(tmp_path: Path) -> None:
     page.write_text(
         "# One\n\n<!-- test: skip: no network -->\n```bash\ncurl x\n```\n\n:::{note}\n"
         "[a](b.md)\n```python\n1\n```\n:::\n\n````{code-block} python\n```\n````\n"
+        "```{code-cell} python\n2\n```\n"
     )
     found = [(block.line, block.language, block.code, block.test) for block in blocks(page)]
     assert found == [
         (5, "bash", "curl x", "skip"),
         (11, "python", "1", "run"),
         (16, "python", "```", "run"),
+        (19, "python", "2", "cell"),
     ]
     assert links(page) == ["b.md"]
 

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
 
-from support.pages import DOCS, PAGES
+from notebook_files import to_ipynb
+from support.pages import DOCS, NOTEBOOKS, PAGES
 from support.processes import ROOT
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
@@ -70,6 +71,14 @@ def test_every_page_is_reached_from_the_first_one(site: Path) -> None:
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     loaded = re.compile(r'<(?:script|img|iframe)[^>]+src="(?:https?:)?//|<link[^>]+href="https?://')
     assert [str(page) for page in site.rglob("*.html") if loaded.search(page.read_text())] == []
+
+
+@pytest.mark.slow
+def test_every_notebook_lies_beside_its_page(site: Path) -> None:
+    for page in NOTEBOOKS:
+        file = (site / html(page)).with_suffix(".ipynb")
+        assert file.read_text() == to_ipynb(page, ROOT)
+        assert re.search(rf'<a [^>]*href="{file.name}"', (site / html(page)).read_text())
 
 
 # --- Parts ----------------------------------------------------------------------------------

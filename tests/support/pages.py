@@ -21,7 +21,7 @@ TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 
 _FENCE = re.compile(r"(\s*)(`{3,}|~{3,}|:{3,})(.*)")
 _MARKER = re.compile(r"<!-- test: (slow|parse|skip: .+) -->")
-_CODE = ("code-block", "code", "sourcecode")
+_CODE = ("code-block", "code", "sourcecode", "code-cell")
 _TEXT = ("note", "tip", "warning", "important", "admonition", "seealso", "dropdown", "details")
 """Directives whose content is text with blocks of its own."""
 _LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
@@ -36,7 +36,7 @@ class Block:
         language: Its language, or the name of a directive in braces, such as "{toctree}".
         argument: What follows the name of a directive.
         code: Its content.
-        test: "run", "slow", "parse" or "skip".
+        test: "run", "slow", "parse" or "skip"; "cell" if it is the cell of a notebook.
     """
 
     line: int
@@ -77,7 +77,8 @@ def _split(text: str) -> tuple[str, tuple[Block, ...]]:
             containers.append(fence)
             continue
         content = [each.removeprefix(indent) for each in _until(lines, fence)]
-        found.append(Block(number + 1, language, argument, "\n".join(content), _test(kept)))
+        test = "cell" if info.startswith("{code-cell}") else _test(kept)
+        found.append(Block(number + 1, language, argument, "\n".join(content), test))
     return "\n".join(kept), tuple(found)
 
 
@@ -100,6 +101,10 @@ def _test(before: list[str]) -> str:
     last = next((line for line in reversed(before) if line.strip()), "")
     match = _MARKER.fullmatch(last.strip())
     return match[1].partition(":")[0] if match else "run"
+
+
+NOTEBOOKS = [page for page in PAGES if any(block.test == "cell" for block in blocks(page))]
+"""Pages with cells of code, which become notebooks."""
 
 
 def links(page: Path) -> list[str]:
