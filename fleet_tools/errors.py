@@ -4,7 +4,24 @@ Each says what was given, what exists and how to mend it, and is raised before a
 """
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+
+_LONGEST = 300
+"""Longest text of a given value in a message."""
+
+# Aliases make a few lines of YAML into data whose full representation fills the memory.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 400
+
+
+def shown(given: object) -> str:
+    """Returns a given value for a message: short, whatever it is."""
+    try:
+        text = _SHORT.repr(given)
+    except Exception:  # such as an integer that is too long to be written
+        return f"<{type(given).__name__}>"
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
 
 
 class FleetToolsError(Exception):
@@ -27,15 +44,35 @@ class UnknownNameError(FleetToolsError, ValueError):
 
     def __init__(self, what: str, given: object, known: Iterable[str], remedy: str = "") -> None:
         known = sorted(known)
-        nearest = difflib.get_close_matches(str(given), known, n=1, cutoff=0.5)
+        name = given[:_LONGEST] if isinstance(given, str) else ""
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         listing = ", ".join(known) if known else "none"
-        super().__init__(f"Unknown {what}: {given!r}.{hint} Known: {listing}. {remedy}".rstrip())
+        super().__init__(
+            f"Unknown {what}: {shown(given)}.{hint} Known: {listing}. {remedy}".rstrip()
+        )
         self.given, self.known = given, known
 
     def __reduce__(self) -> tuple:
         """Pickles all attributes, although the constructor takes other arguments."""
         return _restore, (type(self), self.args, self.__dict__)
+
+
+def require_name(what: str, given: object, known: Iterable[str], remedy: str = "") -> None:
+    """Checks that a name exists.
+
+    Args:
+        what: Kind of thing that was asked for.
+        given: The name asked for, or anything else.
+        known: The names that exist.
+        remedy: Another way to get what was wanted, if there is one.
+
+    Raises:
+        UnknownNameError: It does not, or is no text.
+    """
+    known = list(known)
+    if not isinstance(given, str) or given not in known:
+        raise UnknownNameError(what, given, known, remedy)
 
 
 class InvalidActionError(FleetToolsError, ValueError):

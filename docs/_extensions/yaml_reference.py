@@ -71,8 +71,9 @@ class Choice:
 CHOICES = (
     Choice(
         "Distribution",
-        (distributions.Distribution, distributions.PositiveDistribution),
-        "A number, or one of the following. What must be positive is positive in every draw.",
+        (distributions.Distribution,),
+        "A number, or one of the following. Every number that can be drawn is in its "
+        "[range](../environments/scenes.md#ranges).",
     ),
     Choice(
         "NameDistribution",

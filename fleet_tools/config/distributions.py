@@ -55,20 +55,6 @@ Distribution = Annotated[
 ]
 
 
-def _positive(distribution: Distribution) -> Distribution:
-    match distribution:
-        case Uniform(uniform=options) | Choice(choice=options):
-            lowest = min(options)
-        case number:
-            lowest = number
-    if lowest <= 0:
-        raise ValueError(f"every number drawn must be greater than 0, and {lowest:g} is not")
-    return distribution
-
-
-PositiveDistribution = Annotated[Distribution, pydantic.AfterValidator(_positive)]
-
-
 class NameChoice(Value):
     """One of several names, with equal probability."""
 

@@ -22,7 +22,7 @@ from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.values import Axis, Count, MisfitError, Positive, Value, load_yaml
 from fleet_tools.config.workspace import Workspace
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError, UnknownNameError, shown
 
 
 class ActionBounds(Value):
@@ -209,12 +209,12 @@ def task_path(name_or_path: str) -> Path:
     if not isinstance(name_or_path, str):
         raise ConfigError(
             f"A task is given as one of {', '.join(task_names())}, or as the path of a YAML file; "
-            f"given: {name_or_path!r}."
+            f"given: {shown(name_or_path)}."
         )
     if name_or_path in task_names():
         return task_configs_root() / f"{name_or_path}.yaml"
     path = Path(os.path.expanduser(name_or_path))
-    if path.suffix in (".yaml", ".yml") and path.is_file():
+    if path.suffix in (".yaml", ".yml") and os.path.isfile(path):  # of any name
         return path.resolve()
     remedy = "A task of your own is given by the path of its YAML file."
     raise UnknownNameError("task", name_or_path, task_names(), remedy)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import reprlib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import pydantic
 
 from fleet_tools.config.yaml_places import Location, YamlPlaces
 from fleet_tools.config.yaml_text import parse_yaml
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError, UnknownNameError, shown
 
 
 def _no_boolean(given: Any) -> Any:
@@ -26,7 +25,9 @@ Positive = Annotated[Number, pydantic.Field(gt=0)]
 NonNegative = Annotated[Number, pydantic.Field(ge=0)]
 Count = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=1)]
 CountOrZero = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=0)]
-Seed = CountOrZero
+SEEDS_END = 2**128
+"""All seeds are below it."""
+Seed = Annotated[CountOrZero, pydantic.Field(lt=SEEDS_END)]
 """Seed of a random number generator."""
 Vector3 = tuple[Number, Number, Number]
 Vector7 = tuple[Number, Number, Number, Number, Number, Number, Number]
@@ -35,24 +36,21 @@ Axis = tuple[str, str]
 
 V = TypeVar("V", bound="Value")
 
-# Aliases make a few lines of YAML into data whose full representation fills the memory.
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 400
-
 
 class MisfitError(ValueError):
     """What a validator of a whole value raises where one part of it does not fit.
 
     Args:
-        place: Keys and indices from the value to the part, such as "success.0.tool".
+        place: Keys and indices from the value to the part, such as "success.0.tool"; "" for the
+            whole.
         reason: Why the part does not fit.
     """
 
     def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"{place}: {reason}")
+        super().__init__(f"{place}: {reason}" if place else reason)
         self.reason = reason
         self.location: Location = tuple(
-            int(part) if part.isdigit() else part for part in place.split(".")
+            int(part) if part.isdigit() else part for part in place.split(".") if part
         )
 
 
@@ -93,11 +91,13 @@ def parse(cls: type[V], data: Any, source: str) -> V:
 
 def describe_errors(cls: type["Value"], error: pydantic.ValidationError) -> list[str]:
     """Returns a line for each place where data does not fit a value, as "PLACE: REASON"."""
-    return [
-        f"{_dotted(detail['loc'])}: {reason}" if detail["loc"] else reason
-        for detail in error.errors(include_url=False)
-        for reason in [_reason(cls, detail)]
-    ]
+    lines = []
+    for detail in error.errors(include_url=False):
+        misfit = _misfit(detail)
+        location = detail["loc"] + (misfit.location if misfit else ())
+        reason = _reason(cls, detail)
+        lines.append(f"{_dotted(location)}: {reason}" if location else reason)
+    return lines
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -142,7 +142,7 @@ def read_yaml(cls: type[V], text: str, source: str) -> V:
     except pydantic.ValidationError as error:
         places = YamlPlaces(text)
         lines = "".join(
-            f"\n  {_cited(places, *_place(detail), source)}: {_reason(cls, detail, placed=True)}"
+            f"\n  {_cited(places, *_place(detail), source)}: {_reason(cls, detail)}"
             for detail in error.errors(include_url=False)
         )
         raise ConfigError(f"{source} is not a valid {cls.__name__}:{lines}") from None
@@ -178,11 +178,10 @@ def _reason(cls: type[Value], detail: Any, placed: bool = False) -> str:
         *parents, key = detail["loc"]
         siblings = _fields_at(cls, parents)
         reason = str(UnknownNameError("key", key, siblings)) if siblings else "unknown key"
-    elif placed and (misfit := _misfit(detail)):
+    elif misfit := _misfit(detail):
         reason = misfit.reason
     elif detail["type"] != "missing" and not isinstance(given, Mapping):
-        shown = _SHORT.repr(given)
-        reason += f" (given: {shown if len(shown) <= 300 else shown[:300] + ' ...'})"
+        reason += f" (given: {shown(given)})"
     return reason
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fleet_tools.config.tasks import ActionBounds
-from fleet_tools.errors import InvalidActionError
+from fleet_tools.errors import InvalidActionError, shown
 
 
 def action_space() -> gymnasium.spaces.Box:
@@ -26,10 +26,13 @@ def check_action(action: ArrayLike) -> tuple[np.ndarray, bool]:
     """
     try:
         array = np.asarray(action)
-    except ValueError:
+    except Exception as error:  # of any class, by whoever made the action
         raise InvalidActionError(
-            f"An action is an array of shape (6,); given: {action!r}."
+            f"An action is an array of shape (6,); given: {shown(action)}, which cannot be made "
+            f"one: {error}"
         ) from None
+    if np.ma.is_masked(action):
+        raise InvalidActionError(f"An action has no masked entries; given: {shown(action)}.")
     if array.shape != (6,) or array.dtype.kind != "f":
         raise InvalidActionError(
             f"An action has shape (6,) and a floating-point dtype; given: shape "

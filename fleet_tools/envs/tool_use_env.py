@@ -23,14 +23,20 @@ from fleet_tools.envs.outcomes import (
 )
 from fleet_tools.envs.predicate_functions import bind_functions
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
-from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, UnknownNameError
+from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
 from fleet_tools.perception.measurement import Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.third_person_view import open_meshcat
 from fleet_tools.robot.panda import Visuals
-from fleet_tools.sim.scene import RandomizationSwitch, Scene, check_randomization, sample_scene
+from fleet_tools.sim.scene import (
+    RandomizationSwitch,
+    Scene,
+    check_randomization,
+    check_seed,
+    sample_scene,
+)
 from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.splits import model_pairs
@@ -150,9 +156,10 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         observed = ObservationConfig.of(
             self.task, obs_mode, camera_size, channels, cloud_size, cloud_sampling
         )
-        _require("reward", reward, REWARDS)
-        _require("render_mode", render_mode, (None, *self.metadata["render_modes"]))
-        _require("robot_visuals", robot_visuals, ("light", "franka"))
+        require_name("reward", reward, REWARDS)
+        if render_mode is not None:
+            require_name("render_mode", render_mode, self.metadata["render_modes"], "Or None.")
+        require_name("robot_visuals", robot_visuals, ("light", "franka"))
         check_randomization(randomization)
         self.reward, self.render_mode = reward, render_mode
         if tool is not None:
@@ -188,24 +195,34 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begins an episode in the scene that `seed` draws, or in `options["scene"]`.
 
+        After an error the former episode goes on, or there is none.
+
         Args:
             seed: Draws the scene; without it the environment's generator does, which it also seeds.
             options: {"scene": a Scene, or its JSON as a dict}.
 
         Raises:
             ConfigError, UnknownNameError: The options or the scene do not fit this environment.
+            SimulationError: No simulation can begin in the scene.
         """
-        options = dict(options or {})
-        given = options.pop("scene", None)
-        if options:
-            raise UnknownNameError("option of reset", next(iter(options)), ["scene"])
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(
+                f"The options of reset are a mapping such as {{'scene': ...}}; given: "
+                f"{shown(options)}."
+            )
+        for name in options or {}:
+            require_name("option of reset", name, ["scene"])
+        seed = None if seed is None else check_seed(seed)
+        given = (options or {}).get("scene")
         scene = check_scene(self.task, given) if given is not None else None
         super().reset(seed=seed)
         if scene is None:
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))
             scene = sample_scene(self.task, drawn, **self._scene_options)
-        episode = self._episode = self._begin(scene)
-        return self._observe(episode), self._info(episode, self._judge(episode))
+        _, episode = self._begin(scene)
+        result = self._observe(episode), self._info(episode, self._judge(episode))
+        self._episode = episode
+        return result
 
     def step(self, action: np.ndarray) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Runs one control step.
@@ -332,14 +349,12 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             ConfigError, UnknownNameError: The state belongs to another task.
             SimulationError: No simulation can continue from it.
         """
-        check_scene(self.task, state.scene)
-        episode = self._begin(state.scene)
-        self._episode = replace(episode, outcome=SIMULATION_ERROR)  # until all has gone well
-        _, simulation = self._running()
+        scene = check_scene(self.task, state.scene)
+        simulation, episode = self._begin(scene)
         simulation.restore(state.snapshot)
         episode = self._episode = replace(
             episode,
-            measurement=self._observer.measure(simulation, state.scene),
+            measurement=self._observer.measure(simulation, scene),
             outcome=state.outcome,
             steps_held=state.steps_held,
             success_once=state.success_once,
@@ -370,9 +385,12 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             raise EpisodeOverError("No episode has begun; call reset().")
         return self._episode, self._simulation
 
-    def _begin(self, scene: Scene) -> _Episode:
-        """Resets the simulation to a scene; a world is built for other models."""
-        self._episode, simulation = None, self._simulation  # no episode, should it fail
+    def _begin(self, scene: Scene) -> tuple[Simulation, _Episode]:
+        """Resets the simulation to a scene; a world is built for other models.
+
+        There is no episode until the caller has finished the one that is returned.
+        """
+        self._episode, simulation = None, self._simulation
         models = scene.tool, scene.object
         if simulation is None or models != (simulation.scene.tool, simulation.scene.object):
             tool = find_task_model(self.task, "tool", scene.tool)
@@ -381,8 +399,9 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             world = build_world(
                 self.task, tool, object, meshcat=self.meshcat, robot_visuals=self._robot_visuals
             )
-            simulation = self._simulation = Simulation(world, tool, object, scene)
+            simulation = Simulation(world, tool, object, scene)
             self._observer.enter(world)
+            self._simulation = simulation
         else:
             simulation.reset(scene)
         self._observer.apply_scene(scene)
@@ -393,7 +412,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
                 f"the workspace, {self.task.workspace}: {', '.join(lost)}. Move the object, or set "
                 f"`workspace` in the task file."
             )
-        return _Episode(scene, measurement.state, measurement)
+        return simulation, _Episode(scene, measurement.state, measurement)
 
     def _release(self) -> None:
         self._simulation = self._episode = None
@@ -453,8 +472,3 @@ def unwrap(env: gymnasium.Env) -> ToolUseEnv:
             f"given: {type(inner).__name__}."
         )
     return inner
-
-
-def _require(what: str, given: object, known: tuple) -> None:
-    if given not in known:
-        raise UnknownNameError(what, given, [str(name) for name in known])

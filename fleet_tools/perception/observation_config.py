@@ -6,7 +6,7 @@ from typing import Any
 
 from fleet_tools.config.cameras import Camera
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError, require_name, shown
 from fleet_tools.perception.point_cloud import require_sampling
 
 OBS_MODES = {
@@ -90,11 +90,7 @@ class ObservationConfig:
         """
         _require_mode(obs_mode)
         require_sampling(cloud_sampling)
-        for channel in (channels,) if isinstance(channels, str) else channels:
-            if channel not in CHANNELS:
-                raise UnknownNameError("channel", channel, CHANNELS)
-        if isinstance(channels, str) or not channels or len(set(channels)) < len(channels):
-            raise ConfigError(f"channels lists some of {', '.join(CHANNELS)}; given: {channels!r}.")
+        _require_channels(channels)
         config = cls(
             obs_mode=obs_mode,
             camera_size=_pair("camera_size", camera_size, "(width, height) in pixels"),
@@ -112,15 +108,25 @@ class ObservationConfig:
 
 
 def _require_mode(obs_mode: str) -> None:
-    if obs_mode not in OBS_MODES:
-        raise UnknownNameError("obs_mode", obs_mode, OBS_MODES)
+    require_name("obs_mode", obs_mode, OBS_MODES)
+
+
+def _require_channels(channels: object) -> None:
+    named = [channels] if isinstance(channels, str) else channels
+    if isinstance(named, list | tuple):
+        for channel in named:
+            require_name("channel", channel, CHANNELS)
+    if not isinstance(channels, list | tuple) or not 0 < len(channels) == len(set(channels)):
+        raise ConfigError(
+            f"channels lists some of {', '.join(CHANNELS)}; given: {shown(channels)}."
+        )
 
 
 def _pair(name: str, given: Sequence[int], meaning: str) -> tuple[int, int]:
     match given:
         case [first, second] if _is_count(first) and _is_count(second):
             return first, second
-    raise ConfigError(f"{name} is {meaning}, two positive integers; given: {given!r}.")
+    raise ConfigError(f"{name} is {meaning}, two positive integers; given: {shown(given)}.")
 
 
 def _is_count(number: object) -> bool:

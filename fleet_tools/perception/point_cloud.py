@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import require_name
 from fleet_tools.perception.pinhole import Pinhole
 
 ABSENT, TOOL_MASK, OBJECT_MASK = 0.0, 1.0, -1.0
@@ -101,8 +101,7 @@ def require_sampling(name: str) -> None:
     Raises:
         UnknownNameError: There is not.
     """
-    if name not in SAMPLINGS:
-        raise UnknownNameError("cloud_sampling", name, SAMPLINGS)
+    require_name("cloud_sampling", name, SAMPLINGS)
 
 
 def _side(points: np.ndarray, count: int, mask: float, sampling: str) -> np.ndarray:

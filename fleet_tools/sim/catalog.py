@@ -120,11 +120,12 @@ def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None
         if name in known:
             return load_model(known[name], kind)
         folder = Path(os.path.expanduser(name))
-        if folder.is_dir():
+        if os.path.isdir(folder):  # also of names that no file can have
             return load_model(folder.resolve(), kind)
-        if folder.is_file() and folder.suffix.lower() in MESH_SUFFIXES:
+        is_file = os.path.isfile(folder)
+        if is_file and folder.suffix.lower() in MESH_SUFFIXES:
             raise ConfigError(f"{folder} is a mesh. {_import_command(kind, family, folder)}")
-        if folder.is_file():
+        if is_file:
             raise ConfigError(
                 f"{folder} is a file; a {kind} is given by the path of its folder, which also "
                 "holds keypoints.yaml."

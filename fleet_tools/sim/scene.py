@@ -2,24 +2,46 @@
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import pydantic
 
 from fleet_tools.config.distributions import nominal, sample
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.randomization import Randomization, RandomPose
+from fleet_tools.config.ranges import RANGES, require_range
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.textures import Texture
-from fleet_tools.config.values import Count, Positive, Value, Vector3, Vector7
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.config.values import (
+    SEEDS_END,
+    Count,
+    MisfitError,
+    Number,
+    Seed,
+    Value,
+    Vector3,
+    Vector7,
+    parse,
+)
+from fleet_tools.errors import ConfigError, require_name, shown
 from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.splits import model_pairs
 
 RandomizationSwitch = str | Mapping[str, bool]
 """Which groups are randomized: "on", "off", or a mapping from names of groups to bool."""
 
-PositiveVector3 = tuple[Positive, Positive, Positive]
+
+def _whole(given: Any) -> Any:
+    """Refuses a pose without a part, which would be the identity's."""
+    if isinstance(given, Mapping):
+        for part in Pose.model_fields:
+            if part not in given:
+                raise MisfitError(part, "a scene gives translation and rotation of every pose")
+    return given
+
+
+GivenPose = Annotated[Pose, pydantic.BeforeValidator(_whole)]
 
 
 class Push(Value):
@@ -34,33 +56,40 @@ class Push(Value):
 class Scene(Value):
     """The start of one episode, which it determines together with the task file.
 
-    Scales multiply the values of the model files.
+    Scales multiply the values of the model files. Every number is in its range
+    (`fleet_tools.config.ranges`).
     """
 
     task: str
-    seed: int
+    seed: Seed
     tool: str
     object: str
     initial_joints_rad: Vector7
-    tool_in_hand: Pose
+    tool_in_hand: GivenPose
     """X_EG, pose of the tool's grasp frame in the end effector."""
-    object_pose: Pose
+    object_pose: GivenPose
     """X_WO, pose of the object's model frame in the world."""
-    tool_mass_scale: Positive
-    object_mass_scale: Positive
-    tool_friction_scale: Positive
-    object_friction_scale: Positive
-    joint_resistance: dict[str, Positive]
+    tool_mass_scale: Number
+    object_mass_scale: Number
+    tool_friction_scale: Number
+    object_friction_scale: Number
+    joint_resistance: dict[str, Number]
     """Coulomb resistance of the object's named joints, N or N m."""
-    cameras: dict[str, Pose]
+    cameras: dict[str, GivenPose]
     """Extrinsics X_FC in the frame F to which the task file fixes each camera."""
-    tool_tint: PositiveVector3
-    object_tint: PositiveVector3
-    table_tint: PositiveVector3
+    tool_tint: Vector3
+    object_tint: Vector3
+    table_tint: Vector3
     """Scales of red, green and blue."""
     table_texture: Texture
     push: Push | None = None
     """A disturbance; it is never drawn, only added on purpose."""
+
+    @pydantic.field_validator(*RANGES)
+    @classmethod
+    def _in_range(cls, given: Any, info: pydantic.ValidationInfo) -> Any:
+        assert info.field_name is not None
+        return require_range(info.field_name, given)
 
 
 def sample_scene(
@@ -89,12 +118,11 @@ def sample_scene(
     Raises:
         ConfigError, UnknownNameError: An argument is not valid, or names what does not exist.
     """
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ConfigError(f"A scene's seed is a non-negative integer; given: {seed!r}.")
+    seed = check_seed(seed)
     enabled = _enabled_groups(randomization)
 
     def generator(group: str) -> np.random.Generator:
-        return np.random.default_rng([int(seed), zlib.crc32(group.encode())])
+        return np.random.default_rng([seed, zlib.crc32(group.encode())])
 
     def choose(kind: str, names: set[str]) -> str:
         return sorted(names)[int(generator(kind).integers(len(names)))]
@@ -125,7 +153,25 @@ def sample_scene(
     with_tool = [pair for pair in pairs if pair[0] == tool] or pairs
     object = object or choose("object", {pair[1] for pair in with_tool})
     drawn = {group: draw(group) for group in Randomization.model_fields}
-    return Scene(task=task.name, seed=int(seed), tool=tool, object=object, **drawn)
+    facts = {"task": task.name, "seed": seed, "tool": tool, "object": object}
+    return parse(Scene, facts | drawn, f"A scene of the task {task.name!r}")
+
+
+def check_seed(seed: object) -> int:
+    """Returns a scene's seed.
+
+    Raises:
+        ConfigError: It is not one.
+    """
+    if (
+        not isinstance(seed, int | np.integer)
+        or isinstance(seed, bool)
+        or not 0 <= seed < SEEDS_END
+    ):
+        raise ConfigError(
+            f"A scene's seed is a non-negative integer below 2^128; given: {shown(seed)}."
+        )
+    return int(seed)
 
 
 def check_randomization(randomization: RandomizationSwitch) -> None:
@@ -135,16 +181,17 @@ def check_randomization(randomization: RandomizationSwitch) -> None:
 
 def _enabled_groups(randomization: RandomizationSwitch) -> dict[str, bool]:
     groups = list(Randomization.model_fields)
-    if randomization in ("on", "off"):
+    if isinstance(randomization, str) and randomization in ("on", "off"):
         return dict.fromkeys(groups, randomization == "on")
     if not isinstance(randomization, Mapping):
         raise ConfigError(
             f"randomization is 'on', 'off' or a mapping such as {{'object_pose': False}}; "
-            f"given: {randomization!r}."
+            f"given: {shown(randomization)}."
         )
     for group, switch in randomization.items():
-        if group not in groups:
-            raise UnknownNameError("group of randomization", group, groups)
+        require_name("group of randomization", group, groups)
         if not isinstance(switch, bool):
-            raise ConfigError(f"randomization of {group!r} is True or False; given: {switch!r}.")
+            raise ConfigError(
+                f"randomization of {group!r} is True or False; given: {shown(switch)}."
+            )
     return {group: randomization.get(group, True) for group in groups}

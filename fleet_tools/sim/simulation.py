@@ -46,6 +46,7 @@ class Simulation:
 
     Raises:
         ConfigError: Drake cannot make the contact surfaces of a model.
+        SimulationError: Drake cannot begin in the scene.
     """
 
     def __init__(self, world: World, tool: Model, object: Model, scene: Scene) -> None:
@@ -77,12 +78,19 @@ class Simulation:
         self.reset(scene)
 
     def reset(self, scene: Scene) -> None:
-        """Sets the state in which a scene begins; nothing of the past remains."""
-        apply_scene(scene, self.world, self._defaults, self._root)
+        """Sets the state in which a scene begins; nothing of the past remains.
+
+        Raises:
+            SimulationError: Drake cannot begin in it.
+        """
         self._step = 0
         self.scene = scene
-        self._start_motion(np.zeros(6))
-        self._simulator.Initialize()
+        try:
+            apply_scene(scene, self.world, self._defaults, self._root)
+            self._start_motion(np.zeros(6))
+            self._simulator.Initialize()
+        except RuntimeError as error:
+            raise self._drake_error("begin", error) from error
 
     def step(self, delta: np.ndarray) -> None:
         """Simulates one control step, in which the end effector is to move by a pose delta.
@@ -232,9 +240,9 @@ class Simulation:
         _, context = self._part_motion
         return context.get_discrete_state_vector().CopyToVector()
 
-    def _drake_error(self, task: str, error: RuntimeError) -> SimulationError:
+    def _drake_error(self, verb: str, error: RuntimeError) -> SimulationError:
         hint = contact_hint(error, [self.tool.file, self.object.file])
-        return SimulationError(f"Drake could not {task} step {self._step}: {error}{hint}")
+        return SimulationError(f"Drake could not {verb} step {self._step}: {error}{hint}")
 
     def _body_name(self, body: RigidBody) -> str:
         instance = body.model_instance()

@@ -10,7 +10,7 @@ all              every tool with every object
 from itertools import product
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import UnknownNameError, require_name
 from fleet_tools.sim.catalog import model_names
 
 SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects", "all")
@@ -43,8 +43,7 @@ def model_pairs(task: TaskConfig, split: str) -> list[tuple[str, str]]:
         "unseen_objects": set(product(seen_tools, held_out.objects)),
         "all": set(product(tools, objects)),
     }
-    if not pairs.get(split):
-        nonempty = [name for name, content in pairs.items() if content]
-        remedy = "Splits without any models are left out." if split in pairs else ""
-        raise UnknownNameError(f"split of the task {task.name!r}", split, nonempty, remedy)
+    nonempty = [name for name, content in pairs.items() if content]
+    remedy = "Splits without any models are left out."
+    require_name(f"split of the task {task.name!r}", split, nonempty, remedy)
     return sorted(pairs[split])

@@ -33,7 +33,9 @@ def check_scene(task: TaskConfig, given: Scene | Mapping[str, Any]) -> Scene:
     Raises:
         ConfigError, UnknownNameError: It is not a scene of the task, or its models do not exist.
     """
-    scene = given if isinstance(given, Scene) else parse(Scene, given, "The scene")
+    # A scene may be an altered copy, which pydantic does not check.
+    data = given.model_dump(warnings=False) if isinstance(given, Scene) else given
+    scene = parse(Scene, data, "The scene")
     if scene.task != task.name:
         raise ConfigError(
             f"The scene belongs to the task {scene.task!r}; this environment's task is "

@@ -2,10 +2,21 @@
 
 import numpy as np
 import pytest
+import torch
 
-from fleet_tools.errors import InvalidActionError
+from fleet_tools.errors import InvalidActionError, shown
 
 STILL = np.zeros(6, np.float32)
+
+
+class Unwilling:
+    """What can neither be made an array nor be shown."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise KeyError("no array")
+
+    def __repr__(self) -> str:
+        raise KeyError("no text")
 
 
 @pytest.mark.parametrize(
@@ -24,15 +35,24 @@ STILL = np.zeros(6, np.float32)
         "forward",
         None,
         0.0,
+        "x" * 10**6,
+        [10**5000] * 6,
+        Unwilling(),
+        np.ma.masked_array(np.ones(6), [True] + [False] * 5),
+        torch.zeros(6, requires_grad=True),
+        torch.zeros(6, dtype=torch.bfloat16),
+        torch.zeros(6, device="meta"),
+        [torch.zeros((), requires_grad=True)] * 6,
     ],
-    ids=repr,
+    ids=lambda action: shown(action)[:40],
 )
 def test_an_invalid_action_is_refused_and_nothing_changes(hammer, action):
     hammer.reset(seed=0)
     hammer.step(STILL)
     before = hammer.state_digest()
-    with pytest.raises(InvalidActionError, match=r"An action .*given: "):
+    with pytest.raises(InvalidActionError, match=r"(?s)An action .*given: ") as error:
         hammer.step(action)
+    assert len(str(error.value)) < 1000
     assert hammer.state_digest() == before
     assert hammer.step(STILL)[4]["outcome"] == "running"
 

@@ -1,9 +1,11 @@
 """The environment: outcomes, rewards, errors, arguments, options and branching."""
 
 import contextlib
+import inspect
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,6 +18,7 @@ from support.rendering import needs_gl
 
 from fleet_tools.config.predicates import JointDisplacement
 from fleet_tools.config.resources import assets_root, task_configs_root
+from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv, unwrap
 from fleet_tools.errors import (
     ConfigError,
@@ -215,6 +218,14 @@ def test_an_impossible_state_is_refused(hammer, velocity):
 def test_an_invalid_argument_is_refused_with_the_nearest(kwargs, message):
     with pytest.raises(UnknownNameError, match=message):
         ToolUseEnv(**({"task": "hammer"} | kwargs))
+
+
+@pytest.mark.parametrize("name", inspect.signature(ToolUseEnv).parameters)
+def test_anything_else_is_refused_by_a_short_message(name):
+    for given in ([], [[]], {"a": []}, 1.5, np.zeros(3), b"x", "x" * 10**6, 10**5000, Path):
+        with pytest.raises((ConfigError, UnknownNameError)) as error:
+            ToolUseEnv(**({"task": "hammer"} | {name: given}))
+        assert len(str(error.value)) < 1000
 
 
 def test_an_invalid_switch_is_refused():

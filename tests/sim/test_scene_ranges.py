@@ -1,0 +1,204 @@
+"""Scenes are physical: every number in its range, every pose whole, and resets all or nothing."""
+
+import copy
+import itertools
+import json
+import math
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_tools.config.ranges import RANGES, Range
+from fleet_tools.config.resources import assets_root
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
+from fleet_tools.config.values import parse, read_yaml
+from fleet_tools.errors import ConfigError, EpisodeOverError, FleetToolsError, SimulationError
+from fleet_tools.sim.scene import Push, Scene, sample_scene
+from fleet_tools.sim.splits import SPLITS
+
+HAMMER = load_task("hammer")
+V1 = Path(__file__).parents[1] / "data" / "dataset_v1" / "episodes" / "episode_000000.hdf5"
+PUSH = {"push": {"step": 3, "translation_m": [0.01, 0.0, 0.0]}}
+DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH
+STILL = np.zeros(6, np.float32)
+
+
+def numbers(data: Any, place: tuple = ()) -> Iterator[tuple]:
+    """Yields the places of all numbers in plain data."""
+    if isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from numbers(value, (*place, key))
+    elif not isinstance(data, str):
+        yield place
+
+
+def changed(data: Any, *changes: tuple[tuple, Any]) -> dict[str, Any]:
+    """Returns a copy of plain data with other values at some places."""
+    data = copy.deepcopy(data)
+    for place, value in changes:
+        inner = data
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = value
+    return data
+
+
+def range_at(place: tuple) -> Range:
+    """Returns the range of the number at a place of a scene."""
+    allowed: Any = RANGES[place[0]]
+    for key in place[1:]:
+        if isinstance(allowed, tuple | dict) and not isinstance(allowed, Range):
+            allowed = allowed[key] if isinstance(key, int) or key in allowed else allowed
+    return allowed
+
+
+PLACES = [place for place in numbers(DATA) if place != ("seed",)]
+
+
+def test_a_number_is_refused_beyond_its_range_and_accepted_within():
+    assert len(PLACES) == 49
+    for place in PLACES:
+        low, high, _ = range_at(place)
+        for inside in (low, high):
+            parse(Scene, changed(DATA, (place, inside)), "scene.json")
+        near = (low - 1, high + 1) if place[-1] == "step" else beyond(low, high)
+        for outside in (1e308, -1e308, 10**400, *near):
+            with pytest.raises(ConfigError) as error:
+                parse(Scene, changed(DATA, (place, outside)), "scene.json")
+            dotted = ".".join(map(str, place))
+            assert f"scene.json is not a valid Scene:\n  {dotted}: " in str(error.value)
+
+
+def beyond(low: float, high: float) -> tuple[float, float]:
+    """Returns the next numbers below and above a range."""
+    return math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+
+
+@pytest.mark.parametrize("part", ["translation_m", "rpy_deg"])
+@pytest.mark.parametrize("pose", [("tool_in_hand",), ("object_pose",), ("cameras", "wrist")])
+def test_a_pose_without_a_part_is_refused(pose, part):
+    data = copy.deepcopy(DATA)
+    inner = data
+    for key in pose:
+        inner = inner[key]
+    del inner[part]
+    with pytest.raises(ConfigError, match=rf"{'.'.join(pose)}\.{part}: a scene gives"):
+        parse(Scene, data, "scene.json")
+
+
+def test_the_joints_ranges_are_those_of_the_arm():
+    arm = ET.parse(assets_root() / "robots" / "panda" / "panda.urdf").getroot()
+    limits = [arm.find(f"joint[@name='panda_joint{i}']/limit") for i in range(1, 8)]
+    given = [(float(each.get("lower")), float(each.get("upper"))) for each in limits]  # type: ignore[union-attr]
+    assert [(low, high) for low, high, _ in RANGES["initial_joints_rad"]] == given
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_every_scene_that_is_drawn_is_valid(task):
+    config = load_task(task)
+    seeds = [*range(60), *range(2**52, 2**52 + 60), 2**128 - 1]
+    for seed, split in zip(seeds, itertools.cycle(SPLITS), strict=False):
+        for randomization in ("on", "off"):
+            scene = sample_scene(config, seed, split=split, randomization=randomization)
+            assert parse(Scene, json.loads(scene.to_json()), "drawn") == scene
+
+
+def test_a_stored_scene_of_former_versions_is_valid():
+    with h5py.File(V1) as file:
+        data = json.loads(str(file["episode_0"].attrs["scene"]))
+    assert json.loads(parse(Scene, data, "stored").to_json()) == data
+
+
+@pytest.mark.parametrize(
+    "former, new, place",
+    [
+        ("tool_mass_scale: {uniform: [0.8, 1.2]}", "tool_mass_scale: 1.0e+9", "tool_mass_scale"),
+        ("slide: {uniform: [40, 80]}", "slide: {choice: [40, 0]}", "joint_resistance.slide"),
+        ("- {uniform: [-2.30, -2.10]}", "- {uniform: [-2, 2]}", "initial_joints_rad.3"),
+        ("{uniform: [0.45, 0.65]}", "{uniform: [0, 99]}", "object_pose.translation_m.0"),
+        ("{uniform: [88, 92]}", "{uniform: [88, 920]}", "cameras.overhead.rpy_deg.2"),
+    ],
+)
+def test_a_task_that_draws_out_of_range_is_refused_with_the_line(former, new, place):
+    text = task_path("hammer").read_text()
+    line = text[: text.index(former)].count("\n") + 1
+    with pytest.raises(ConfigError, match=rf"line {line}: randomization\.{place}: .*must lie"):
+        read_yaml(TaskConfig, text.replace(former, new, 1), "own.yaml")
+
+
+# --- Resets ---------------------------------------------------------------------------------
+
+BAD_OPTIONS: list[Any] = [
+    1,
+    "scene",
+    [("scene", DATA)],
+    np.zeros(3),
+    {"scene": 1},
+    {"scen": DATA},
+    {(): DATA},
+    {"scene": changed(DATA, (("initial_joints_rad",), [1e308] * 7))},
+    {"scene": changed(DATA, (("tool_in_hand", "translation_m"), [1e12, 0, 0]))},
+    {"scene": changed(DATA, (("object_pose", "translation_m"), [1e308, 0, 0]))},
+    {"scene": changed(DATA, (("push", "translation_m"), [1e308, 0, 0]))},
+    {"scene": changed(DATA, (("tool",), "x" * 5000))},
+    {"scene": changed(DATA, (("tool",), "a\0b"))},
+]
+
+
+def test_a_reset_that_is_refused_leaves_the_episode_as_it_was(hammer):
+    hammer.reset(seed=0)
+    hammer.step(STILL)
+    before = hammer.state_digest()
+    altered = hammer.scene.model_copy(update={"push": Push(step=1, translation_m=(1e12, 0, 0))})
+    for options in (*BAD_OPTIONS, {"scene": altered}):
+        with pytest.raises(FleetToolsError):
+            hammer.reset(options=options)
+    for seed in (-1, 1.5, True, "1", [1], 10**400):
+        with pytest.raises(ConfigError, match="seed"):
+            hammer.reset(seed=seed)
+    assert hammer.state_digest() == before
+    assert hammer.step(STILL)[4]["outcome"] == "running"
+
+
+def test_after_a_reset_that_failed_later_there_is_no_episode(hammer, tmp_path):
+    folder = shutil.copytree(assets_root() / "tools" / "hammer" / "claw", tmp_path / "own")
+    (folder / "model.sdf").write_text("<sdf version='1.9'/>")
+    for change in (
+        (("object_pose", "translation_m"), [5.0, 0.0, 0.0]),  # out of the workspace
+        (("tool",), str(folder)),
+    ):
+        hammer.reset(seed=0)
+        with pytest.raises(ConfigError):
+            hammer.reset(options={"scene": changed(DATA, change)})
+        for use in (lambda: hammer.step(STILL), hammer.world_state, hammer.get_state):
+            with pytest.raises(EpisodeOverError, match=r"call reset\(\)"):
+                use()
+    fresh = [hammer.reset(seed=seed) and hammer.state_digest() for seed in (1, 0, 1)]
+    assert fresh[0] == fresh[2]
+
+
+WITHIN_REACH = [place for place in PLACES if place[0] not in ("object_pose", "push")]
+
+
+@settings(max_examples=8)
+@given(st.lists(st.booleans(), min_size=len(WITHIN_REACH), max_size=len(WITHIN_REACH)))
+def test_the_corners_of_the_ranges_can_be_simulated(hammer, high):
+    ends = [
+        (place, range_at(place)[int(end)]) for place, end in zip(WITHIN_REACH, high, strict=True)
+    ]
+    try:
+        observation, info = hammer.reset(options={"scene": changed(DATA, *ends)})
+        assert info["outcome"] == "running"
+        for _ in range(3):
+            assert all(np.isfinite(value).all() for value in observation.values())
+            observation, *_, info = hammer.step(STILL)
+    except (SimulationError, EpisodeOverError):
+        pass
