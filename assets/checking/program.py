@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # --help answers without Drake
 class CheckOptions(cli.Options):
     """Checks a tool or an object: measures what its family needs, and lets the expert use it.
 
-    The measurements are of the model's own collision geometry. Then the expert uses the model in a
+    The model is loaded in a process of its own first, with limits on time and memory. The
+    measurements are of its own collision geometry. Then the expert uses the model in a
     few scenes with models of the package; for those without success, the report tells the stage at
     which they failed.
 
@@ -41,16 +42,22 @@ class CheckOptions(cli.Options):
 
 def check_model(options: CheckOptions) -> int:
     """Does the work of the program, and returns the exit code."""
+    from fleet_tools.assets.checking.first_load import first_load_problem
     from fleet_tools.assets.checking.trial import tasks_of
 
-    model = _read(options.folder)
+    model = read_model(options.folder)
     tasks = tasks_of(model, options.task)
+    problem = first_load_problem(model.file.parent)
+    # What ends a process, or does not end, is not loaded in this one.
+    measured = {"error": problem, "measurements": []} if problem else _measured(model)
     report = {
         "folder": str(options.folder),
         "kind": model.labels.kind,
         "family": model.labels.family,
-        **_measured(model),
-        "trials": [_tried(model, task, options) for task in tasks if options.scenes],
+        **measured,
+        "trials": [
+            _tried(model, task, options) for task in tasks if options.scenes and not problem
+        ],
     }
     report["fine"] = (
         report["error"] is None
@@ -61,7 +68,12 @@ def check_model(options: CheckOptions) -> int:
     return cli.OK if report["fine"] else cli.FAILED
 
 
-def _read(folder: Path) -> "Model":
+def read_model(folder: Path) -> "Model":
+    """Reads the folder of a tool or an object.
+
+    Raises:
+        ConfigError: It is not one.
+    """
     from fleet_tools.config.values import load_yaml
     from fleet_tools.sim.catalog import Keypoints, load_model
 

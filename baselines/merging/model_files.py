@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.storage.strict_json import loads
 from fleet_tools.storage.tensor_files import write_tensors
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def read_notes(path: Path) -> Any:
     """Returns the notes that `write_model` stored with a model; None if there are none."""
     with safe_open(path, "pt") as file:
         text = (file.metadata() or {}).get(_NOTES)
-    return None if text is None else json.loads(text)
+    return None if text is None else loads(text)
 
 
 def write_model(path: Path, state: State, notes: Any = None) -> None:

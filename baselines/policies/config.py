@@ -4,15 +4,16 @@ A configuration is a frozen value with everything that does not follow from the 
 observations; its parts create their modules.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 
+from fleet_tools.config.bounded_files import read_bounded
 from fleet_tools.config.values import Count, Positive, Value, parse
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.storage.strict_json import MAX_CHARACTERS, loads
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.mlp import MLPBody
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 EncodedKind = Literal["cloud", "image"]
 """Kind of an observation's entry that an encoder reads."""
 
+Depth = Annotated[Count, pydantic.Field(le=1000)]
+"""A number of layers, which are made one by one."""
+
+Width = Annotated[Count, pydantic.Field(le=100_000)]
+"""A number of units."""
+
 
 class MLPConfig(Value):
     """Layers of ReLU units, without memory.
@@ -34,8 +41,8 @@ class MLPConfig(Value):
     """
 
     type: Literal["mlp"] = "mlp"
-    layers: Count = 4
-    width: Count = 512
+    layers: Depth = 4
+    width: Width = 512
 
     def create(self, inputs: int) -> "MLPBody":
         """Returns a new body.
@@ -58,8 +65,8 @@ class RecurrentConfig(Value):
     """
 
     type: Literal["elman", "lstm", "gru"] = "elman"
-    layers: Count = 4
-    width: Count = 512
+    layers: Depth = 4
+    width: Width = 512
 
     def create(self, inputs: int) -> "RecurrentBody":
         """Returns a new body.
@@ -84,11 +91,11 @@ class TransformerConfig(Value):
     """
 
     type: Literal["transformer"] = "transformer"
-    layers: Count = 4
-    width: Count = 512
-    heads: Count = 8
-    feedforward: Count = 2048
-    context: Count = 32
+    layers: Depth = 4
+    width: Width = 512
+    heads: Width = 8
+    feedforward: Width = 2048
+    context: Width = 32
 
     @pydantic.model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
@@ -116,7 +123,7 @@ class PointNetConfig(Value):
             neither much smaller nor much larger than the mask beside them.
     """
 
-    widths: Annotated[tuple[Count, ...], pydantic.Field(min_length=1)] = (64, 128, 256)
+    widths: Annotated[tuple[Width, ...], pydantic.Field(min_length=1)] = (64, 128, 256)
     unit_m: Positive = 0.1
 
     def create(self) -> "PointNetEncoder":
@@ -135,7 +142,7 @@ class ResNet18Config(Value):
             Meta-World experiments; see `resnet.load_features`.
     """
 
-    width: Count = 64
+    width: Width = 64
     frozen: bool = False
 
     def create(self) -> "ResNetEncoder":
@@ -252,8 +259,8 @@ def read_policy_config(
 
 def _load_json(path: str) -> PolicyConfig:
     try:
-        return parse(PolicyConfig, json.loads(Path(path).read_text("utf-8")), path)
-    except (OSError, json.JSONDecodeError) as error:
+        return parse(PolicyConfig, loads(read_bounded(Path(path), MAX_CHARACTERS).decode()), path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is not the JSON of a policy: {error}") from None
 
 

@@ -1,12 +1,12 @@
 """Photographs as jobs: states of stored episodes or of a scene, and the work of each process."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet_tools.blender.photographer import Photographer
+from fleet_tools.config.bounded_files import read_bounded
 from fleet_tools.config.tasks import TaskConfig, task_names
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.reader import Dataset
@@ -16,6 +16,7 @@ from fleet_tools.envs.tool_use_env import EnvState
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import Scene
+from fleet_tools.storage.strict_json import MAX_CHARACTERS, loads
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ def scene_state(file: Path, task: str | None) -> StateSource:
         ConfigError, UnknownNameError: The file is not a scene, or its task does not exist.
     """
     try:
-        scene = parse(Scene, json.loads(file.read_text()), str(file))
+        scene = parse(Scene, loads(read_bounded(file, MAX_CHARACTERS).decode()), str(file))
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise

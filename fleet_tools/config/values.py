@@ -9,6 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import pydantic
 
+from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.config.yaml_bounds import MAX_CHARACTERS
 from fleet_tools.config.yaml_places import Location, YamlPlaces
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
@@ -116,7 +118,7 @@ def load_yaml(cls: type[V], path: Path) -> V:
         ConfigError: The file is missing, is not YAML, or does not fit.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, MAX_CHARACTERS).decode()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:

@@ -5,11 +5,10 @@ from typing import Any
 
 import yaml
 
+from fleet_tools.config.yaml_bounds import MAX_DIGITS, excess
 from fleet_tools.config.yaml_places import YamlPlaces
 from fleet_tools.config.yaml_reader import FastLoader
 from fleet_tools.errors import ConfigError
-
-_MAX_DEPTH = 1000
 
 
 def parse_yaml(text: str, source: str) -> Any:
@@ -20,10 +19,11 @@ def parse_yaml(text: str, source: str) -> Any:
         source: Origin of the text, for the error message.
 
     Raises:
-        ConfigError: The text is not YAML, gives a key twice, or is nested too deeply.
+        ConfigError: The text is not YAML, gives a key twice, or exceeds the bounds
+            (`fleet_tools.config.yaml_bounds`).
     """
-    if _depth_bound(text) > _MAX_DEPTH and _is_deep(text):
-        raise ConfigError(f"{source} is nested more than {_MAX_DEPTH} deep.")
+    if (reason := excess(text)) is not None:
+        raise ConfigError(f"{source} is too large:\n  {Path(source).name}, {reason}")
     try:
         return yaml.load(text, _FastLoader)
     except Exception as error:  # of a scalar that does not fit its tag, of many classes
@@ -40,6 +40,14 @@ class _FastLoader(FastLoader):  # pyright: ignore[reportGeneralTypeIssues]
         return super().construct_mapping(node, deep)
 
 
+def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
+    """Refuses integers that are too long to be written again."""
+    if len(node.value) > MAX_DIGITS:
+        reason = f"a number has {len(node.value):,} characters, at most {MAX_DIGITS}"
+        raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
+    return loader.construct_yaml_int(node)
+
+
 class _Loader(yaml.SafeLoader):
     """Reads in Python; its errors name the source, and show the line."""
 
@@ -51,6 +59,10 @@ class _Loader(yaml.SafeLoader):
         except Exception as error:
             reason = f"{node.value!r:.80} is no {node.tag.rpartition(':')[-1]}"
             raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark) from error
+
+
+for _each in (_FastLoader, _Loader):
+    _each.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 def _complaint(text: str, source: str, error: Exception) -> str:
@@ -72,22 +84,3 @@ def _complaint(text: str, source: str, error: Exception) -> str:
         for each in repetitions
     )
     return f"{source} gives a key twice:{lines}"
-
-
-def _depth_bound(text: str) -> int:
-    """Returns a number of levels that a text cannot exceed: brackets, and two for each column."""
-    return text.count("[") + text.count("{") + 2 * max(map(len, text.splitlines()), default=0)
-
-
-def _is_deep(text: str) -> bool:
-    """Whether a text has too many levels; what follows an error of syntax is not looked at."""
-    depth = 0
-    try:
-        for event in yaml.parse(text, FastLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_DEPTH:
-                return True
-    except yaml.YAMLError:
-        pass
-    return False

@@ -29,6 +29,7 @@ from fleet_tools.errors import DatasetError
 from fleet_tools.perception.observation_config import is_image
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import Scene
+from fleet_tools.storage.strict_json import loads
 
 _LAYOUT = {
     "actions": "actions",
@@ -96,7 +97,7 @@ def read(path: Path) -> Episode:
         arrays = {field: _array(group, name)[()] for field, name in _LAYOUT.items()}
         observations = group.require_group("observations")
         return Episode(
-            scene=parse(Scene, json.loads(attributes["scene"]), "its scene"),
+            scene=parse(Scene, loads(attributes["scene"]), "its scene"),
             observations={name: _array(observations, name)[()] for name in _names(observations)},
             actions=arrays["actions"],
             rewards=arrays["rewards"],
@@ -105,7 +106,7 @@ def read(path: Path) -> Episode:
             success=arrays["success"],
             digests=arrays["digests"],
             outcome=attributes["outcome"],
-            error=json.loads(attributes["error"]),
+            error=loads(attributes["error"]),
         )
 
 

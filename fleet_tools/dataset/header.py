@@ -5,7 +5,7 @@ It describes an environment completely, so that the same one can be made again f
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import gymnasium
 import pydantic
@@ -29,10 +29,14 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 
 
+Length = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
+"""Length of an axis."""
+
+
 class ArraySpec(Value):
     """An array of each step: shape and dtype, and what its entries are, in which unit and frame."""
 
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[Length, ...], pydantic.Field(max_length=8)]
     dtype: str
     unit: str
     frame: str | None

@@ -19,6 +19,10 @@ OBS_MODES = {
 OBSERVATION_KWARGS = ("obs_mode", *sorted({name for names in OBS_MODES.values() for name in names}))
 """All of these; a policy may choose them."""
 CHANNELS = ("rgb", "depth", "segmentation")
+MAX_CAMERA_SIZE = 4096
+"""Largest width and height of images, in pixels."""
+MAX_CLOUD_SIZE = 100_000
+"""Largest number of points of the tool, and of the object, in the mode "point_cloud"."""
 
 
 def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,9 +97,13 @@ class ObservationConfig:
         _require_channels(channels)
         config = cls(
             obs_mode=obs_mode,
-            camera_size=_pair("camera_size", camera_size, "(width, height) in pixels"),
+            camera_size=_pair(
+                "camera_size", camera_size, MAX_CAMERA_SIZE, "(width, height) in pixels"
+            ),
             channels=tuple(name for name in CHANNELS if name in channels),
-            cloud_size=_pair("cloud_size", cloud_size, "the number of points of (tool, object)"),
+            cloud_size=_pair(
+                "cloud_size", cloud_size, MAX_CLOUD_SIZE, "the number of points of (tool, object)"
+            ),
             cloud_sampling=cloud_sampling,
             cameras=task.cameras,
         )
@@ -122,12 +130,14 @@ def _require_channels(channels: object) -> None:
         )
 
 
-def _pair(name: str, given: Sequence[int], meaning: str) -> tuple[int, int]:
+def _pair(name: str, given: Sequence[int], largest: int, meaning: str) -> tuple[int, int]:
     match given:
-        case [first, second] if _is_count(first) and _is_count(second):
+        case [first, second] if _is_count(first, largest) and _is_count(second, largest):
             return first, second
-    raise ConfigError(f"{name} is {meaning}, two positive integers; given: {shown(given)}.")
+    raise ConfigError(
+        f"{name} is {meaning}, two positive integers up to {largest:,}; given: {shown(given)}."
+    )
 
 
-def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number > 0
+def _is_count(number: object, largest: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 < number <= largest

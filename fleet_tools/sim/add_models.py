@@ -25,7 +25,7 @@ def add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, Fi
     Raises:
         ConfigError: Drake cannot read the model, or it is not complete.
     """
-    instance = _add_model(plant, tool, "tool")
+    instance = add_model(plant, tool, "tool")
     X_TG = tool.labels.grasp.to_transform()
     held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
     hand = plant.GetFrameByName(END_EFFECTOR)
@@ -46,7 +46,7 @@ def add_object(
     Raises:
         ConfigError: Drake cannot read the model, or it is not complete.
     """
-    instance = _add_model(plant, object, "object")
+    instance = add_model(plant, object, "object")
     if mount == "free":
         return instance, None
     frame = plant.AddFrame(FixedOffsetFrame("mount", plant.world_frame(), RigidTransform()))
@@ -54,7 +54,17 @@ def add_object(
     return instance, frame
 
 
-def _add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
+def add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
+    """Adds a model to a plant, without connecting it to anything.
+
+    Args:
+        plant: Plant that is not finalized yet.
+        model: The model.
+        role: Prefix of its name.
+
+    Raises:
+        ConfigError: Drake cannot read the model, or it is not complete.
+    """
     check_masses(model.file)
     parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
     try:

@@ -13,6 +13,7 @@ from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Frame, ModelInstanceIndex
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.model_xml import read_model_xml
 
 IMPORT = "`python -m fleet_tools.assets import MESH` computes it from a mesh"
 
@@ -31,16 +32,13 @@ def check_masses(file: Path) -> None:
     """Refuses links with geometry but without a physically possible inertia.
 
     Args:
-        file: SDFormat or URDF file; models that it includes are not checked.
+        file: SDFormat or URDF file.
 
     Raises:
         ConfigError: A link lacks mass or inertia, or no body can have them; the message names it.
+            Or the file's content is not allowed (`fleet_tools.sim.model_xml`).
     """
-    try:
-        root = ET.parse(file).getroot()
-    except ET.ParseError as error:
-        raise ConfigError(f"{file} is not XML: {error}.") from None
-    for link in root.iter("link"):
+    for link in read_model_xml(file).iter("link"):
         if link.find("collision") is None and link.find("visual") is None:
             continue
         location = f"{file}: the link {link.get('name')!r}"

@@ -1,10 +1,24 @@
-"""JSON with one reading only: no duplicate keys, no NaN, no infinity, no half characters."""
+"""JSON with one reading only: no duplicate keys, no NaN, no half characters; and with bounds.
+
+All programs read the JSON of others by `loads`, as they read YAML by `parse_yaml`.
+"""
 
 import json
+import math
 import re
 from collections import Counter
 from typing import Any
 
+MAX_CHARACTERS = 16_000_000
+"""Largest size of a text; the leaderboard's results have 14,000, the lines of their logs 4,000."""
+
+MAX_DEPTH = 100
+"""Largest number of levels."""
+
+MAX_DIGITS = 100
+"""Largest number of characters of an integer."""
+
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD]")  # half of a character, perhaps with its other half
 
 
@@ -13,12 +27,19 @@ def loads(text: str) -> Any:
 
     Raises:
         ValueError: The text is not JSON, gives a key twice, holds NaN, infinity or half of a
-            character, or is nested too deeply.
+            character, or exceeds the bounds.
     """
-    try:
-        data = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters, at most {MAX_CHARACTERS:,}")
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise ValueError(f"it is nested too deeply: more than {MAX_DEPTH} levels")
+    data = json.loads(
+        text,
+        object_pairs_hook=_unique,
+        parse_constant=_no_constant,
+        parse_int=_integer,
+        parse_float=_finite,
+    )
     if _SURROGATE.search(text):
         try:
             json.dumps(data, ensure_ascii=False).encode()
@@ -27,12 +48,33 @@ def loads(text: str) -> Any:
     return data
 
 
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(depth, deepest)
+    return deepest
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    counts = Counter(name for name, _ in pairs)
-    for name, count in counts.items():
-        if count > 1:
-            raise ValueError(f"the key {name!r} is given {count} times")
-    return dict(pairs)
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        name, count = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {name!r} is given {count} times")
+    return data
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer has {len(text):,} digits, at most {MAX_DIGITS}")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is too large a number")
+    return number
 
 
 def _no_constant(name: str) -> None:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
+from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.dataset.export.lerobot_stats import Stats, combined, image_stats, vector_stats
 from fleet_tools.dataset.export.parquet import ParquetFiles, column, image_column, write_indexed
 from fleet_tools.dataset.export.source import Source, episode_metadata
@@ -213,7 +213,7 @@ def _info(source: Source, columns: Columns) -> dict[str, Any]:
 
 
 def _task_description(header: Header) -> str:
-    return yaml.safe_load(header.task.text)["description"]
+    return parse_yaml(header.task.text, header.task.name)["description"]
 
 
 def _entries(name: str, array: ArraySpec) -> list[str]:

@@ -1,0 +1,179 @@
+"""What a model's XML may say, checked before Drake sees it.
+
+Drake takes whatever it is told: a model that includes itself ends the process, a contact mesh of
+nanometres fills the memory, and a mesh may be any file of the machine.
+"""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from urllib.parse import unquote
+
+from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.errors import ConfigError, shown
+
+MAX_BYTES = 2_000_000
+"""Largest size of a model file."""
+
+MAX_DEPTH = 30
+"""Largest number of levels."""
+
+MAX_COUNTS = {"link": 100, "joint": 100, "collision": 1000, "visual": 1000}
+"""Largest number of elements of a kind."""
+
+MAX_ELEMENTS = 50_000
+"""Largest number of all elements."""
+
+MAX_MESH_BYTES = 50_000_000
+"""Largest size of all meshes of a model together; one that is used twice counts twice."""
+
+SIZES_M = (1e-6, 10.0)
+"""Range of the dimensions of shapes, m."""
+
+MAX_FINENESS = 200.0
+"""Largest ratio of a shape's largest dimension to the edges of its contact mesh."""
+
+MIN_RESOLUTION_M = 1e-4
+"""Shortest edges of a contact mesh, m."""
+
+MAX_NUMBER = 1e20
+"""Largest number that is no limit of a joint."""
+
+SCALES = (1e-6, 1e6)
+"""Range of the scales of meshes."""
+
+_DIMENSIONS = ("radius", "length", "radii", "size")
+_NAMES = ("name", "filename", "link", "frame", "relative_to", "parent", "child", "texture")
+_FILES = ("uri", "albedo_map", "diffuse_map")
+_LIMITS = ("limit", "lower", "upper", "effort", "velocity")
+_NOT_A_NUMBER = re.compile(r"[-+]?nan(\(.*)?", re.IGNORECASE)
+
+
+def read_model_xml(file: Path) -> ET.Element:
+    """Reads a model file whose content is safe to be given to Drake.
+
+    Args:
+        file: SDFormat or URDF file.
+
+    Returns:
+        The root element.
+
+    Raises:
+        ConfigError: It is not XML, includes other models, is too large, names files outside of its
+            folder, or gives numbers that no shape or inertia can have.
+    """
+    try:
+        root = ET.fromstring(read_bounded(file, MAX_BYTES))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
+    except (ET.ParseError, ValueError, LookupError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{file} is not XML: {error}.") from None
+    _check_counts(root, file)
+    for element in root.iter():
+        if _local(element) == "include":
+            raise ConfigError(
+                f"{file}: <include> is not allowed, as a model is a folder on its own. Write the "
+                "links and joints into the file."
+            )
+        _check_numbers(element, file)
+    for element in root.iter():
+        if _local(element) in ("collision", "visual"):
+            _check_shape(element, file)
+    _check_meshes(root, file)
+    return root
+
+
+def _check_counts(root: ET.Element, file: Path) -> None:
+    level, depth, total = [root], 0, 0
+    while level:
+        depth, total = depth + 1, total + len(level)
+        if depth > MAX_DEPTH or total > MAX_ELEMENTS:
+            raise ConfigError(
+                f"{file} has more than {MAX_ELEMENTS:,} elements, or {MAX_DEPTH} levels of them."
+            )
+        level = [child for element in level for child in element]
+    for tag, largest in MAX_COUNTS.items():
+        if (count := sum(1 for _ in root.iter(tag))) > largest:
+            raise ConfigError(f"{file} has {count:,} elements <{tag}>, at most {largest:,}.")
+
+
+def _check_numbers(element: ET.Element, file: Path) -> None:
+    texts = {name: text for name, text in element.attrib.items() if name not in _NAMES}
+    if _local(element) not in (*_NAMES, *_FILES):
+        texts[""] = element.text or ""
+    for name, text in texts.items():
+        for word in text.split():
+            if _NOT_A_NUMBER.fullmatch(word) or (
+                abs(_float(word)) > MAX_NUMBER and _local(element) not in _LIMITS
+            ):
+                where = f"<{_local(element)}>" + (f" {name}" if name else "")
+                raise ConfigError(f"{file}: {where} has the number {shown(word)}.")
+
+
+def _check_shape(shape: ET.Element, file: Path) -> None:
+    """Checks the dimensions of a shape, and how fine its contact mesh is."""
+    place = f"{file}: the {_local(shape)} {shown(shape.get('name'))}"
+    largest = 0.0
+    for element in shape.iter():
+        for name in _DIMENSIONS:
+            text = element.get(name) or (element.text if _local(element) == name else None)
+            for number in map(_float, (text or "").split()):
+                if not SIZES_M[0] <= number <= SIZES_M[1]:
+                    raise ConfigError(
+                        f"{place} has the {name} {number:g} m; the dimensions of shapes lie "
+                        f"between {SIZES_M[0]:g} and {SIZES_M[1]:g} m."
+                    )
+                largest = max(largest, number * (1 if name in ("length", "size") else 2))
+        text = element.get("scale") or (element.text if _local(element) == "scale" else None)
+        for number in map(_float, (text or "").split()):
+            if not SCALES[0] <= abs(number) <= SCALES[1]:
+                raise ConfigError(f"{place} has a mesh with the scale {number:g}.")
+    shortest = max(MIN_RESOLUTION_M, largest / MAX_FINENESS)
+    for element in shape.iter():
+        if _local(element) == "mesh_resolution_hint":
+            for number in map(_float, (element.get("value") or element.text or "").split()):
+                if not number >= shortest:
+                    raise ConfigError(
+                        f"{place} has a mesh_resolution_hint of {number:g} m; its contact mesh "
+                        f"can have edges of {shortest:g} m at least."
+                    )
+
+
+def _check_meshes(root: ET.Element, file: Path) -> None:
+    folder, total = file.parent.resolve(), 0
+    for element in root.iter():
+        text = element.text if _local(element) in _FILES else None
+        for uri in filter(None, [element.get("filename"), text]):
+            named = uri.strip().removeprefix("file://")
+            try:
+                path = (folder / (unquote(named) if uri.strip() != named else named)).resolve()
+                inside = "://" not in named and path.is_relative_to(folder)
+                total += path.stat().st_size if inside else 0
+                is_file = path.is_file()
+            except (OSError, ValueError, RuntimeError):  # such as of a link to itself
+                inside, is_file = True, False
+            if not inside or not is_file:
+                what = "is not a file" if inside else "is outside of the model's folder"
+                raise ConfigError(
+                    f"{file}: {shown(uri.strip())} {what}. Meshes and textures are files in the "
+                    "folder of their model, named by paths relative to it."
+                )
+    if total > MAX_MESH_BYTES:
+        raise ConfigError(
+            f"{file}: its meshes and textures have {total:,} bytes, at most {MAX_MESH_BYTES:,}."
+        )
+
+
+def _float(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
+
+
+def _local(element: ET.Element) -> str:
+    """Returns an element's tag without its namespace."""
+    return element.tag.rpartition("}")[2].rpartition(":")[2] if isinstance(element.tag, str) else ""
