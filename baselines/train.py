@@ -17,7 +17,6 @@ from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.utils import cli
-from fleet_tools.utils.machine import available_cores
 from fleet_tools.utils.option_parser import KeyValue
 from fleet_tools.utils.progress import progress_bar
 
@@ -77,8 +76,8 @@ class TrainOptions(cli.Options):
     training: TrainingConfig = TrainingConfig()
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of the computation; auto is a GPU if there is one."""
-    threads: Count | None = None
-    """Number of threads (default: all cores); another number rounds sums differently."""
+    threads: Count = 1
+    """Number of threads; more pay for large networks only, and round sums differently."""
     save_every: Positive = 10.0
     """Time between two stored states, s, which is what a kill costs."""
     validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.1
@@ -185,7 +184,7 @@ def _spec(options: TrainOptions, samples: "Samples", blueprint: "Blueprint") -> 
         rollouts=options.rollouts,
         rollout_every=options.rollout_every,
         device=_device(options.device),
-        threads=options.threads or max(1, int(available_cores())),
+        threads=options.threads,
         packages=packages(),
     )
 
