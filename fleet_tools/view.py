@@ -68,6 +68,9 @@ class ViewOptions(cli.Options):
     policy: PolicyName = "expert"
     seed: Seed = 0
     """Seed of the first scene; the next scenes have the next seeds."""
+    split: str = "train"
+    """Split from which tool and object are drawn: train, unseen_pairs, unseen_tools, unseen_objects
+    or all."""
     attempt: CountOrZero = 0
     """Number of the first attempt that is shown of a dataset."""
     episodes: Count = 1
@@ -133,7 +136,9 @@ def _open_source(options: ViewOptions) -> "EpisodeSource":
     if folder is not None:
         return dataset_source(folder, options.attempt, count, render_mode)
     task = options.source.name_or_path()
-    return policy_source(task, options.policy, options.seed, count, render_mode)
+    return policy_source(
+        task, options.policy, options.seed, count, split=options.split, render_mode=render_mode
+    )
 
 
 def _show(options: ViewOptions, source: "EpisodeSource") -> list["Episode"]:

@@ -59,7 +59,7 @@ def as_text(summary: dict[str, Any]) -> str:
         lines.append(f"  {task}: {result['successes']} of {result['episodes']} rollouts succeeded")
     if summary["samples_per_second"] is not None:
         lines.append(
-            f"  {summary['samples_per_second']:.0f} steps per second, in "
-            f"{summary['batches_per_second']:.1f} batches"
+            f"  {summary['samples_per_second']:.0f} steps per second, "
+            f"{summary['batches_per_second']:.1f} batches per second"
         )
     return "\n".join(lines)

@@ -31,7 +31,7 @@ class EpisodeSource:
 
 
 def policy_source(
-    task: str, policy: str, first_seed: int, count: int, render_mode: str
+    task: str, policy: str, first_seed: int, count: int, *, split: str, render_mode: str
 ) -> EpisodeSource:
     """Returns the episodes of a policy in the scenes of consecutive seeds.
 
@@ -43,13 +43,14 @@ def policy_source(
         policy: The policy, see `fleet_tools.policies.sources`.
         first_seed: Seed of the first scene.
         count: Number of episodes.
+        split: Split from which tools and objects are drawn.
         render_mode: Render mode of the environment.
 
     Raises:
         FleetToolsError: There is no such task or policy, or the environment cannot be made.
     """
     source = find_policy(policy)
-    make = partial(make_env, task=task, render_mode=render_mode)
+    make = partial(make_env, task=task, split=split, render_mode=render_mode)
     built_in = source.kind == "built_in"
     env = _with_point_cloud(make) if built_in else make(**source.env_kwargs)
 

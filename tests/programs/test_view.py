@@ -111,6 +111,7 @@ def test_live_view_plays_until_ctrl_c(quick_task: str) -> None:
         (["--tool", "hammer", "--output", "nowhere/rollout.html"], "no folder"),
         (["--tool", "hammer", "--output", "r.html", "--episodes", "2"], "holds one episode"),
         (["--tool", "hamer"], "Did you mean 'hammer'"),
+        (["--tool", "hammer", "--split", "unseen_tool"], "Did you mean 'unseen_tools'"),
         (["--dataset", "nowhere"], "not a dataset"),
         (["--dataset", "data", "--tool", "hammer"], "give one of"),
         ([], "give one of"),
