@@ -77,7 +77,7 @@ class TrainOptions(cli.Options):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of the computation; auto is a GPU if there is one."""
     threads: Count = 1
-    """Number of threads; more pay for large networks only, and round sums differently."""
+    """Number of threads; another number rounds sums differently."""
     save_every: Positive = 10.0
     """Time between two stored states, s, which is what a kill costs."""
     validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.1
