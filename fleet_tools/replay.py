@@ -24,7 +24,7 @@ from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.dataset.reader import AttemptRecord
+    from fleet_tools.dataset.manifest import AttemptRecord
     from fleet_tools.dataset.replays import Replay
 
 

@@ -15,9 +15,9 @@ from fleet_tools.baselines.training.demonstrations import blueprint_of, content_
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.dataset.mapped import StoredEpisode
 from fleet_tools.dataset.partition import dirichlet_partition
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.errors import ConfigError
 
 _ROBOT, _INITIALIZATION, _ROUND, _MERGE = range(4)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Generator
 
 from fleet_tools.dataset.attempts import attempt_record
-from fleet_tools.dataset.reader import AttemptRecord
+from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.rollouts.rollout import Attempt

@@ -16,8 +16,8 @@ same bytes.
 
 import io
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +25,20 @@ import h5py
 import numpy as np
 
 from fleet_tools.config.values import parse
-from fleet_tools.errors import DatasetError
+from fleet_tools.dataset.self_contained import (
+    array_in,
+    group_in,
+    integer_of,
+    opened,
+    text_of,
+)
 from fleet_tools.perception.observation_config import is_image
-from fleet_tools.rollouts.episode import Episode
+from fleet_tools.rollouts.episode import Episode, hexadecimal
 from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.strict_json import loads
+
+OBSERVATIONS = "observations/"
+"""Prefix of the names of observations, beside those of fields of `Episode`."""
 
 _LAYOUT = {
     "actions": "actions",
@@ -43,18 +52,44 @@ _LAYOUT = {
 _COMPRESSION = {"compression": "gzip", "compression_opts": 1, "shuffle": True}  # any HDF5 reads it
 
 
-class ArrayLocation(NamedTuple):
-    """The location of an array in a file.
-
-    Attributes:
-        shape: Shape of the array.
-        dtype: Type of its entries.
-        offset: Bytes before it; None if it is compressed, or empty.
-    """
+class ArrayLayout(NamedTuple):
+    """Shape and dtype of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
+
+    def __str__(self) -> str:
+        """Returns it as error messages say it."""
+        return f"{self.dtype} of shape {self.shape}"
+
+
+class StoredArray(NamedTuple):
+    """An array in a file.
+
+    Attributes:
+        layout: Its shape and dtype.
+        offset: Bytes before it; None if it is compressed, or empty.
+    """
+
+    layout: ArrayLayout
     offset: int | None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an episode's file holds besides the entries of its arrays.
+
+    Attributes:
+        group: Name of the group that holds the episode.
+        attributes: The group's seed, outcome, error and scene, by name; the latter two are JSON.
+        final_digest: Hash of the final state, hexadecimal.
+        arrays: Arrays, named as fields of `Episode` or "observations/<name>".
+    """
+
+    group: str
+    attributes: dict[str, Any]
+    final_digest: str
+    arrays: dict[str, StoredArray]
 
 
 def to_bytes(episode: Episode, number: int) -> bytes:
@@ -90,75 +125,71 @@ def read(path: Path) -> Episode:
     """Reads an episode, without its `info`.
 
     Raises:
-        DatasetError: The file is missing, truncated or not an episode.
+        DatasetError: The file is missing, damaged, or not an episode.
     """
-    with _opened(path) as group:
-        attributes: dict[str, Any] = dict(group.attrs)
-        arrays = {field: _array(group, name)[()] for field, name in _LAYOUT.items()}
-        observations = group.require_group("observations")
+    with opened(path) as group:
+        observations = group_in(group, "observations")
+        arrays = {field: array_in(group, name)[()] for field, name in _LAYOUT.items()}
         return Episode(
-            scene=parse(Scene, loads(attributes["scene"]), "its scene"),
-            observations={name: _array(observations, name)[()] for name in _names(observations)},
+            scene=parse(Scene, loads(text_of(group, "scene")), "its scene"),
+            observations={name: array_in(observations, name)[()] for name in _names(observations)},
             actions=arrays["actions"],
             rewards=arrays["rewards"],
             terminated=arrays["terminated"],
             truncated=arrays["truncated"],
             success=arrays["success"],
             digests=arrays["digests"],
-            outcome=attributes["outcome"],
-            error=loads(attributes["error"]),
+            outcome=text_of(group, "outcome"),
+            error=_error(group),
         )
 
 
-def locate(path: Path, names: Iterable[str]) -> dict[str, ArrayLocation]:
-    """Locates arrays in a file.
+def contents(path: Path, names: Iterable[str] | None = None) -> Contents:
+    """Returns what a file holds besides the entries of its arrays.
 
     Args:
         path: Path of the file.
-        names: Names of fields of `Episode`, or "observations/<name>".
+        names: Arrays to locate, by fields of `Episode` or "observations/<name>"; all if None.
 
     Raises:
-        DatasetError: The file is missing, truncated or not an episode, or has no such array.
+        DatasetError: The file is missing, damaged, or not an episode, or has no such array.
     """
-    with _opened(path) as group:
-        arrays = {name: _array(group, _LAYOUT.get(name, name)) for name in names}
-        return {
-            name: ArrayLocation(array.shape, array.dtype, array.id.get_offset())
-            for name, array in arrays.items()
-        }
+    with opened(path) as group:
+        if names is None:
+            observed = _names(group_in(group, "observations"))
+            names = [*_LAYOUT, *(f"{OBSERVATIONS}{name}" for name in observed)]
+        arrays = {name: array_in(group, _LAYOUT.get(name, name)) for name in names}
+        texts = {name: text_of(group, name) for name in ("outcome", "error", "scene")}
+        return Contents(
+            group=str(group.name),
+            attributes={"seed": integer_of(group, "seed"), **texts},
+            final_digest=hexadecimal(array_in(group, _LAYOUT["digests"])[-1]),
+            arrays={
+                name: StoredArray(ArrayLayout(array.shape, array.dtype), array.id.get_offset())
+                for name, array in arrays.items()
+            },
+        )
 
 
 def read_rows(path: Path, name: str, rows: int | slice) -> np.ndarray:
-    """Reads some rows of an array, named as for `locate`.
+    """Reads some rows of an array, named as for `contents`.
 
     Raises:
-        DatasetError: The file is missing, truncated or not an episode, or has no such array.
+        DatasetError: The file is missing, damaged, or not an episode, or has no such array.
     """
-    with _opened(path) as group:
-        return _array(group, _LAYOUT.get(name, name))[rows]
+    with opened(path) as group:
+        return array_in(group, _LAYOUT.get(name, name))[rows]
 
 
 def _names(group: h5py.Group) -> list[str]:
     return [str(name) for name in group]
 
 
-def _array(group: h5py.Group, name: str) -> h5py.Dataset:
-    found = group[name]
-    if not isinstance(found, h5py.Dataset):
-        raise TypeError(f"{name} is not an array")
-    return found
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[h5py.Group]:
-    if not path.is_file():
-        raise DatasetError(f"{path} is missing.")
-    try:
-        with h5py.File(path, "r") as file:
-            (group,) = file.values()
-            yield group
-    except (OSError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        raise DatasetError(f"{path} is damaged or not an episode: {error}") from error
+def _error(group: h5py.Group) -> str | None:
+    error = loads(text_of(group, "error"))
+    if not isinstance(error, str | None):
+        raise TypeError("its error is not text")
+    return error
 
 
 def _add(group: h5py.Group, name: str, rows: np.ndarray) -> None:

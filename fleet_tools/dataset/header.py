@@ -12,7 +12,7 @@ import pydantic
 import yaml
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.values import Positive, Value, parse
+from fleet_tools.config.values import CountOrZero, Positive, Value, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from fleet_tools.envs.interface import EnvInterface
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
-SCHEMA_VERSION = 2
+HEADER = "dataset.json"
+
+SCHEMA_VERSION = 3
+
+
+Dtype = Annotated[str, pydantic.Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64))$")]
+"""Names of the types that arrays of an episode may have."""
 
 
 Length = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
@@ -37,7 +43,7 @@ class ArraySpec(Value):
     """An array of each step: shape and dtype, and what its entries are, in which unit and frame."""
 
     shape: Annotated[tuple[Length, ...], pydantic.Field(max_length=8)]
-    dtype: str
+    dtype: Dtype
     unit: str
     frame: str | None
     entries: tuple[str, ...] = ()
@@ -49,7 +55,7 @@ class ArraySpec(Value):
 class Header(Document):
     """The content of `dataset.json`."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     task: TaskFile
     env_spec: EnvSpec
     policy: str
@@ -112,6 +118,11 @@ def upgrade_from_1(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(data.get("policy"), str):
         upgraded["policy"] = current_name(data["policy"])
     return upgraded | {"schema_version": 2}
+
+
+def upgrade_from_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Brings the header of schema version 2 to version 3, whose manifest holds digests."""
+    return data | {"schema_version": 3}
 
 
 def describe(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.config.values import Value
-from fleet_tools.dataset.mapped import OBSERVATIONS
+from fleet_tools.dataset.episode_file import OBSERVATIONS
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 from fleet_tools.perception.observation_config import is_image

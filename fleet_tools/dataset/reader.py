@@ -1,57 +1,24 @@
 """Reads a dataset: its header, its manifest of every attempt, and its episodes."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pydantic
 
-from fleet_tools.config.values import Value
-from fleet_tools.dataset import episode_file
-from fleet_tools.dataset.header import SCHEMA_VERSION, Header, upgrade_from_1
+from fleet_tools.dataset.header import (
+    HEADER,
+    SCHEMA_VERSION,
+    Header,
+    upgrade_from_1,
+    upgrade_from_2,
+)
+from fleet_tools.dataset.manifest import EPISODES, MANIFEST, AttemptRecord
+from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.storage.record_folder import FolderKind
-
-HEADER = "dataset.json"
-MANIFEST = "manifest.jsonl"
-EPISODES = "episodes"
-
-
-class AttemptRecord(Value):
-    """A line of the manifest: the result of one attempt.
-
-    Attributes:
-        attempt: Number of the attempt, from 0.
-        seed: Seed of the attempt's scene, as for `env.reset(seed=seed)`.
-        outcome: See `fleet_tools.envs.outcomes`.
-        success: Whether the outcome is a success.
-        steps: Number of control steps.
-        file: Path of the episode, relative to the dataset; None if it was not stored.
-        tool: Tool of the scene; None if the scene could not even begin.
-        object: Object of the scene; likewise.
-        state_digest: Hash of the final state, hexadecimal.
-        seconds: Wall time.
-        error: Error message, if there was an error.
-        verified: Whether it was run again before it counted, and agreed bit for bit.
-        info: See `fleet_tools.rollouts.episode.Episode`.
-    """
-
-    attempt: int
-    seed: int
-    outcome: str
-    success: bool
-    steps: int
-    file: str | None = None
-    tool: str | None = None
-    object: str | None = None
-    state_digest: str | None = None
-    seconds: float
-    error: str | None = None
-    verified: bool = False
-    info: dict[str, pydantic.JsonValue] = {}
-
 
 DATASET = FolderKind(
     what="a dataset",
@@ -62,7 +29,7 @@ DATASET = FolderKind(
     version=SCHEMA_VERSION,
     record=AttemptRecord,
     log_name=MANIFEST,
-    upgrades={1: upgrade_from_1},
+    upgrades={1: upgrade_from_1, 2: upgrade_from_2},
     subfolders=(EPISODES,),
     without_log="; without it, the failed attempts are unknown",
 )
@@ -74,6 +41,8 @@ class Dataset:
 
     Args:
         folder: Folder of the dataset.
+        check: Whether the digests and values of episodes are checked when they are read; what else
+            is checked, takes no time.
 
     Attributes:
         folder: As given.
@@ -83,12 +52,17 @@ class Dataset:
         DatasetError: The dataset is missing, of an unknown version, or damaged.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, *, check: bool = True) -> None:
+        self.folder, self._check = Path(folder), check
         self.header = DATASET.read_document(self.folder)
         records, _ = DATASET.read_records(self.folder)
         records.sort(key=lambda record: record.attempt)  # with several workers, they end unordered
         self._records = {record.attempt: record for record in records}
+        if len(self._records) < len(records):
+            twice = next(a.attempt for a, b in pairwise(records) if a.attempt == b.attempt)
+            raise DatasetError(
+                f"{self.folder / MANIFEST} lists attempt {twice} twice. Restore it from a copy."
+            )
 
     def manifest(self) -> list[AttemptRecord]:
         """Returns the records of all attempts, in order."""
@@ -98,15 +72,23 @@ class Dataset:
         """Returns the records of the attempts whose episodes are stored, in order."""
         return [record for record in self._records.values() if record.file is not None]
 
-    def path(self, record: AttemptRecord) -> Path:
-        """Returns the file of a stored episode.
+    def stored_episode(self, record: AttemptRecord) -> StoredEpisode:
+        """Returns the stored episode of an attempt, whose file has not been opened.
 
         Raises:
             DatasetError: The episode was not stored.
         """
         if record.file is None:
             raise DatasetError(f"{self.folder} holds no episode of attempt {record.attempt}.")
-        return self.folder / record.file
+        return StoredEpisode(self.folder, self.header, record, self._check)
+
+    def path(self, record: AttemptRecord) -> Path:
+        """Returns the file of a stored episode.
+
+        Raises:
+            DatasetError: The episode was not stored.
+        """
+        return self.stored_episode(record).path
 
     def draw(self, count: int | None, seed: int) -> list[AttemptRecord]:
         """Draws stored attempts, in order.
@@ -144,18 +126,11 @@ class Dataset:
             DatasetError: It was not stored, or its file is missing or damaged.
         """
         record = self._records.get(attempt)
-        if record is None or record.file is None:
+        if record is None:
             raise DatasetError(f"{self.folder} holds no episode of attempt {attempt}.")
-        path = self.path(record)
-        try:
-            episode = episode_file.read(path)
-        except DatasetError as error:
-            raise DatasetError(f"{error} {self.remedy(record)}") from error
-        if episode.final_digest != record.state_digest:
-            raise DatasetError(
-                f"{path} is not the episode that {MANIFEST} lists. {self.remedy(record)}"
-            )
-        return replace(episode, info=record.info)
+        episode = self.stored_episode(record)
+        with remedied(episode):
+            return episode.read()
 
     def remedy(self, record: AttemptRecord) -> str:
         """Returns how to recover an episode whose file is missing or damaged."""
@@ -169,3 +144,13 @@ class Dataset:
             f"--seed {header.seed} --episodes {episodes}{keep} --output ANOTHER`, which makes it "
             "again."
         )
+
+
+@contextmanager
+def remedied(episode: StoredEpisode) -> Iterator[None]:
+    """Adds to errors about an episode's file how to recover it."""
+    try:
+        yield
+    except DatasetError as error:
+        remedy = Dataset(episode.folder).remedy(episode.record)
+        raise DatasetError(f"{error} {remedy}") from error

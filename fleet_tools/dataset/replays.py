@@ -12,7 +12,8 @@ from typing import Any
 
 import gymnasium
 
-from fleet_tools.dataset.reader import AttemptRecord, Dataset
+from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import StoredActions

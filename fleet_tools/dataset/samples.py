@@ -7,9 +7,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from fleet_tools.dataset.episode_file import OBSERVATIONS
 from fleet_tools.dataset.header import ArraySpec
-from fleet_tools.dataset.mapped import OBSERVATIONS, MappedEpisodes, Rows, StoredEpisode
+from fleet_tools.dataset.mapped import MappedEpisodes, Rows
 from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.dataset.windows import Windows
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 from fleet_tools.perception.observation_config import observation_kwargs
@@ -34,6 +36,8 @@ class Samples:
         padded: Whether windows may reach beyond the end of their episode, where they hold zeros
             and their mask is False; otherwise such windows are left out.
         failures: Whether to use stored episodes that did not succeed, too.
+        check: Whether an episode's digest and the values of the used arrays are checked when one of
+            its steps is first used, which reads the whole file.
 
     Attributes:
         observation: Layout of the used entries of the observation, by name.
@@ -59,11 +63,12 @@ class Samples:
         stride: int = 1,
         padded: bool = True,
         failures: bool = False,
+        check: bool = True,
     ) -> None:
         _require_count("stride", stride)
         if sequence_length not in (None, EPISODE):
             _require_count("sequence_length", sequence_length, f", {EPISODE!r} or None")
-        datasets = _open(folders)
+        datasets = _open(folders, check)
         self.observation, self.action = _common_layout(datasets, observations)
         self.env_kwargs = _common_env_kwargs(datasets)
         self.episodes = _episodes(datasets, failures)
@@ -95,6 +100,8 @@ class Samples:
         """
         episodes, starts, sizes = self._windows.locate(indices)
         L = self.sequence_length or 1
+        if len(episodes):
+            self.rows(int(episodes[0]))  # before memory is taken for as much as the header says
         gathered = {
             name: np.empty((len(starts), L, *array.shape), array.dtype)
             for name, array in self._arrays().items()
@@ -153,16 +160,16 @@ def _require_count(what: str, given: object, others: str = "") -> None:
         raise ConfigError(f"{what} is a positive number of steps{others}; given: {given!r}.")
 
 
-def _open(folders: str | Path | Sequence[str | Path]) -> list[Dataset]:
+def _open(folders: str | Path | Sequence[str | Path], check: bool) -> list[Dataset]:
     listed = [folders] if isinstance(folders, str | Path) else list(folders)
     if not listed:
         raise DatasetError("No dataset is given. `python -m fleet_tools.collect` makes one.")
-    return [Dataset(folder) for folder in listed]
+    return [Dataset(folder, check=check) for folder in listed]
 
 
 def _episodes(datasets: list[Dataset], failures: bool) -> tuple[StoredEpisode, ...]:
     episodes = tuple(
-        StoredEpisode(dataset.folder, dataset.header.task.name, record)
+        dataset.stored_episode(record)
         for dataset in datasets
         for record in dataset.stored()
         if record.success or failures

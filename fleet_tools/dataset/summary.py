@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import AttemptRecord
+from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.rollouts.failures import cause_lines, failure_causes
 from fleet_tools.utils.statistics import wilson_interval
 

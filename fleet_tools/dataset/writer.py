@@ -7,7 +7,8 @@ the next writer finds complete episodes only, and continues.
 from pathlib import Path
 
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import DATASET, EPISODES, AttemptRecord
+from fleet_tools.dataset.manifest import EPISODES, AttemptRecord, begin_digest
+from fleet_tools.dataset.reader import DATASET
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.storage.record_folder import RecordWriter
 
@@ -36,7 +37,7 @@ class DatasetWriter(RecordWriter[Header, AttemptRecord]):
         """Stores an episode's file, if there is one, and then the record of the attempt.
 
         Args:
-            record: Record of the attempt; `file` is filled in here.
+            record: Record of the attempt; `file` and `file_digest` are filled in here.
             content: See `episode_file.to_bytes`.
 
         Raises:
@@ -46,5 +47,6 @@ class DatasetWriter(RecordWriter[Header, AttemptRecord]):
             file = f"{EPISODES}/episode_{record.attempt:06d}.hdf5"
             with atomic_write(self.folder / file) as aside:
                 aside.write_bytes(content)
-            record = record.model_copy(update={"file": file})
+            digest = begin_digest(content).hexdigest()
+            record = record.model_copy(update={"file": file, "file_digest": digest})
         self.append(record)

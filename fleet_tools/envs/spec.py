@@ -23,6 +23,15 @@ class EnvSpec(Value):
     id: str
     kwargs: dict[str, pydantic.JsonValue]
 
+    @pydantic.field_validator("kwargs")
+    @classmethod
+    def _require_names(cls, kwargs: dict[str, Any]) -> dict[str, Any]:
+        named = {"task": kwargs.get("task"), "obs_mode": kwargs.get("obs_mode", "state")}
+        for name, value in named.items():
+            if not isinstance(value, str):
+                raise ValueError(f"{name} is a name; given: {value!r}")
+        return kwargs
+
     @classmethod
     def of(cls, task: str, **kwargs: Any) -> "EnvSpec":
         """Returns the specification for a task, given by its name or path.

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.small_datasets import a_record, hammer_header
+from support.small_datasets import Layout, a_record
+from support.small_datasets import a_header as small_header
 from support.small_datasets import an_episode as random_episode
 
 from fleet_tools.dataset import Dataset, DatasetWriter, episode_file
@@ -19,15 +20,16 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode, first_difference
 
+LAYOUT: Layout = {"joint_position": ((7,), "float32")}
+
 
 @cache
 def a_header() -> Header:
-    return hammer_header().model_copy(update={"keep_failures": False})
+    return small_header(LAYOUT).model_copy(update={"keep_failures": False})
 
 
 def an_episode(number: int = 0) -> Episode:
-    layout = {"joint_position": ((7,), "float32")}
-    episode = random_episode(np.random.default_rng(number), 3, True, layout)
+    episode = random_episode(np.random.default_rng(number), 3, True, LAYOUT)
     return replace(episode, info={"planning_seconds": 0.1})
 
 
@@ -165,8 +167,8 @@ def test_one_writer_at_a_time(tmp_path: Path):
 def test_unknown_schema_version_is_refused(tmp_path: Path):
     write(tmp_path, 1)
     path = tmp_path / "dataset.json"
-    path.write_text(path.read_text().replace('"schema_version": 2', '"schema_version": 99'))
-    with pytest.raises(DatasetError, match=r"schema version 99; .* reads 1 and 2"):
+    path.write_text(path.read_text().replace('"schema_version": 3', '"schema_version": 99'))
+    with pytest.raises(DatasetError, match=r"schema version 99; .* reads 1, 2 and 3"):
         Dataset(tmp_path)
 
 
@@ -189,7 +191,8 @@ def test_missing_truncated_or_exchanged_episode_is_named_with_its_remedy(tmp_pat
     second.write_bytes(second.read_bytes()[:-8])
     third.unlink()
     command = r"`python -m fleet_tools.collect --tool hammer --seed 7 --episodes 3 --output"
-    for attempt, problem in ((0, "is not the episode"), (1, "is damaged"), (2, "is missing")):
+    problems = "is damaged, or not the episode", "is damaged", "is missing"
+    for attempt, problem in enumerate(problems):
         with pytest.raises(DatasetError, match=rf"episode_00000{attempt}.hdf5 {problem}"):
             dataset.episode(attempt)
     with pytest.raises(DatasetError, match=command):

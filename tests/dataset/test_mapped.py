@@ -93,7 +93,7 @@ def test_missing_truncated_or_exchanged_episode_is_named_with_its_remedy(tmp_pat
     paths[1].write_bytes(paths[1].read_bytes()[:-8])
     paths[2].unlink()
     samples = Samples(tmp_path)
-    for index, problem in enumerate(("is not the episode", "is damaged", "is missing")):
+    for index, problem in enumerate(("is damaged, or not the episode", "is damaged", "is missing")):
         match = rf"episode_00000{index}.hdf5 {problem}.*python -m fleet_tools.collect --tool"
         with pytest.raises(DatasetError, match=match):
             samples.gather([index])

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.collected import ONE_PAIR
+from support.damage import rewrite_lines
 from support.processes import ROOT
 from support.rendering import needs_gl
 
 from fleet_tools import collect, replay
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.dataset import episode_file
+from fleet_tools.dataset.manifest import file_digest
 from fleet_tools.dataset.reader import Dataset
 
 HERE = ("--workers", "0")
@@ -39,13 +41,18 @@ def _altered(folder: Path) -> Iterator[Altered]:
     file = Dataset(folder).stored()[1].file
     assert file is not None
     path = folder / file
-    original = path.read_bytes()
+    manifest = folder / "manifest.jsonl"
+    original, listed = path.read_bytes(), manifest.read_bytes()
 
     def alter(**fields: Any) -> None:
-        path.write_bytes(episode_file.to_bytes(replace(episode_file.read(path), **fields), 1))
+        changed = replace(episode_file.read(path), **fields)
+        path.write_bytes(episode_file.to_bytes(changed, 1))
+        listing = {"outcome": changed.outcome, "file_digest": file_digest(path)}
+        rewrite_lines(manifest, lambda line: line | listing if line["attempt"] == 1 else line)
 
     yield path, alter
     path.write_bytes(original)
+    manifest.write_bytes(listed)
 
 
 def summary_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

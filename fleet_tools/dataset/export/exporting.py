@@ -11,7 +11,8 @@ from fleet_tools.dataset.export import lerobot, minari, robomimic, zarr
 from fleet_tools.dataset.export.formats import FORMAT_NAMES, FormatName
 from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import AttemptRecord, Dataset
+from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.reader import Dataset
 from fleet_tools.errors import DatasetError, UnknownNameError
 
 
@@ -24,6 +25,7 @@ class ExportFormat:
         write: Writes a source to a path that is moved to its target afterwards, and returns what
             the format could not hold.
         opens: Returns the line of Python that opens an output.
+        view: Whether an output holds links to the dataset's files, instead of copies.
         target: Returns the location of the dataset in an output.
     """
 
@@ -31,6 +33,7 @@ class ExportFormat:
     write: Callable[[Source, Path, Path], list[str]]
     opens: Callable[[Path, Header], str]
     target: Callable[[Path, Header], Path] = lambda output, header: output
+    view: bool = False
 
 
 def _export_format(name: FormatName) -> ExportFormat:
@@ -38,9 +41,9 @@ def _export_format(name: FormatName) -> ExportFormat:
         case "lerobot":
             return ExportFormat("-lerobot", lerobot.write, lerobot.opens)
         case "minari":
-            return ExportFormat("-minari", minari.write, minari.opens, minari.target)
+            return ExportFormat("-minari", minari.write, minari.opens, minari.target, True)
         case "robomimic":
-            return ExportFormat("-robomimic.hdf5", robomimic.write, robomimic.opens)
+            return ExportFormat("-robomimic.hdf5", robomimic.write, robomimic.opens, view=True)
         case "zarr":
             return ExportFormat(".zarr", zarr.write, zarr.opens)
 
@@ -59,6 +62,7 @@ class Export:
         episodes, steps: Numbers of episodes and of control steps.
         bytes: Size of the output.
         opens: Line of Python that opens it.
+        view_of: Folder of the dataset whose files it needs; None if it is a copy.
         left_out: What the format, or this export, does not hold.
     """
 
@@ -68,6 +72,7 @@ class Export:
     steps: int
     bytes: int
     opens: str
+    view_of: str | None
     left_out: list[str]
 
 
@@ -107,6 +112,7 @@ def export_dataset(
         steps=source.steps,
         bytes=_size(target),
         opens=export_format.opens(output, dataset.header),
+        view_of=str(dataset.folder) if export_format.view else None,
         left_out=left_out + _not_selected(dataset, source.records),
     )
 
@@ -116,6 +122,7 @@ def as_text(export: Export) -> str:
     lines = [
         f"{export.format}: {export.episodes} episodes, {export.steps} steps, "
         f"{export.bytes / 1e6:.2f} MB in {export.output}",
+        *([f"  a view of {export.view_of}, whose files it needs"] if export.view_of else []),
         *(f"  left out: {what}" for what in export.left_out),
         f"  open it with: {export.opens}",
     ]

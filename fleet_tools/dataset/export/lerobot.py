@@ -213,7 +213,9 @@ def _info(source: Source, columns: Columns) -> dict[str, Any]:
 
 
 def _task_description(header: Header) -> str:
-    return parse_yaml(header.task.text, header.task.name)["description"]
+    content = parse_yaml(header.task.text, f"The task file of the dataset ({header.task.name})")
+    description = content.get("description") if isinstance(content, dict) else None
+    return str(description or header.task.name)
 
 
 def _entries(name: str, array: ArraySpec) -> list[str]:

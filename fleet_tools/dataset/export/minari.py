@@ -24,6 +24,7 @@ from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.actions import action_space
 from fleet_tools.envs.observations import image_space
+from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.observation_config import channel_of
 
 _VERSION = "0.5.4"
@@ -85,6 +86,7 @@ def _metadata(source: Source) -> dict[str, Any]:
         "env_spec": _env_spec(header),
         "algorithm_name": header.policy,
         "fleet_tools": header.model_dump(mode="json"),
+        "view_of": str(source.dataset.folder.resolve().name),
     }
 
 
@@ -107,6 +109,12 @@ def _as_json(box: spaces.Box) -> dict[str, Any]:
 
 
 def _env_spec(header: Header) -> str:
+    if header.env_spec.id not in gymnasium.registry:
+        raise UnknownNameError("environment", header.env_spec.id, _own_environments())
     spec = copy.deepcopy(gymnasium.spec(header.env_spec.id))
     spec.kwargs.update(header.env_spec.kwargs)
     return spec.to_json()
+
+
+def _own_environments() -> list[str]:
+    return [name for name in gymnasium.registry if name.startswith("FleetTools/")]

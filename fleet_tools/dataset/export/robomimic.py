@@ -1,6 +1,6 @@
 """A view for robomimic: one HDF5 file of links and virtual arrays over the episodes' files.
 
-    data                        attributes: total, env_args
+    data                        attributes: total, env_args, fleet_tools, view_of
         demo_<n>                attributes: num_samples, attempt, seed, outcome, error, scene
             obs/<name>          rows 0 to T - 1 of T + 1
             next_obs/<name>     rows 1 to T
@@ -23,7 +23,7 @@ import numpy as np
 
 from fleet_tools.dataset.export.source import LocatedEpisode, Source
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import AttemptRecord
+from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.perception.observation_config import channel_of
 
 _GYM_TYPE = 2
@@ -57,6 +57,7 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
         data.attrs["total"] = source.steps
         data.attrs["env_args"] = _env_args(source.header)
         data.attrs["fleet_tools"] = source.header.model_dump_json()
+        data.attrs["view_of"] = source.dataset.folder.resolve().name
         for name, numbers in _masks(source.records).items():
             names = np.array([f"demo_{number}".encode() for number in numbers], dtype="S")
             file[f"mask/{name}"] = names

@@ -6,24 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
-
+from fleet_tools.dataset.episode_file import OBSERVATIONS, ArrayLayout
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import AttemptRecord, Dataset
-from fleet_tools.errors import DatasetError
-from fleet_tools.rollouts.episode import Episode, hexadecimal
-
-METADATA = ("seed", "outcome", "error", "scene")
-"""Attributes of an episode's group that exports keep; `error` and `scene` are JSON."""
-
-
-@dataclass(frozen=True)
-class StoredArray:
-    """Shape and dtype of an array in an episode's file, with T or T + 1 rows."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
+from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.reader import Dataset, remedied
+from fleet_tools.rollouts.episode import Episode
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +21,15 @@ class LocatedEpisode:
         path: The episode's file.
         group: Name of the HDF5 group that holds the episode.
         steps: Number of control steps, T.
-        attributes: The attributes of `METADATA`.
-        observations: Arrays with T + 1 rows, by name.
+        attributes: The group's seed, outcome, error and scene; the latter two are JSON.
+        observations: Layouts of arrays with T + 1 rows, by name.
     """
 
     path: Path
     group: str
     steps: int
     attributes: dict[str, Any]
-    observations: dict[str, StoredArray]
+    observations: dict[str, ArrayLayout]
 
     def relative_to(self, folder: Path) -> str:
         """Returns the file's path relative to a folder, so that both can be moved together."""
@@ -89,17 +76,20 @@ class Source:
         return ((record, self._locate(record)) for record in self.records)
 
     def _locate(self, record: AttemptRecord) -> LocatedEpisode:
-        path = self.dataset.path(record)
-        try:
-            with h5py.File(path) as file:
-                (name,) = map(str, file)
-                group = file.require_group(name)
-                if hexadecimal(_array(group, "infos/state_digest")[-1]) == record.state_digest:
-                    return _located(path, name, group)
-        except (OSError, LookupError, TypeError, ValueError):
-            pass
-        self.dataset.episode(record.attempt)  # raises an error with the reason and a remedy
-        raise DatasetError(f"{path} cannot be linked to. {self.dataset.remedy(record)}")
+        episode = self.dataset.stored_episode(record)
+        with remedied(episode):
+            contents = episode.contents()
+        return LocatedEpisode(
+            path=episode.path,
+            group=contents.group,
+            steps=record.steps,
+            attributes=contents.attributes,
+            observations={
+                name.removeprefix(OBSERVATIONS): array.layout
+                for name, array in contents.arrays.items()
+                if name.startswith(OBSERVATIONS)
+            },
+        )
 
 
 def episode_metadata(record: AttemptRecord, episode: Episode) -> dict[str, Any]:
@@ -111,22 +101,3 @@ def episode_metadata(record: AttemptRecord, episode: Episode) -> dict[str, Any]:
         "error": episode.error,
         "scene": episode.scene.to_json(),
     }
-
-
-def _located(path: Path, name: str, group: h5py.Group) -> LocatedEpisode:
-    observations = group.require_group("observations")
-    arrays = {name: _array(observations, name) for name in map(str, observations)}
-    return LocatedEpisode(
-        path=path,
-        group=f"/{name}",
-        steps=len(_array(group, "actions")),
-        attributes={name: group.attrs[name] for name in METADATA},
-        observations={name: StoredArray(rows.shape, rows.dtype) for name, rows in arrays.items()},
-    )
-
-
-def _array(group: h5py.Group, name: str) -> h5py.Dataset:
-    found = group[name]
-    if not isinstance(found, h5py.Dataset):
-        raise TypeError(f"{name} is not an array")
-    return found

@@ -34,8 +34,8 @@ from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.loop import train, validate
 from fleet_tools.baselines.training.state import Tensors, TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.dataset.mapped import StoredEpisode
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.stored_episode import StoredEpisode
 
 
 def update_of(result: RobotResult) -> LocalUpdate:

@@ -100,10 +100,12 @@ def test_the_command_reports_its_export(
     text = capsys.readouterr().out
     assert "minari: 2 episodes" in text
     assert "left out: " in text
+    assert f"a view of {folder}, whose files it needs" in text
     assert f"MINARI_DATASETS_PATH={output}" in text
     assert main([*arguments, str(tmp_path / "complete"), "--all", "--json"]) == 0
     export = json.loads(capsys.readouterr().out)
     assert (export["format"], export["episodes"]) == ("minari", 3)
+    assert export["view_of"] == folder
     assert Path(export["output"]).is_dir()
     assert main([*arguments, str(tmp_path / "silent"), "--quiet"]) == 0
     assert capsys.readouterr().out == ""

@@ -1,0 +1,336 @@
+"""Damaged and hostile datasets: a typed error or the same data, never anything else."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.damage import (
+    STRUCTURES,
+    damaged,
+    damaged_json,
+    external_storage,
+    relist,
+    rewrite_lines,
+    without_digests,
+)
+from support.small_datasets import OBSERVATION, Drawn, Layout, a_header, write
+
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.export.exporting import export_dataset
+from fleet_tools.dataset.manifest import file_digest
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.summary import summarize
+from fleet_tools.errors import DatasetError, FleetToolsError
+
+FIRST = "episodes/episode_000000.hdf5"
+WIDE: Layout = {
+    **OBSERVATION,
+    "wrist_depth": ((4, 3), "float32"),
+    "wrist_segmentation": ((4, 3), "uint8"),
+}
+
+Reader = Callable[[Path], Any]
+
+
+@pytest.fixture(name="intact", scope="module")
+def _intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "intact"
+    write(folder, Drawn([3, 2], [True, True], 0))
+    return folder
+
+
+@contextmanager
+def a_copy(folder: Path) -> Iterator[Path]:
+    """Copies a dataset to a folder of its own."""
+    with tempfile.TemporaryDirectory() as parent:
+        copy = Path(parent) / "copy"
+        shutil.copytree(folder, copy)
+        yield copy
+
+
+@pytest.fixture(name="copy")
+def _copy(intact: Path) -> Iterator[Path]:
+    with a_copy(intact) as copy:
+        yield copy
+
+
+def stored(file: h5py.File, name: str) -> h5py.Dataset:
+    array = file[f"episode_0/{name}"]
+    assert isinstance(array, h5py.Dataset)
+    return array
+
+
+def read_episodes(folder: Path, check: bool = True) -> list[Any]:
+    return [
+        [
+            each.scene,
+            each.outcome,
+            {name: (rows.dtype, rows.shape, rows.tobytes()) for name, rows in arrays.items()},
+        ]
+        for each in Dataset(folder, check=check)
+        for arrays in [{**each.step_arrays(), **each.state_arrays()}]
+    ]
+
+
+def read_samples(folder: Path, check: bool = True) -> list[Any]:
+    samples = Samples(folder, failures=True, check=check)
+    batch = samples.gather(range(len(samples)))
+    return [rows.tobytes() for rows in (*batch["observation"].values(), batch["action"])]
+
+
+def read_summary(folder: Path) -> str:
+    dataset = Dataset(folder)
+    summary = summarize(dataset.folder, dataset.header, dataset.manifest())
+    del summary["output"], summary["bytes"]
+    return json.dumps(summary)
+
+
+def read_by_view(format_name: str) -> Reader:
+    def read(folder: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=folder.parent) as output:
+            dataset = Dataset(folder)
+            export_dataset(dataset, format_name, Path(output) / "view", failures=True)
+
+    return read
+
+
+READERS: dict[str, Reader] = {
+    "episodes": read_episodes,
+    "samples": read_samples,
+    "minari": read_by_view("minari"),
+    "robomimic": read_by_view("robomimic"),
+}
+each_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+
+
+# --- Bytes ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_damaged_bytes_are_never_read_as_data(intact: Path, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    with a_copy(intact) as folder:
+        content = (folder / FIRST).read_bytes()
+        changed = damaged(content, generator)
+        (folder / FIRST).write_bytes(changed)
+        for read in (read_episodes, read_samples):
+            if changed == content:
+                assert read(folder) == read(intact)
+            else:
+                with pytest.raises(DatasetError, match=r"000000\.hdf5 is damaged, or not .*digest"):
+                    read(folder)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32), forged=st.booleans())
+def test_without_a_digest_damaged_bytes_raise_nothing_but_typed_errors(
+    intact: Path, seed: int, forged: bool
+) -> None:
+    with a_copy(intact) as folder:
+        path = folder / FIRST
+        path.write_bytes(damaged(path.read_bytes(), np.random.default_rng(seed)))
+        relist(folder) if forged else without_digests(folder)
+        for read in (read_episodes, read_samples):
+            try:
+                read(folder)
+            except DatasetError as error:
+                assert "000000.hdf5" in str(error)
+
+
+@given(offset=st.integers(16, 200), zeros=st.integers(8, 64))
+def test_heaps_that_hdf5_reads_forever_are_refused(intact: Path, offset: int, zeros: int) -> None:
+    with a_copy(intact) as folder:
+        path = folder / FIRST
+        content = bytearray(path.read_bytes())
+        begin = content.index(b"GCOL") + offset
+        content[begin : begin + zeros] = bytes(zeros)
+        path.write_bytes(content)
+        without_digests(folder)
+        try:
+            read_episodes(folder)
+        except DatasetError as error:
+            assert "is damaged" in str(error)
+
+
+# --- Structures -----------------------------------------------------------------------------
+
+
+@each_reader
+@pytest.mark.parametrize("name", ["actions", "observations/joint_position"])
+@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda each: each.__name__)
+def test_hostile_structures_are_refused(
+    copy: Path, structure: Callable[..., None], name: str, reader: Reader
+) -> None:
+    outside = copy.parent / "secret"
+    outside.write_bytes(bytes(10_000))
+    with h5py.File(copy / FIRST, "r+") as file:
+        structure(file.require_group("episode_0"), name, outside)
+    relist(copy)
+    with pytest.raises(DatasetError, match=r"episode_000000\.hdf5 .*collect --tool"):
+        reader(copy)
+
+
+def test_another_file_is_no_longer_read_as_actions(copy: Path) -> None:
+    """The attack as it was found: the raw bytes of any file of the machine, as actions."""
+    secret = np.random.default_rng(0).uniform(-1, 1, (3, 6)).astype(np.float32)
+    (copy.parent / "secret").write_bytes(secret.tobytes())
+    with h5py.File(copy / FIRST, "r+") as file:
+        external_storage(file.require_group("episode_0"), "actions", copy.parent / "secret")
+        np.testing.assert_array_equal(stored(file, "actions")[()], secret)
+    relist(copy)
+    for check in (True, False):
+        with pytest.raises(DatasetError, match="actions is stored in another file"):
+            next(iter(Dataset(copy, check=check)))
+
+
+@pytest.mark.parametrize("attribute", ["outcome", "error", "scene"])
+@pytest.mark.parametrize("value", [None, 7.0, b"\xff", "{", "[]", '"\\ud800"', "[" * 9000])
+def test_hostile_attributes_are_refused(copy: Path, attribute: str, value: Any) -> None:
+    with h5py.File(copy / FIRST, "r+") as file:
+        group = file.require_group("episode_0")
+        del group.attrs[attribute]
+        if value is not None:
+            group.attrs[attribute] = value
+    relist(copy)
+    with pytest.raises(DatasetError, match=r"episode_000000\.hdf5 "):
+        Dataset(copy).episode(0)
+
+
+# --- Values ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("actions", np.nan, "'actions' holds NaN"),
+        ("actions", 1.5, r"'actions' holds numbers from .* to 1.5, not all in \[-1, 1\]"),
+        ("rewards", np.inf, "'rewards' holds numbers from 0 to inf"),
+        ("observations/joint_position", np.nan, "joint_position' holds NaN"),
+        ("observations/joint_position", -np.inf, "joint_position' holds numbers from -inf"),
+        ("observations/wrist_depth", -0.5, "wrist_depth' holds numbers from -0.5"),
+        ("observations/wrist_depth", np.nan, "wrist_depth' holds NaN"),
+        ("observations/wrist_segmentation", 99, "wrist_segmentation' holds .* to 99"),
+    ],
+)
+def test_impossible_values_are_refused_unless_unchecked(
+    tmp_path: Path, name: str, value: float, message: str
+) -> None:
+    write_wide(tmp_path)
+    with h5py.File(tmp_path / FIRST, "r+") as file:
+        stored(file, name)[0] = value
+    relist(tmp_path)
+    with pytest.raises(DatasetError, match=message):
+        read_episodes(tmp_path)
+    read_episodes(tmp_path, check=False)
+    if name != "rewards":
+        with pytest.raises(DatasetError, match=message):
+            read_samples(tmp_path)
+        read_samples(tmp_path, check=False)
+
+
+def write_wide(folder: Path) -> None:
+    """Writes a dataset with images of all channels, some of infinite depth."""
+    dataset = write(folder, Drawn([3], [True], 0), a_header(WIDE))
+    with h5py.File(dataset.path(dataset.stored()[0]), "r+") as file:
+        stored(file, "observations/wrist_depth")[:] = np.inf
+        stored(file, "observations/wrist_segmentation")[:] = 1
+    relist(folder)
+    read_episodes(folder)
+    read_samples(folder)
+
+
+def test_a_flag_is_true_or_false(copy: Path) -> None:
+    with h5py.File(copy / FIRST) as file:
+        offset = stored(file, "terminations").id.get_offset()
+    content = bytearray((copy / FIRST).read_bytes())
+    content[offset] = 37
+    (copy / FIRST).write_bytes(content)
+    relist(copy)
+    with pytest.raises(DatasetError, match="'terminated' holds numbers from 0 to 37"):
+        Dataset(copy).episode(0)
+
+
+# --- Manifest and header --------------------------------------------------------------------
+
+
+def test_the_writer_lists_the_digest_of_each_file(intact: Path) -> None:
+    dataset = Dataset(intact)
+    for record in dataset.stored():
+        assert record.file_digest == file_digest(dataset.path(record))
+
+
+def test_digests_are_optional_and_can_be_skipped(copy: Path, intact: Path) -> None:
+    without_digests(copy)
+    assert read_episodes(copy) == read_episodes(intact)
+    rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file_digest": "0" * 32})
+    assert read_episodes(copy, check=False) == read_episodes(intact)
+    assert read_samples(copy, check=False) == read_samples(intact)
+    with pytest.raises(DatasetError, match=f"not {'0' * 32}"):
+        read_episodes(copy)
+
+
+@pytest.mark.parametrize(
+    "file", ["/etc/passwd", "../secret.hdf5", "episodes/../x.hdf5", "dataset.json", "episodes/a\0"]
+)
+def test_paths_out_of_the_folder_are_refused(copy: Path, file: str) -> None:
+    rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file": file})
+    with pytest.raises(DatasetError, match="file: String should match pattern"):
+        Dataset(copy)
+
+
+@each_reader
+def test_symbolic_links_out_of_the_folder_are_refused(copy: Path, reader: Reader) -> None:
+    (copy / FIRST).rename(copy.parent / "outside.hdf5")
+    (copy / FIRST).symlink_to(copy.parent / "outside.hdf5")
+    with pytest.raises(DatasetError, match="leads out of the dataset"):
+        reader(copy)
+
+
+@each_reader
+def test_what_is_no_file_is_not_waited_for(copy: Path, reader: Reader) -> None:
+    (copy / FIRST).unlink()
+    os.mkfifo(copy / FIRST)
+    with pytest.raises(DatasetError, match="is missing"):
+        reader(copy)
+
+
+def test_the_manifest_and_the_file_agree(copy: Path, intact: Path) -> None:
+    for other in ({"outcome": "time_limit"}, {"state_digest": "0" * 16}, {"steps": 2}):
+        rewrite_lines(copy / "manifest.jsonl", lambda line, other=other: line | other)
+        for read in (read_episodes, read_samples):
+            with pytest.raises(DatasetError, match=r"episode_00000\d\.hdf5 is "):
+                read(copy)
+        shutil.copy(intact / "manifest.jsonl", copy)
+    rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"attempt": 4})
+    with pytest.raises(DatasetError, match="lists attempt 4 twice"):
+        Dataset(copy)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(["dataset.json", "manifest.jsonl"]))
+def test_damaged_documents_raise_nothing_but_typed_errors(
+    intact: Path, seed: int, name: str
+) -> None:
+    generator = np.random.default_rng(seed)
+    with a_copy(intact) as folder:
+        path = folder / name
+        if generator.integers(2):
+            path.write_bytes(damaged(path.read_bytes(), generator))
+        else:
+            lines = path.read_text().splitlines() if name != "dataset.json" else [path.read_text()]
+            lines[0] = damaged_json(lines[0], generator)
+            path.write_text("\n".join(lines) + "\n")
+        for read in (read_summary, *READERS.values()):
+            with suppress(FleetToolsError):
+                read(folder)
