@@ -20,6 +20,7 @@ from support.rendering import needs_gl
 from fleet_tools import collect
 from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.__main__ import main
+from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
@@ -86,8 +87,16 @@ def _variants(folder: Path, env: ToolUseEnv, tmp_path_factory: pytest.TempPathFa
         "altered": altered(episode),
     }
     header = stored.header.model_copy(update={"keep_failures": True})
-    with DatasetWriter(tmp_path_factory.mktemp("data") / "variants", header) as writer:
-        for attempt, episode in enumerate(episodes.values()):
+    observed = {
+        name: ArraySpec(shape=rows.shape[1:], dtype=rows.dtype.name, unit="m", frame=None)
+        for name, rows in episodes["with a cloud"].observations.items()
+    }
+    data = tmp_path_factory.mktemp("data")
+    with (
+        DatasetWriter(data / "variants", header) as writer,
+        DatasetWriter(data / "cloud", header.model_copy(update={"observation": observed})) as cloud,
+    ):
+        for attempt, (name, episode) in enumerate(episodes.items()):
             facts = {
                 "attempt": attempt,
                 "outcome": episode.outcome,
@@ -97,9 +106,13 @@ def _variants(folder: Path, env: ToolUseEnv, tmp_path_factory: pytest.TempPathFa
                 "error": episode.error,
             }
             content = episode_file.to_bytes(episode, attempt)
-            writer.add(record.model_copy(update=facts), content)
-    dataset = Dataset(writer.folder)
-    return Variants(dataset, dict(zip(episodes, strips_of(dataset), strict=True)))
+            chosen = cloud if name == "with a cloud" else writer
+            chosen.add(record.model_copy(update=facts), content)
+    names, strips = list(episodes), {}
+    for dataset in map(Dataset, (cloud.folder, writer.folder)):
+        listed = [names[record.attempt] for record in dataset.stored()]
+        strips |= zip(listed, strips_of(dataset), strict=True)
+    return Variants(Dataset(writer.folder), strips)
 
 
 def with_cloud(episode: Episode) -> Episode:
