@@ -12,7 +12,7 @@ import pydantic
 import yaml
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.values import CountOrZero, Positive, Value, parse
+from fleet_tools.config.values import Positive, Value, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
