@@ -49,6 +49,8 @@ class FleetOptions(cli.Options):
     reference: ReferenceName | None = None
     """Train a fleet to compare it with instead: joint (one robot with all data), single (robots
     that never merge), or task_specific (likewise, one for each task)."""
+    restart: bool = False
+    """Begin anew; a former fleet in the folder is kept beside it, as OUTPUT-former-1."""
     workers: RobotWorkerOptions = RobotWorkerOptions()
 
 
@@ -56,7 +58,7 @@ def _fleet(options: FleetOptions) -> int:
     import torch
 
     from fleet_tools.baselines.federated.plan import FleetPlan
-    from fleet_tools.baselines.federated.record import FleetWriter
+    from fleet_tools.baselines.federated.record import FleetWriter, restart
     from fleet_tools.baselines.federated.run import complete
     from fleet_tools.baselines.federated.summary import as_text
     from fleet_tools.baselines.training.rollouts import make_success_measure
@@ -69,6 +71,8 @@ def _fleet(options: FleetOptions) -> int:
         measure_success = make_success_measure(
             config.data, config.rollouts, plan.blueprint, options.workers.count
         )
+        if options.restart and (former := restart(options.output)):
+            print(f"The former fleet is kept in {former}.", file=sys.stderr)
         with (
             FleetWriter(options.output, plan) as writer,
             _transport(options.workers, plan) as transport,

@@ -49,11 +49,13 @@ def _sweep(options: SweepOptions) -> int:
     from fleet_tools.baselines.experiments.sweeps.summary import as_text, summarize
     from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
     from fleet_tools.config.values import load_yaml
+    from fleet_tools.storage.atomic_files import clear_old_leftovers
 
     sweep = load_yaml(Sweep, options.sweep)
     runs = planned_runs(sweep)
     distinct = list({run.folder: run for run in runs}.values())
     make_work = partial(make_fleet_runner, options.output)
+    clear_old_leftovers(options.output)  # of robots' replies, which fleets share
     try:
         done = run_jobs(options.workers, distinct, make_work, unit="fleet", quiet=options.quiet)
     except (OSError, KeyboardInterrupt) as reason:

@@ -74,6 +74,8 @@ class TrainOptions(cli.Options):
     output: Path
     """Folder of the run."""
     training: TrainingConfig = TrainingConfig()
+    restart: bool = False
+    """Begin anew; a former run in the folder is kept beside it, as OUTPUT-former-1."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of the computation; auto is a GPU if there is one."""
     threads: Count = 1
@@ -101,7 +103,7 @@ class TrainOptions(cli.Options):
 def _train(options: TrainOptions) -> int:
     from fleet_tools.baselines.training.demonstrations import split
     from fleet_tools.baselines.training.errors import DivergedError
-    from fleet_tools.baselines.training.record import TrainingWriter
+    from fleet_tools.baselines.training.record import TrainingWriter, restart
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.run import Hooks, run
     from fleet_tools.baselines.training.summary import as_text, summarize
@@ -122,8 +124,10 @@ def _train(options: TrainOptions) -> int:
     trajectories = make_trajectories(training)
     held_out = None if validation is None else make_trajectories(validation)
     failure = None
+    if options.restart and (former := restart(options.output)):
+        print(f"The former run is kept in {former}.", file=sys.stderr)
     with TrainingWriter(options.output, spec) as writer:
-        before = writer.load()
+        before = writer.load(trajectories)
         with _EpochBar(spec, before, options.quiet) as bar, deferred_interrupt() as interrupted:
             hooks = Hooks(
                 save=writer.save,
@@ -136,7 +140,7 @@ def _train(options: TrainOptions) -> int:
                 run(spec, trajectories, held_out, before, hooks, save_every_s=options.save_every)
             except (DivergedError, OSError, KeyboardInterrupt) as error:  # OSError: disk is full
                 failure = error
-        progress = writer.load()  # from the disk: Ctrl-C may have come at any moment
+        progress = writer.load(trajectories)  # from the disk: Ctrl-C may have come at any moment
     summary = summarize(options.output, spec, trajectories, before, progress)
     options.report(summary, lambda: as_text(summary))
     if isinstance(failure, DivergedError):

@@ -12,6 +12,7 @@
 Lines and policies follow from the state, which is stored first.
 """
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -20,22 +21,23 @@ from typing import Any
 from fleet_tools.baselines.federated.messages import decode_update
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
+from fleet_tools.baselines.federated.resumption import defects
 from fleet_tools.baselines.federated.run_spec import FleetRunSpec
+from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
-from fleet_tools.storage.atomic_files import atomic_write
-from fleet_tools.storage.run_folder import RunWriter
-from fleet_tools.storage.tensor_files import write_tensors
+from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
+from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 STATE, ROUNDS = "state.safetensors", "rounds.jsonl"
 MERGED, FINE_TUNED, REPORT = "merged.safetensors", "fine_tuned.safetensors", "report.json"
 REPLIES, ROBOTS = "replies", "robots"
 
-_KEY = "fleet_tools_fleet"
+_KEY, _WHAT = "fleet_tools_fleet", "a fleet"
 
 
 class FleetWriter(RunWriter[FleetRunSpec]):
@@ -55,16 +57,21 @@ class FleetWriter(RunWriter[FleetRunSpec]):
     def __init__(self, folder: Path, plan: FleetPlan) -> None:
         self.plan = plan
         super().__init__(
-            folder, FleetRunSpec.of(plan), log_name=ROUNDS, what="a fleet", error=TrainingError
+            folder, FleetRunSpec.of(plan), log_name=ROUNDS, what=_WHAT, error=TrainingError
         )
 
     def load(self) -> FleetProgress | None:
         """Returns the stored progress; None before the end of the first round.
 
         Raises:
-            TrainingError: The state is damaged.
+            TrainingError: The state is missing or damaged, or not one of this fleet.
         """
-        return load_progress(self.folder) if (self.folder / STATE).exists() else None
+        if not self.has_state(STATE):
+            return None
+        progress = load_progress(self.folder)
+        if found := defects(self.plan, progress):
+            raise TrainingError(f"{self.folder / STATE} is damaged: {found}. {REMEDY}")
+        return progress
 
     def save(self, progress: FleetProgress) -> None:
         """Stores the progress after a round, and what follows from it.
@@ -82,7 +89,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
             for name, tensor in weights.items()
         }
         rounds = [each.model_dump(mode="json", by_alias=True) for each in progress.rounds]
-        write_tensors(self.folder / STATE, tensors, {_KEY: json.dumps(rounds)})
+        write_checked(self.folder / STATE, tensors, {_KEY: json.dumps(rounds)})
         shutil.rmtree(self.folder / REPLIES, ignore_errors=True)
         self._save_rest(progress)
 
@@ -92,6 +99,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         Args:
             progress: The progress after the last round.
         """
+        shutil.rmtree(self.folder / REPLIES, ignore_errors=True)
         self._save_rest(progress)
         (self.folder / ROBOTS).mkdir(exist_ok=True)
         for robot, weights in progress.robot_weights.items():
@@ -100,24 +108,23 @@ class FleetWriter(RunWriter[FleetRunSpec]):
     def replies(self, round_number: int) -> dict[int, bytes]:
         """Returns the stored replies to a round, by robot number.
 
-        Those to an earlier round, which a kill after its end may have left, are not returned.
+        Damaged ones are not returned, nor those to an earlier round, which a kill after its end may
+        have left.
         """
         expected = self.plan.blueprint.create().state_dict()
         replies = {}
         for path in (self.folder / REPLIES).glob("[0-9]*.safetensors"):
-            reply = path.read_bytes()
-            try:
-                decode_update(reply, round_number, expected)
-            except MessageError:
-                continue
-            replies[int(path.stem)] = reply
+            reply = read_reply(path)
+            with contextlib.suppress(MessageError):
+                if reply is not None and path.stem.isdecimal():
+                    decode_update(reply, round_number, expected)
+                    replies[int(path.stem)] = reply
         return replies
 
     def save_reply(self, robot: int, reply: bytes) -> None:
         """Stores a robot's reply in the present round."""
         (self.folder / REPLIES).mkdir(exist_ok=True)
-        with atomic_write(self.folder / REPLIES / f"{robot}.safetensors") as aside:
-            aside.write_bytes(reply)
+        store_reply(self.folder / REPLIES / f"{robot}.safetensors", reply)
 
     def _save_rest(self, progress: FleetProgress) -> None:
         self.write_log([each.to_json() for each in progress.rounds])
@@ -133,22 +140,22 @@ def load_progress(folder: Path) -> FleetProgress:
     Raises:
         TrainingError: The state is missing or damaged.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = folder / STATE
+    stored, metadata = read_checked(path, TrainingError, REMEDY)
     named: dict[str, dict[str, Any]] = {}
+    for key, tensor in stored.items():
+        owner, _, name = key.rpartition("/")
+        named.setdefault(owner, {})[name] = tensor
     try:
-        with safe_open(path, "pt") as opened:
-            file: Any = opened  # the library's stubs have no types
-            content = json.loads((file.metadata() or {})[_KEY])
-            for key in file.keys():  # noqa: SIM118
-                owner, _, name = key.rpartition("/")
-                named.setdefault(owner, {})[name] = file.get_tensor(key).clone()
+        content = json.loads((metadata or {})[_KEY])
         rounds = tuple(parse(RoundSummary, each, str(path)) for each in content)
         merged = named.pop("merged")
         robots = {int(owner.removeprefix(f"{ROBOTS}/")): named[owner] for owner in named}
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise TrainingError(
-            f"{path} cannot be read ({error}). Delete {folder}, and begin again."
-        ) from None
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None
     return FleetProgress(rounds, merged, dict(sorted(robots.items())))
+
+
+def restart(folder: Path) -> Path | None:
+    """Sets the folder of a fleet aside, see `storage.run_folder.set_aside`."""
+    return set_aside(folder, ROUNDS, _WHAT, TrainingError)

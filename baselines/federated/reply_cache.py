@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.messages import decode_request, is_request
+from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
 from fleet_tools.baselines.federated.transport import LostRobot, Transport
 from fleet_tools.baselines.training.run_spec import packages
-from fleet_tools.storage.atomic_files import atomic_write
 
 
 class CachingTransport:
@@ -34,15 +34,14 @@ class CachingTransport:
             for robot, message in messages.items()
             if is_request(message) and decode_request(message).weights is None
         }
-        cached = {robot: path for robot, path in paths.items() if path.is_file()}
-        for robot, path in cached.items():
-            yield robot, path.read_bytes()
+        stored = {robot: read_reply(path) for robot, path in paths.items()}
+        cached = {robot: reply for robot, reply in stored.items() if reply is not None}
+        yield from cached.items()
         others = {robot: message for robot, message in messages.items() if robot not in cached}
         for robot, answer in self._inner.exchange(others):
             if robot in paths and not isinstance(answer, LostRobot):
                 self._folder.mkdir(parents=True, exist_ok=True)
-                with atomic_write(paths[robot]) as aside:
-                    aside.write_bytes(answer)
+                store_reply(paths[robot], answer)
             yield robot, answer
 
     def end(self, robot: int) -> None:

@@ -5,6 +5,7 @@ differently would read numbers as none of its models does. Robots whose models a
 share one scaling.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
@@ -68,6 +69,15 @@ class Scaling(Value):
             mean={name: (0.0,) * size for name, size in sizes.items()},
             std={name: (1.0,) * size for name, size in sizes.items()},
         )
+
+    def rounded_digest(self) -> str:
+        """Returns a hash of the numbers as networks use them, in float32."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(self.mean):
+            digest.update(name.encode())
+            for array in self.arrays([name]):
+                digest.update(array.tobytes())
+        return digest.hexdigest()
 
     def arrays(self, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the offsets and divisors of several entries, one after another.

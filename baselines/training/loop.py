@@ -36,6 +36,14 @@ def squared_errors(network: nn.Module, batch: Batch) -> torch.Tensor:
     return (actions.float() - batch.actions).square().mean(-1) * batch.mask
 
 
+def batches_of(
+    trajectories: Trajectories, config: TrainingConfig, epochs_done: int
+) -> list[np.ndarray]:
+    """Returns the batches of the next epoch, see `Trajectories.order`."""
+    generator = np.random.default_rng((config.seed, epochs_done))
+    return trajectories.order(config.batch_size, generator)
+
+
 def validate(
     blueprint: Blueprint, trajectories: Trajectories, config: TrainingConfig, weights: Tensors
 ) -> float:
@@ -94,8 +102,7 @@ def train(
 
     last = config.epochs if epochs is None else state.epoch + epochs
     while state.epoch < last:
-        generator = np.random.default_rng((config.seed, state.epoch))
-        order = trajectories.order(config.batch_size, generator)
+        order = batches_of(trajectories, config, state.epoch)
         for items in order[state.batch :]:
             batch = trajectories.batch(items)
             for group in optimizer.param_groups:

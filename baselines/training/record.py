@@ -16,16 +16,29 @@ from typing import Any
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.progress import EpochMetrics, TrainingProgress
+from fleet_tools.baselines.training.resumption import defects
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
 from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.config.values import parse
-from fleet_tools.storage.run_folder import RunWriter
-from fleet_tools.storage.tensor_files import write_tensors
+from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.config.values import CountOrZero, NonNegative, Value, parse
+from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
+from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 STATE, METRICS = "state.safetensors", "metrics.jsonl"
 LAST, BEST = "last.safetensors", "best.safetensors"
 
-_KEY = "fleet_tools_training"
+_KEY, _WHAT = "fleet_tools_training", "a training run"
+_NUMBERS = ("epoch", "batch", "squares", "steps")
+
+
+class _Content(Value):
+    """What a state holds beside its tensors, see `TrainingState`."""
+
+    epoch: CountOrZero
+    batch: CountOrZero
+    squares: NonNegative
+    steps: CountOrZero
+    metrics: tuple[EpochMetrics, ...]
 
 
 class TrainingWriter(RunWriter[TrainingRunSpec]):
@@ -40,16 +53,22 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
     """
 
     def __init__(self, folder: Path, spec: TrainingRunSpec) -> None:
-        super().__init__(folder, spec, log_name=METRICS, what="a training run", error=TrainingError)
+        super().__init__(folder, spec, log_name=METRICS, what=_WHAT, error=TrainingError)
 
-    def load(self) -> TrainingProgress:
+    def load(self, trajectories: Trajectories) -> TrainingProgress:
         """Returns the stored progress, or that before the first step.
 
+        Args:
+            trajectories: Trajectories that the run learns from.
+
         Raises:
-            TrainingError: The state is damaged.
+            TrainingError: The state is missing or damaged, or not one of this run.
         """
-        if (self.folder / STATE).exists():
-            return load_progress(self.folder)
+        if self.has_state(STATE):
+            progress = load_progress(self.folder)
+            if found := defects(self.spec, trajectories, progress):
+                raise TrainingError(f"{self.folder / STATE} is damaged: {found}. {REMEDY}")
+            return progress
         weights = self.spec.blueprint.create(self.spec.training.seed).state_dict()
         return TrainingProgress(TrainingState.initial(weights))
 
@@ -71,10 +90,10 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
             )
             for name, tensor in named.items()
         }
-        numbers = {name: getattr(state, name) for name in ("epoch", "batch", "squares", "steps")}
+        numbers = {name: getattr(state, name) for name in _NUMBERS}
         metrics = [each.model_dump() for each in progress.metrics]
         content = json.dumps({**numbers, "metrics": metrics})
-        write_tensors(self.folder / STATE, tensors, {_KEY: content})
+        write_checked(self.folder / STATE, tensors, {_KEY: content})
         self.write_log([json.dumps(each) for each in metrics])
         save_checkpoint(self.folder / LAST, Checkpoint(self.spec.blueprint, state.weights))
         if progress.best:
@@ -87,21 +106,21 @@ def load_progress(folder: Path) -> TrainingProgress:
     Raises:
         TrainingError: The state is missing or damaged.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = folder / STATE
+    stored, metadata = read_checked(path, TrainingError, REMEDY)
     tensors: dict[str, dict[str, Any]] = {"weights": {}, "moments": {}, "best": {}}
     try:
-        with safe_open(path, "pt") as opened:
-            file: Any = opened  # the library's stubs have no types
-            content = json.loads((file.metadata() or {})[_KEY])
-            for key in file.keys():  # noqa: SIM118
-                kind, _, name = key.partition("/")
-                tensors[kind][name] = file.get_tensor(key).clone()
-        metrics = tuple(parse(EpochMetrics, each, str(path)) for each in content.pop("metrics"))
-        state = TrainingState(tensors["weights"], tensors["moments"], **content)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise TrainingError(
-            f"{path} cannot be read ({error}). Delete {folder}, and train again."
-        ) from None
-    return TrainingProgress(state, tensors["best"], metrics)
+        for key, tensor in stored.items():
+            kind, _, name = key.partition("/")
+            tensors[kind][name] = tensor
+        content = parse(_Content, json.loads((metadata or {})[_KEY]), str(path))
+    except (KeyError, ValueError, RecursionError) as error:
+        raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None
+    numbers = {name: getattr(content, name) for name in _NUMBERS}
+    state = TrainingState(tensors["weights"], tensors["moments"], **numbers)
+    return TrainingProgress(state, tensors["best"], content.metrics)
+
+
+def restart(folder: Path) -> Path | None:
+    """Sets the folder of a training run aside, see `storage.run_folder.set_aside`."""
+    return set_aside(folder, METRICS, _WHAT, TrainingError)

@@ -52,8 +52,13 @@ class TrainingRunSpec(Document):
         """Returns what must not differ within one run, by its name in messages."""
         parts = self.model_dump(mode="json")
         training = {f"training.{name}": value for name, value in parts.pop("training").items()}
-        config = parts.pop("blueprint")["config"]  # the rest of the blueprint follows from the data
-        return {**parts, **training, "the policy's config": config}
+        blueprint = parts.pop("blueprint")  # the rest of it follows from the data
+        return {
+            **parts,
+            **training,
+            "the policy's config": blueprint["config"],
+            "the hash of its scaling": self.blueprint.scaling.rounded_digest(),
+        }
 
 
 def packages() -> dict[str, str]:

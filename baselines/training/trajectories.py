@@ -100,6 +100,13 @@ class Trajectories:
         batches = (after - (steps + 1) // 2) // size  # by where the middle of an item lies
         return np.split(items, np.flatnonzero(np.diff(batches)) + 1)
 
+    def imitated_steps(self, items: np.ndarray) -> int:
+        """Returns the number of steps to imitate of items, without reading them."""
+        if not self.with_memory:
+            return int(self.imitated[items].sum())
+        bounds = zip(self._starts[items], self._starts[items] + self.lengths[items], strict=True)
+        return sum(int(self.imitated[start:end].sum()) for start, end in bounds)
+
     def batch(self, items: np.ndarray) -> Batch:
         """Returns items, padded at the end.
 

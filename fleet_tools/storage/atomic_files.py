@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -27,6 +28,19 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def leftovers(folder: Path) -> list[Path]:
     """Returns the temporary files below a folder that killed processes left."""
     return list(folder.rglob(f".*{_MARK}*"))
+
+
+def clear_old_leftovers(folder: Path, older_than_s: float = 3600.0) -> None:
+    """Removes temporary files of a folder to which several processes may be writing.
+
+    Args:
+        folder: The folder, which may be absent.
+        older_than_s: Age of a file that no living process is still writing.
+    """
+    for path in leftovers(folder):
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            if time.time() - path.stat().st_mtime > older_than_s:
+                path.unlink()
 
 
 def is_blank(folder: Path, names: Collection[str]) -> bool:

@@ -1,6 +1,6 @@
 """Trains the fleets of a sweep."""
 
-import json
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import LocalTransport
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
 from fleet_tools.baselines.training.rollouts import make_success_measure
+from fleet_tools.storage.strict_json import loads
 
 FIRST_REPLIES = "first_replies"
 """Folder of robots' replies to the first round, which fleets share that differ in their merges."""
@@ -36,9 +37,8 @@ def make_fleet_runner(output: Path) -> Callable[[SweepRun], dict[str, Any] | Fai
     def run(job: SweepRun) -> dict[str, Any] | FailedJob:
         plan = FleetPlan.of(job.config)
         with FleetWriter(output / job.folder, plan) as writer:  # refuses other data than before
-            report = writer.folder / REPORT
-            if report.is_file():
-                return json.loads(report.read_text())
+            with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
+                return loads((writer.folder / REPORT).read_text())
             measure_success = make_success_measure(
                 job.config.data, job.config.rollouts, plan.blueprint
             )

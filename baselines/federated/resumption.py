@@ -1,0 +1,74 @@
+"""Whether a stored state of a fleet is one that its plan can have reached."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.progress import FleetProgress, RobotSummary, RoundSummary
+from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.policies.weights import require_weights
+
+
+def defects(plan: FleetPlan, progress: FleetProgress) -> str:
+    """Says in what a stored progress contradicts its fleet or itself.
+
+    Args:
+        plan: The fleet.
+        progress: The stored progress.
+
+    Returns:
+        The contradictions; empty if there is none.
+    """
+    return "; ".join([*_of_rounds(plan, progress.rounds), *_of_tensors(plan, progress)])
+
+
+def _of_rounds(plan: FleetPlan, rounds: tuple[RoundSummary, ...]) -> Iterator[str]:
+    config = plan.config
+    if not 1 <= len(rounds) <= config.rounds:
+        yield f"it has {len(rounds)} of {config.rounds} rounds"
+        return
+    size = 0
+    for number, each in enumerate(rounds, 1):
+        size += sum(robot.bytes_to_robot + robot.bytes_from_robot for robot in each.robots)
+        due = number % config.rollout_every == 0 or number == config.rounds
+        if (
+            (each.round, each.epochs) != (number, number * config.epochs_per_round)
+            or [robot.robot for robot in each.robots] != plan.participants(number)
+            or each.bytes_so_far != size
+            or (each.rollouts is None) != (config.rollouts == 0 or not due)
+            or not 0 <= each.loss < math.inf
+            or not 0 <= (each.moved_fraction or 0) <= 1
+            or not all(map(_is_possible, each.robots))
+            or all(robot.left_out is not None for robot in each.robots)
+        ):
+            yield f"the summary of round {number} is not one of this fleet"
+
+
+def _is_possible(robot: RobotSummary) -> bool:
+    if (robot.steps is None) != (robot.loss is None):
+        return False
+    if robot.steps is None or robot.loss is None:
+        return robot.left_out is not None
+    sizes = (robot.messages, robot.bytes_to_robot, robot.bytes_from_robot)
+    return robot.steps >= 1 and 0 <= robot.loss < math.inf and min(sizes) >= 1
+
+
+def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
+    with torch.device("meta"):  # shapes without numbers
+        expected = PolicyNetwork(plan.blueprint).state_dict()
+    owners = {"the merged policy": progress.weights} | {
+        f"robot {robot}": weights for robot, weights in progress.robot_weights.items()
+    }
+    for owner, weights in owners.items():
+        try:
+            require_weights(expected, weights)
+        except CheckpointError as error:
+            yield f"{owner}: {error}".rstrip(".")
+    if progress.rounds:
+        last = progress.rounds[-1].robots
+        merged = sorted(robot.robot for robot in last if robot.left_out is None)
+        if list(progress.robot_weights) != merged:
+            yield f"it holds weights of the robots {list(progress.robot_weights)}, not {merged}"

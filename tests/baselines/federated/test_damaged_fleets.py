@@ -1,0 +1,206 @@
+"""A damaged fleet is refused with a typed error, or goes on to the same bits."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from safetensors.torch import load, save
+from support.damaged_runs import (
+    Damaged,
+    damaged_bytes,
+    damaged_json,
+    damaged_metadata,
+    damaged_tensors,
+    files_of,
+    metadata_of,
+    resumed,
+    write_files,
+)
+from support.fleet_cases import RecordingTransport, arguments, local, plan_of, same
+
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.progress import FleetProgress
+from fleet_tools.baselines.federated.record import FleetWriter
+from fleet_tools.baselines.federated.reply_cache import CachingTransport
+from fleet_tools.baselines.federated.rounds import RoundResult, run_round
+from fleet_tools.baselines.federated.run import run
+from fleet_tools.baselines.fleet import main
+from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.storage.atomic_files import clear_old_leftovers
+
+SHORT = {"merge_every": 1, "training": {"epochs": 3, "batch_size": 8, "seed": 5}}
+REPLY = "replies/0.safetensors"
+
+
+@pytest.fixture(scope="module", name="plan")
+def _plan(data: Path) -> FleetPlan:
+    return plan_of(data, **SHORT)
+
+
+@pytest.fixture(scope="module", name="stopped")
+def _stopped(plan: FleetPlan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a fleet that was stopped in its third round, with two replies."""
+    folder = tmp_path_factory.mktemp("stopped") / "fleet"
+
+    def stop(robot: int, before: int, answer):
+        if (robot, before) == (2, 2):
+            raise KeyboardInterrupt
+        return answer
+
+    with FleetWriter(folder, plan) as writer, pytest.raises(KeyboardInterrupt):
+        run(writer, RecordingTransport(local(plan), stop))
+    return files_of(folder)
+
+
+def equal(one: FleetProgress | None, other: FleetProgress | None) -> bool:
+    """Whether two fleets go on to the same bits."""
+    if one is None or other is None:
+        return one is other
+    robots = (one.robot_weights, other.robot_weights)
+    return (
+        one.rounds == other.rounds
+        and same(one.weights, other.weights)
+        and robots[0].keys() == robots[1].keys()
+        and all(same(robots[0][robot], robots[1][robot]) for robot in robots[0])
+    )
+
+
+def of_state(state: bytes) -> Iterator[Damaged]:
+    yield from damaged_bytes(state)
+    yield from damaged_tensors(state)
+    yield from damaged_metadata(state)
+
+
+def test_no_damage_of_the_state_is_taken_as_it_is(
+    plan: FleetPlan, stopped: dict[str, bytes], tmp_path: Path
+):
+    write_files(tmp_path / "fleet", stopped)
+    tried = refused = 0
+    with FleetWriter(tmp_path / "fleet", plan) as writer:
+        whole = writer.load()
+        for what, state in of_state(stopped["state.safetensors"]):
+            if state is None:
+                continue
+            (writer.folder / "state.safetensors").write_bytes(state)
+            tried += 1
+            try:
+                assert equal(writer.load(), whole), what
+            except TrainingError as error:
+                refused += 1
+                assert "--restart" in str(error), what
+    assert tried > 250 and refused > 0.8 * tried
+
+
+def test_without_a_digest_names_shapes_and_counts_are_checked(
+    plan: FleetPlan, stopped: dict[str, bytes], tmp_path: Path
+):
+    """States of version 0.1 have no digest; wrong losses and finite weights are taken there."""
+    state = stopped["state.safetensors"]
+    tensors, metadata = load(state), metadata_of(state)
+    del tensors["digest"]
+    former = save(tensors, metadata)
+    unknowable = ("nudged", "negative", "steps", "seconds", "loss", "moved", "calls", "left_out")
+    write_files(tmp_path / "fleet", stopped | {"state.safetensors": former})
+    with FleetWriter(tmp_path / "fleet", plan) as writer:
+        whole = writer.load()
+        for what, content in chain(damaged_tensors(former), damaged_metadata(former)):
+            assert content is not None
+            (writer.folder / "state.safetensors").write_bytes(content)
+            try:
+                taken = writer.load()
+            except TrainingError:
+                continue
+            assert equal(taken, whole) or any(each in what for each in unknowable), what
+
+
+def test_damaged_replies_are_requested_again(
+    plan: FleetPlan, stopped: dict[str, bytes], tmp_path: Path
+):
+    write_files(tmp_path / "fleet", stopped)
+    path = tmp_path / "fleet" / REPLY
+    with FleetWriter(tmp_path / "fleet", plan) as writer:
+        whole = writer.replies(3)
+        assert whole.keys() == {0, 1}
+        for what, content in chain(damaged_bytes(stopped[REPLY]), damaged_tensors(stopped[REPLY])):
+            path.write_bytes(content or b"")
+            assert writer.replies(3).get(0, whole[0]) == whole[0], what
+        former = load(stopped[REPLY])
+        del former["digest"]  # as in version 0.1
+        path.write_bytes(save(former))
+        assert writer.replies(3) == whole
+
+
+def test_a_damaged_cache_of_replies_changes_nothing(plan: FleetPlan, tmp_path: Path):
+    def first_round() -> tuple[RecordingTransport, RoundResult]:
+        inner = RecordingTransport(local(plan))
+        return inner, run_round(
+            plan, CachingTransport(inner, plan.assignments, tmp_path / "cache"), 1, None, {}
+        )
+
+    _, expected = first_round()
+    for path in sorted((tmp_path / "cache").iterdir())[:2]:
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    inner, result = first_round()
+    assert len(inner.exchanges) == 2
+    assert same(result.weights, expected.weights)
+    assert result.robots.keys() == expected.robots.keys()
+
+
+def test_old_temporary_files_of_killed_fleets_are_removed(tmp_path: Path):
+    """Fleets of a sweep share the folder of replies, so that one of another process may be new."""
+    (tmp_path / "first_replies").mkdir()
+    old, new = (tmp_path / "first_replies" / f".r.{k}.aside.safetensors" for k in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, times=(0, time.time() - 7200))
+    clear_old_leftovers(tmp_path)
+    assert not old.exists() and new.exists()
+    clear_old_leftovers(tmp_path / "absent")
+
+
+def test_a_lost_state_is_named_and_restart_keeps_the_other_files(
+    data: Path, stopped: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    output = tmp_path / "fleet"
+    rest = {name: each for name, each in stopped.items() if name != "state.safetensors"}
+    write_files(output, rest)
+    options = arguments(data, output, **SHORT)
+    assert main(options) == 2
+    assert "state.safetensors is missing" in capsys.readouterr().err
+    assert files_of(output) == rest
+    assert main([*options, "--restart"]) == 0
+    assert "fleet-former-1" in capsys.readouterr().err
+    assert files_of(tmp_path / "fleet-former-1") == rest
+    assert len((output / "rounds.jsonl").read_bytes().splitlines()) == 3
+
+
+@pytest.mark.slow
+def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
+    data: Path, stopped: dict[str, bytes], tmp_path: Path
+):
+    folder = tmp_path / "fleet"
+    options = arguments(data, folder, **SHORT)
+    write_files(folder, stopped)
+    assert main(options) == 0
+    whole = resumed(folder)
+
+    def cases() -> Iterator[tuple[str, str, bytes | None]]:
+        for name, content in stopped.items():
+            damages = of_state(content) if name == "state.safetensors" else damaged_bytes(content)
+            yield from ((name, *each) for each in damages)
+        for what, document in damaged_json(json.loads(stopped["config.json"])):
+            yield "config.json", what, json.dumps(document).encode()
+
+    for name, what, content in cases():
+        write_files(folder, stopped | {name: content})
+        code = main(options)
+        assert code == 2 or (code == 0 and resumed(folder) == whole), (name, what)
