@@ -62,7 +62,7 @@ def _fleet(options: FleetOptions) -> int:
     from fleet_tools.baselines.federated.run import complete
     from fleet_tools.baselines.federated.summary import as_text
     from fleet_tools.baselines.training.rollouts import make_success_measure
-    from fleet_tools.errors import FleetToolsError
+    from fleet_tools.errors import FleetToolsError, LostClusterError
 
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
     with contextlib.redirect_stdout(sys.stderr):  # a merging method's module may print
@@ -82,6 +82,8 @@ def _fleet(options: FleetOptions) -> int:
                 report = complete(
                     writer, transport, measure_success=measure_success, after_round=bar.update
                 )
+            except LostClusterError as reason:
+                return cli.stopped(reason)
             except FleetToolsError as error:
                 print(f"Stopped: {error}", file=sys.stderr)
                 return cli.FAILED

@@ -138,6 +138,13 @@ class WorkersError(FleetToolsError, RuntimeError):
     """Worker processes cannot be started, or a cluster cannot be reached."""
 
 
+class LostClusterError(WorkersError, ConnectionError):
+    """Processes of Ray that all others need have died; what is stored can be resumed.
+
+    It is an error of the system, too, as a full disk is, so that programs end alike after both.
+    """
+
+
 def _restore(cls: type[Exception], args: tuple, attributes: dict) -> Exception:
     error = cls.__new__(cls, *args)
     error.args = args

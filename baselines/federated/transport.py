@@ -15,6 +15,7 @@ from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.ray_data_holder import RayDataHolder, result_of
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.parallel import actors
+from fleet_tools.parallel.liveness import liveness_of
 from fleet_tools.parallel.workers import POLL_S, START_LIMIT_S
 
 
@@ -106,10 +107,13 @@ class RayTransport:
     def __init__(
         self, assignments: Sequence[Assignment], *, at_once: int, timeout_s: float
     ) -> None:
+        import ray
+
         self._assignments = assignments
         self._at_once, self._timeout_s = at_once, timeout_s
         self.data_holders: dict[int, RayDataHolder] = {}
         self.locations: dict[int, actors.ActorLocation] = {}
+        self._liveness = liveness_of(ray)
 
     def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
         """See `Transport`."""
@@ -126,6 +130,7 @@ class RayTransport:
                 robot = waiting.popleft()
                 reference = self.data_holders[robot].begin(messages[robot])
                 tasks[reference] = _Task(robot, False, time.monotonic() + self._timeout_s)
+            self._liveness.require()
             done, _ = ray.wait(list(tasks), num_returns=1, timeout=POLL_S)
             now = time.monotonic()
             late = [each for each, task in tasks.items() if task.deadline < now]
@@ -133,6 +138,7 @@ class RayTransport:
                 task = tasks.pop(reference)
                 result = self._result(task, reference, reference in done)
                 if isinstance(result, LostRobot):
+                    self._liveness.await_answers()
                     self.end(task.robot)
                     yield task.robot, result
                 elif task.starting:

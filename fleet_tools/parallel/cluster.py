@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleet_tools.errors import WorkersError
+from fleet_tools.parallel.interrupts import immediate_interrupt
 
 
 @contextlib.contextmanager
@@ -43,8 +44,12 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
         _require_listener(address)
         options["address"] = address
     try:
-        ray.init(**options)
-    except Exception as error:
+        with immediate_interrupt():  # nothing is in progress yet, and a start may take a minute
+            ray.init(**options)
+    except BaseException as error:
+        ray.shutdown()  # what has started already
+        if not isinstance(error, Exception):
+            raise
         _require_none(address, f"Ray does not start ({type(error).__name__}: {error}).")
         yield None
         return

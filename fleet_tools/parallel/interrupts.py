@@ -1,7 +1,8 @@
-"""Ctrl-C that waits until jobs in progress are finished."""
+"""Ctrl-C that waits until jobs in progress are finished, or that does not."""
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -24,5 +25,18 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     before = signal.signal(signal.SIGINT, record)
     try:
         yield lambda: interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def immediate_interrupt() -> Iterator[None]:
+    """Lets Ctrl-C raise KeyboardInterrupt, also within `deferred_interrupt`."""
+    if threading.current_thread() is not threading.main_thread():  # others have no handlers
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
     finally:
         signal.signal(signal.SIGINT, before)

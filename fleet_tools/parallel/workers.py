@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from fleet_tools.errors import FleetToolsError, WorkersError
 from fleet_tools.parallel import actors
 from fleet_tools.parallel.cluster import connected
+from fleet_tools.parallel.liveness import liveness_of
 from fleet_tools.utils import machine
 
 J = TypeVar("J")
@@ -75,6 +76,7 @@ def run(
     Raises:
         FleetToolsError: An error raised by a job or `make_work`.
         WorkersError: Workers cannot be started.
+        LostClusterError: Ray's own processes died.
     """
     with connected(count, address) if count > 0 else contextlib.nullcontext() as ray:
         if ray is None:
@@ -141,6 +143,7 @@ class _Pool(Generic[J, R]):
         self._idle: deque[_Task[J]] = deque()
         self._retries: deque[tuple[J, int]] = deque()  # jobs of lost workers, and their tries
         self._failed_starts = 0
+        self._liveness = liveness_of(ray)
         for _ in range(count):
             self._start()
 
@@ -177,6 +180,7 @@ class _Pool(Generic[J, R]):
 
     def _ended(self) -> list[tuple[Any, _Task[J]]]:
         """Waits briefly, and removes the tasks that are done, lost or late."""
+        self._liveness.require()
         done, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=POLL_S)
         now = time.monotonic()
         late = [r for r, task in self._tasks.items() if task.deadline < now and r not in done]
@@ -204,7 +208,10 @@ class _Pool(Generic[J, R]):
         self._idle.append(task)
 
     def _lose(self, task: _Task[J], reason: str) -> Iterator[tuple[J, LostJob]]:
-        if task.job is None:
+        if not self._liveness.await_answers():  # the worker may have died with its raylet
+            if task.job is not None:
+                self._retries.append((task.job, task.tries - 1))
+        elif task.job is None:
             self._failed_starts += 1
             if self._failed_starts > TRIES:
                 if not self._idle and not self._tasks:

@@ -21,7 +21,7 @@ import pydantic
 from tyro.conf import arg
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.errors import FleetToolsError, LostClusterError
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
 from fleet_tools.utils.startup import INTERRUPTED, end_process
@@ -130,6 +130,8 @@ def _reported(work: Callable[[], int], prog: str) -> int:
             code = work()
             sys.stdout.flush()
             return code
+        except LostClusterError as error:
+            return _failed(prog, error, FAILED)
         except FleetToolsError as error:
             return _failed(prog, error, BAD_USAGE)
         except ImportError as error:
@@ -150,14 +152,14 @@ def stopped(reason: BaseException | None) -> int:
     """Reports on stderr that the work ended early and can be resumed; returns the exit code.
 
     Args:
-        reason: An error of the disk; anything else means Ctrl-C.
+        reason: An error of the disk, or `LostClusterError`; anything else means Ctrl-C.
     """
-    disk = isinstance(reason, OSError)
+    failed = isinstance(reason, OSError)
     print(
-        f"Stopped: {reason if disk else 'interrupted'}. The same command resumes it.",
+        f"Stopped: {reason if failed else 'interrupted'}. The same command resumes it.",
         file=sys.stderr,
     )
-    return FAILED if disk else INTERRUPTED
+    return FAILED if failed else INTERRUPTED
 
 
 def _missing_library(error: ImportError) -> str | None:

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from fleet_tools.parallel.interrupts import deferred_interrupt
+from fleet_tools.parallel.interrupts import deferred_interrupt, immediate_interrupt
 
 
 def test_first_interrupt_is_recorded_and_the_second_is_raised():
@@ -24,3 +24,11 @@ def test_former_handler_returns_after_an_error():
     with pytest.raises(OSError, match="full"), deferred_interrupt():
         raise OSError("full")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_may_be_interrupted_is_interrupted_by_the_first():
+    with deferred_interrupt() as interrupted:
+        deferred = signal.getsignal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), immediate_interrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert not interrupted() and signal.getsignal(signal.SIGINT) is deferred
