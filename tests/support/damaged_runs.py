@@ -10,6 +10,10 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
+from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.storage.record_folder import Document
+from fleet_tools.storage.run_folder import CONFIG, read_spec
+
 Damaged = tuple[str, bytes | None]
 """What was done to a file, and what it holds now; None if it is gone."""
 
@@ -131,9 +135,19 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             (folder / name).write_bytes(content)
 
 
-def resumed(folder: Path) -> dict[str, Any]:
-    """Returns the content of a finished run, without wall times and the digest over them."""
-    return {name: _without_times(name, content) for name, content in files_of(folder).items()}
+def resumed(folder: Path, spec: type[Document]) -> dict[str, Any]:
+    """Returns the content of a finished run, without wall times and the digest over them.
+
+    Args:
+        folder: Folder of the run.
+        spec: Class of its specification, in whose file keys with a default may be absent.
+    """
+    files = files_of(folder)
+    del files[CONFIG]
+    return {
+        **{name: _without_times(name, content) for name, content in files.items()},
+        CONFIG: read_spec(folder, spec, TrainingError),
+    }
 
 
 def _without_times(name: str, content: bytes) -> Any:

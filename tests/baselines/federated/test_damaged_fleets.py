@@ -32,6 +32,7 @@ from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
 from fleet_tools.baselines.federated.run import run
+from fleet_tools.baselines.federated.run_spec import FleetRunSpec
 from fleet_tools.baselines.fleet import main
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.storage.atomic_files import clear_old_leftovers
@@ -191,7 +192,7 @@ def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
     options = arguments(data, folder, **SHORT)
     write_files(folder, stopped)
     assert main(options) == 0
-    whole = resumed(folder)
+    whole = resumed(folder, FleetRunSpec)
 
     def cases() -> Iterator[tuple[str, str, bytes | None]]:
         for name, content in stopped.items():
@@ -203,4 +204,4 @@ def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
     for name, what, content in cases():
         write_files(folder, stopped | {name: content})
         code = main(options)
-        assert code == 2 or (code == 0 and resumed(folder) == whole), (name, what)
+        assert code == 2 or (code == 0 and resumed(folder, FleetRunSpec) == whole), (name, what)

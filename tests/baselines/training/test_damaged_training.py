@@ -211,7 +211,7 @@ def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
     options = train_options(data, folder, *EPOCHS)
     write_files(folder, stopped)
     assert train.main(options) == 0
-    whole = resumed(folder)
+    whole = resumed(folder, TrainingRunSpec)
 
     def cases() -> Iterator[tuple[str, str, bytes | None]]:
         for name, content in stopped.items():
@@ -223,4 +223,4 @@ def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
     for name, what, content in cases():
         write_files(folder, stopped | {name: content})
         code = train.main(options)
-        assert code == 2 or (code == 0 and resumed(folder) == whole), (name, what)
+        assert code == 2 or (code == 0 and resumed(folder, TrainingRunSpec) == whole), (name, what)
