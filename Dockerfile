@@ -18,7 +18,8 @@ RUN useradd --create-home --uid 1000 fleet
 RUN python3 -m venv /opt/fleet-tools
 ENV PATH=/opt/fleet-tools/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    LIBGL_ALWAYS_SOFTWARE=1
+    LIBGL_ALWAYS_SOFTWARE=1 \
+    FLEET_TOOLS_MESHCAT_HOST=0.0.0.0
 
 # Extras of the package, separated by commas, such as --build-arg EXTRAS=learning,video.
 ARG EXTRAS=""

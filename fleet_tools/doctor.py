@@ -131,9 +131,9 @@ def _rendering_time() -> str:
 
 
 def _meshcat_port() -> int:
-    from pydrake.geometry import Meshcat
+    from fleet_tools.perception.third_person_view import open_meshcat
 
-    return Meshcat().port()
+    return open_meshcat().port()
 
 
 def _workers() -> str:

@@ -142,7 +142,7 @@ def render(image: str, samples: int, threads: int) -> None:
 
 def main() -> None:
     """Answers jobs until the input ends."""
-    parser = argparse.ArgumentParser(description="Draws glTF scenes; see server.py.")
+    parser = argparse.ArgumentParser(description="Draws glTF scenes; see serve.py.")
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--roughness", type=float, required=True)
     parser.add_argument("--threads", type=int, required=True)

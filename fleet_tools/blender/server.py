@@ -1,25 +1,19 @@
-"""Renders glTF scenes with Blender for Drake's glTF render client, over HTTP.
-
-This program runs in an environment that has `bpy` and not this package: start this file with that
-environment's Python, or let `python -m fleet_tools.blender` do so. Apart from Blender it needs only
-the standard library.
+"""The HTTP side of a server that renders glTF scenes for Drake's glTF render client.
 
 `POST /render` answers Drake's form with a PNG, `GET /health` with version and settings. An invalid
 request is answered by a status of 4xx and the reason as plain text; 500 means that the drawing
-failed. See "glTF Render Client-Server API" in Drake's documentation for the protocol.
+failed, and 503 that there are too many connections. See "glTF Render Client-Server API" in Drake's
+documentation for the protocol. It needs only the standard library.
 """
 
-import argparse
 import contextlib
 import email
 import email.policy
 import hashlib
 import json
 import math
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -27,7 +21,14 @@ from typing import Any
 MAX_PIXELS = 4096
 """Largest width and height of an image."""
 
-_CHUNK = 2**16
+MAX_FIELDS = 64
+"""Largest number of fields of a form."""
+
+MAX_CONNECTIONS = 32
+"""Largest number of connections at the same time; further ones are answered by 503."""
+
+_MAX_BOUNDARY, _MAX_HEADERS = 70, 4096  # bytes; RFC 2046 allows 70
+_CHUNK, _MAX_DIGITS = 2**16, 18
 
 Draw = Callable[[dict[str, Any], dict[str, float]], bytes]
 """Function that returns a scene's image as PNG, see `blender_pool.BlenderPool.draw`."""
@@ -101,18 +102,29 @@ def parse_request(content_type: str, body: bytes) -> tuple[dict[str, Any], dict[
 
 
 def _parse_form(content_type: str, body: bytes) -> dict[str, bytes]:
-    head = f"Content-Type: {content_type}\r\n\r\n".encode()
-    form = email.message_from_bytes(head + body, policy=email.policy.HTTP)
-    if form.get_content_type() != "multipart/form-data" or not form.is_multipart():
+    head = email.message_from_string(f"Content-Type: {content_type}", policy=email.policy.HTTP)
+    if head.get_content_type() != "multipart/form-data":
         raise RequestError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             f"A form is expected, multipart/form-data; given: {content_type[:80]!r}.",
         )
+    boundary = (head.get_boundary() or "").encode()
+    if not 1 <= len(boundary) <= _MAX_BOUNDARY:
+        raise _bad(f"The form's boundary has {len(boundary)} bytes, not 1 to {_MAX_BOUNDARY}.")
+    # Split here and not by the email package, whose time and depth grow with what is nested.
+    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, MAX_FIELDS + 2)
+    if not parts or len(parts) > MAX_FIELDS + 1:
+        raise _bad(f"A form has 1 to {MAX_FIELDS} fields between its boundaries, and an end.")
+    if not parts[-1].startswith(b"--"):
+        raise _bad("The form has no end: its last boundary is missing.")
     fields = {}
-    for part in form.walk():
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(content, bytes):
+    for part in parts[:-1]:
+        lines, _, content = part.partition(b"\r\n\r\n")
+        if len(lines) > _MAX_HEADERS:
+            raise _bad(f"The headers of a field have more than {_MAX_HEADERS} bytes.")
+        headers = email.message_from_bytes(lines.lstrip(), policy=email.policy.compat32)
+        name = headers.get_param("name", header="content-disposition")
+        if isinstance(name, str):
             fields[name] = content
     return fields
 
@@ -120,7 +132,7 @@ def _parse_form(content_type: str, body: bytes) -> dict[str, bytes]:
 def _parse_scene(text: bytes) -> dict[str, Any]:
     try:
         scene = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _bad(f"The scene is not JSON: {error}.") from None
     try:
         resources = [*scene.get("buffers", []), *scene.get("images", [])]
@@ -187,18 +199,35 @@ def make_server(
             return RequestError(HTTPStatus.NOT_FOUND, message)
 
         def _body(self) -> bytes:
-            length = self.headers.get("Content-Length", "")
-            if not length.isdecimal():
+            text = self.headers.get("Content-Length", "")
+            if not (text.isascii() and text.isdecimal()):
                 raise RequestError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing.")
-            if int(length) <= max_bytes:
-                return self.rfile.read(int(length))
-            remaining = int(length)  # a client reads no answer while it is sending
-            while remaining and (chunk := self.rfile.read(min(remaining, _CHUNK))):
-                remaining -= len(chunk)
+            if len(text) > _MAX_DIGITS:
+                raise _bad(f"Content-Length has {len(text)} digits.")
+            length = int(text)
+            if length <= max_bytes:
+                return self._read(length)
+            self._discard(min(length, 4 * max_bytes))  # a client reads no answer while it sends
             raise RequestError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"A request has at most {max_bytes} bytes (--max-megabytes); this has {length}.",
             )
+
+        def _read(self, length: int) -> bytes:
+            try:
+                body = self.rfile.read(length)
+            except TimeoutError:
+                raise RequestError(
+                    HTTPStatus.REQUEST_TIMEOUT, f"Nothing arrived for {self.timeout} s."
+                ) from None
+            if len(body) < length:
+                raise _bad(f"The request ends after {len(body)} of {length} bytes.")
+            return body
+
+        def _discard(self, length: int) -> None:
+            with contextlib.suppress(OSError):
+                while length > 0 and (chunk := self.rfile.read(min(length, _CHUNK))):
+                    length -= len(chunk)
 
         def _refuse(self, status: HTTPStatus, message: str) -> None:
             self._reply(status, "text/plain; charset=utf-8", f"{message}\n".encode())
@@ -212,87 +241,31 @@ def make_server(
                 self.end_headers()
                 self.wfile.write(content)
 
-    return ThreadingHTTPServer((host, port), Handler)
+    return _BoundedServer((host, port), Handler)
 
 
-# --- The program ----------------------------------------------------------------------------
+class _BoundedServer(ThreadingHTTPServer):
+    """A server with a thread for each connection, and a bound on their number."""
 
-MISSING_BPY = """Blender cannot be imported by {python}:
-  {error}
-Install it into an environment of its own, because it needs its own version of numpy:
-  python3.11 -m venv bpy-env && bpy-env/bin/pip install bpy==5.0.1
-On Debian and Ubuntu its import also needs
-  apt-get install -y libx11-6 libxrender1 libxfixes3 libxi6 libxkbcommon0 libsm6 libice6 libgl1
-"""
+    daemon_threads = True
 
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        super().__init__(*arguments)
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the program; see `--help`."""
-    options = _parser().parse_args(arguments)
-    child = subprocess.run([sys.executable, "-c", "import bpy"], capture_output=True, text=True)
-    if child.returncode != 0:
-        error = (child.stderr.strip() or f"status {child.returncode}").splitlines()[-1]
-        print(MISSING_BPY.format(python=sys.executable, error=error), end="", file=sys.stderr)
-        return 2
-    # This file is run by its path, in an environment without this package.
-    from blender_pool import BlenderPool, DrawingError  # pyright: ignore[reportMissingImports]
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with contextlib.suppress(OSError):
+            request.sendall(_BUSY)
+        self.shutdown_request(request)
 
-    for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
-        signal.signal(ending, signal.default_int_handler)
-    names = ("workers", "samples", "roughness", "seconds", "verbose")
-    settings = {name: getattr(options, name) for name in names}
-    try:
-        with contextlib.closing(BlenderPool(**settings)) as pool:
-            _serve(options, pool.draw, pool.health)
-    except DrawingError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"Cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        pass
-    return 0
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
 
-def _serve(options: argparse.Namespace, draw: Draw, health: Mapping[str, Any]) -> None:
-    max_bytes = options.max_megabytes * 10**6
-    with make_server(options.host, options.port, draw, health, max_bytes) as server:
-        host, port = server.server_address[:2]
-        print(f"Ready at http://{host}:{port}: {json.dumps(health)}", flush=True)
-        server.serve_forever()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fleet_tools.blender",
-        description="Renders glTF scenes with Blender for Drake's glTF render client, over HTTP.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address; 127.0.0.1 serves this machine only")
-    add("--port", type=int, default=8000, help="port; 0 takes a free one")
-    add("--workers", type=_count, default=1, help="number of images drawn at the same time")
-    add("--samples", type=_count, default=16, help="light paths per pixel")
-    add("--roughness", type=_ratio, default=0.5, help="of surfaces: 0 mirrors, 1 is matte")
-    add("--seconds", type=_count, default=600, help="time limit of an image, s")
-    add("--max-megabytes", type=_count, default=256, help="largest size of a request")
-    add("--verbose", action="store_true", help="pass on Blender's own output")
-    return parser
-
-
-def _count(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1; given: {number}")
-    return number
-
-
-def _ratio(text: str) -> float:
-    if not 0.0 <= (number := float(text)) <= 1.0:
-        raise argparse.ArgumentTypeError(f"must lie in [0, 1]; given: {number}")
-    return number
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry
     os.environ.setdefault("RAY_worker_niceness", "0")  # the user waits for the workers
     os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # stdout is ours, also when a worker dies
+    if address is None:
+        _keep_private()
     try:
         import ray
     except ImportError as error:
@@ -57,6 +60,18 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _keep_private() -> None:
+    """Lets a cluster that Ray starts serve this machine and this user only.
+
+    Ray reads these variables when it is imported or started, and passes them on to its processes.
+    """
+    # Where several machines are no choice, Ray listens on 127.0.0.1 instead of on all addresses.
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
 def _require_none(address: str | None, reason: str) -> None:

@@ -1,5 +1,7 @@
 """The third-person view: images from outside, and Meshcat's initial camera in the browser."""
 
+import os
+
 import numpy as np
 from pydrake.geometry import Meshcat, MeshcatParams, QueryObject
 from pydrake.math import RigidTransform, RotationMatrix
@@ -12,6 +14,9 @@ EYE, TARGET = (1.50, -1.00, 0.80), (0.32, 0.0, 0.30)
 """Position of the camera, and the point at which it looks, in the world, m."""
 MESHCAT_DISTANCE_SCALE = 0.55
 """Meshcat's field of view is wider, so that its camera must be nearer."""
+
+MESHCAT_HOST = "FLEET_TOOLS_MESHCAT_HOST"
+"""Environment variable with the address at which Meshcat listens, such as 0.0.0.0."""
 
 _PINHOLE = Pinhole.from_field_of_view(WIDTH, HEIGHT, FIELD_OF_VIEW_DEG)
 
@@ -28,8 +33,12 @@ def project(p_W: np.ndarray) -> np.ndarray:
 
 
 def open_meshcat() -> Meshcat:
-    """Starts a Meshcat server whose camera looks from the third-person view."""
-    meshcat = Meshcat(MeshcatParams(show_stats_plot=False))
+    """Starts a Meshcat server whose camera looks from the third-person view.
+
+    It serves this machine alone, unless `MESHCAT_HOST` names another address.
+    """
+    host = os.environ.get(MESHCAT_HOST, "127.0.0.1")
+    meshcat = Meshcat(MeshcatParams(host=host, show_stats_plot=False))
     for clutter in ("/Grid", "/Axes"):
         meshcat.SetProperty(clutter, "visible", False)
     for end in ("top_color", "bottom_color"):

@@ -1,11 +1,14 @@
 """The HTTP side of the Blender server, over a real connection; no request here needs Blender."""
 
+import contextlib
 import hashlib
 import http.client
 import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -186,7 +189,9 @@ def test_the_up_axis_of_drake_is_that_of_gltf() -> None:
 
 def test_without_bpy_the_server_tells_how_to_install_it() -> None:
     done = subprocess.run(
-        [sys.executable, "-S", Path(server.__file__)], capture_output=True, text=True
+        [sys.executable, "-S", Path(server.__file__).with_name("serve.py")],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2
     for part in (sys.executable, "No module named 'bpy'", "pip install bpy", "apt-get install"):
@@ -199,3 +204,49 @@ def test_a_python_that_cannot_be_run_is_reported() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "/no/such/python cannot be run as Python" in done.stderr
+
+
+DEEP = b'{"nodes":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "reason"),
+    [
+        (FORM, form(DEEP), "not JSON"),
+        (FORM, form()[:-60], "no end"),
+        (FORM, b"--" + f"\r\n--{BOUNDARY}".encode() * 5000, "1 to 64 fields"),
+        (FORM, form().replace(b'name="near"', b'name="' + b"x" * 5000 + b'"'), "more than 4096"),
+        ("multipart/form-data; boundary=" + "b" * 71, form(), "71 bytes, not 1 to 70"),
+        ("multipart/form-data", form(), "0 bytes, not 1 to 70"),
+    ],
+)
+def test_forms_beyond_the_bounds_are_answered_by_400(
+    url: str, content_type: str, body: bytes, reason: str
+) -> None:
+    status, message = post(url, body, content_type=content_type)
+    assert (status, reason in message) == (400, True), message
+
+
+@pytest.mark.parametrize(("length", "status"), [("9" * 30, 400), ("²", 411), ("300", 400)])
+def test_lengths_that_cannot_be_are_refused(url: str, length: str, status: int) -> None:
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        head = f"POST /render HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {length}\r\n\r\n"
+        connection.sendall(head.encode("latin-1") + b"half")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.makefile("rb").readline().split()[1] == str(status).encode()
+
+
+def test_more_connections_than_threads_are_answered_by_503(url: str) -> None:
+    host, port = url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(server.MAX_CONNECTIONS):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        last = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        assert last.makefile("rb").readline().split()[1] == b"503"
+    deadline = time.monotonic() + 30
+    while True:  # the threads end when their clients have left
+        with contextlib.suppress(urllib.error.HTTPError):
+            return test_health_is_answered(url)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

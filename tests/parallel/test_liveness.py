@@ -148,3 +148,24 @@ def test_a_killed_process_of_ray_ends_the_work_within_a_minute(tmp_path: Path, n
         assert "LostClusterError" in output.read_text()
         psutil.wait_procs(family, timeout=30)
         assert not [each for each in family if each.is_running()]
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_listens_on_this_machine_alone(tmp_path: Path):
+    pytest.importorskip("ray")
+    with working(tmp_path) as (process, _):
+        family = psutil.Process(process.pid).children(recursive=True)
+        names = {each.name() for each in family}
+        assert {"raylet", "gcs_server"} <= names
+        listening = {
+            (each.name(), connection.laddr.ip)
+            for each in (*family, psutil.Process(process.pid))
+            for connection in each.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening, "nothing listens at all"
+        here = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+        assert {ip for _, ip in listening} <= here, listening
+        raylet = next(each for each in family if each.name() == "raylet")
+        environment = raylet.environ()
+        assert environment["RAY_AUTH_MODE"] == "token" and len(environment["RAY_AUTH_TOKEN"]) == 64

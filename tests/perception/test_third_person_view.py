@@ -3,12 +3,23 @@
 from collections.abc import Callable
 
 import numpy as np
+import psutil
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.rendering import needs_gl
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.perception.third_person_view import EYE, HEIGHT, TARGET, WIDTH, look_at, project
+from fleet_tools.perception.third_person_view import (
+    EYE,
+    HEIGHT,
+    MESHCAT_HOST,
+    TARGET,
+    WIDTH,
+    look_at,
+    open_meshcat,
+    project,
+)
 
 Point = tuple[float, float, float]
 
@@ -79,3 +90,24 @@ def test_meshcat_does_not_change_the_simulation(make: Callable[..., ToolUseEnv])
         env.step(ACTION)
     assert shown.render() is None
     assert shown.state_digest() == other.state_digest()
+
+
+def test_meshcat_serves_this_machine_alone_unless_it_is_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    process = psutil.Process()
+
+    def listeners() -> set[tuple[str, int]]:
+        return {
+            (connection.laddr.ip, connection.laddr.port)
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+
+    for host, expected in (("", {"127.0.0.1"}), ("0.0.0.0", {"0.0.0.0"})):
+        if host:
+            monkeypatch.setenv(MESHCAT_HOST, host)
+        before = listeners()
+        meshcat = open_meshcat()
+        assert {ip for ip, _ in listeners() - before} == expected
+        del meshcat
