@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fleet_tools.errors import InvalidActionError, shown
+from fleet_tools.errors import InvalidActionError
 
 STILL = np.zeros(6, np.float32)
 
