@@ -45,8 +45,8 @@ class ExportOptions(cli.Options):
     """New file or folder (default: beside the dataset); for minari, the root of its datasets."""
     all: bool = False
     """Export stored failures, too, marked as such."""
-    check: bool = True
-    """Check the digests of the episodes' files, and the values that are read."""
+    no_check: bool = False
+    """Do not check the digests of the episodes' files, and the values that are read."""
 
 
 def _info(options: InfoOptions) -> int:
@@ -70,7 +70,7 @@ def _export(options: ExportOptions) -> int:
     from fleet_tools.dataset.export.exporting import as_text, export_dataset
     from fleet_tools.dataset.reader import Dataset
 
-    dataset = Dataset(options.dataset, check=options.check)
+    dataset = Dataset(options.dataset, check=not options.no_check)
     export = export_dataset(dataset, options.to, options.output, failures=options.all)
     options.report(asdict(export), lambda: as_text(export))
     return cli.OK

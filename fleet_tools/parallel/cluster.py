@@ -65,8 +65,11 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
 def _keep_private() -> None:
     """Lets a cluster that Ray starts serve this machine and this user only.
 
-    Ray reads these variables when it is imported or started, and passes them on to its processes.
+    Ray reads these variables when it is imported, and passes them on to its processes; one that the
+    caller has imported before stays as it is.
     """
+    if "ray" in sys.modules:
+        return
     # Where several machines are no choice, Ray listens on 127.0.0.1 instead of on all addresses.
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_AUTH_MODE", "token")
