@@ -85,7 +85,7 @@ class TrainOptions(cli.Options):
     validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.1
     """Fraction of the episodes that are used for validation, and not for training."""
     no_check: bool = False
-    """Do not check the digests of the episodes' files, and the values that are read, at the first use."""
+    """Do not check the digests of the episodes' files, and the values that are read."""
     rollouts: CountOrZero = 0
     """Number of validation scenes of each task in which the policy is evaluated; 0 for none."""
     rollout_every: Count = 50
@@ -111,7 +111,9 @@ def _train(options: TrainOptions) -> int:
     from fleet_tools.dataset.samples import Samples
 
     config, model = _policy(options.policy)
-    samples = Samples(options.dataset, observations=config.reads or None, check=not options.no_check)
+    samples = Samples(
+        options.dataset, observations=config.reads or None, check=not options.no_check
+    )
     training, validation = samples, None
     if options.validation_fraction > 0:
         training, validation = split(samples, options.validation_fraction, options.training.seed)
