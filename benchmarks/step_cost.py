@@ -3,6 +3,7 @@
 Attribution of the object's motion to parts of the tool is what success by cause costs.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -126,7 +127,7 @@ def _commanded_torques(
     return np.array(times), np.transpose(torques)
 
 
-class _BareWorld:
+class _BareWorld(ABC):
     """The world of a scene, without attribution.
 
     Attributes:
@@ -164,11 +165,11 @@ class _BareWorld:
         """Returns positions and velocities of the plant."""
         return self._world.plant.GetPositionsAndVelocities(self._context)
 
-    def _build(self, task: "TaskConfig", tool: "Model", object: "Model") -> World:
-        raise NotImplementedError
+    @abstractmethod
+    def _build(self, task: "TaskConfig", tool: "Model", object: "Model") -> World: ...
 
-    def _command(self, times: np.ndarray, torques: np.ndarray, reference: Reference) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _command(self, times: np.ndarray, torques: np.ndarray, reference: Reference) -> None: ...
 
 
 class _Controlled(_BareWorld):

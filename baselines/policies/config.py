@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.config.bounded_files import read_bounded
 from fleet_tools.config.values import Count, Positive, Value, parse
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.storage.strict_json import MAX_CHARACTERS, loads
+from fleet_tools.storage.strict_json import load
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.mlp import MLPBody
@@ -259,7 +258,7 @@ def read_policy_config(
 
 def _load_json(path: str) -> PolicyConfig:
     try:
-        return parse(PolicyConfig, loads(read_bounded(Path(path), MAX_CHARACTERS).decode()), path)
+        return parse(PolicyConfig, load(Path(path)), path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is not the JSON of a policy: {error}") from None
 

@@ -113,6 +113,7 @@ def load_progress(folder: Path) -> TrainingProgress:
         for key, tensor in stored.items():
             kind, _, name = key.partition("/")
             tensors[kind][name] = tensor
+        # Not `strict_json`: losses may be infinite just before a divergence.
         content = parse(_Content, json.loads((metadata or {})[_KEY]), str(path))
     except (KeyError, ValueError, RecursionError) as error:
         raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from fleet_tools.blender.photographer import Photographer
-from fleet_tools.config.bounded_files import read_bounded
 from fleet_tools.config.tasks import TaskConfig, task_names
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.reader import Dataset
@@ -16,7 +15,7 @@ from fleet_tools.envs.tool_use_env import EnvState
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import Scene
-from fleet_tools.storage.strict_json import MAX_CHARACTERS, loads
+from fleet_tools.storage.strict_json import load
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,7 @@ def scene_state(file: Path, task: str | None) -> StateSource:
         ConfigError, UnknownNameError: The file is not a scene, or its task does not exist.
     """
     try:
-        scene = parse(Scene, loads(read_bounded(file, MAX_CHARACTERS).decode()), str(file))
+        scene = parse(Scene, load(file), str(file))
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise

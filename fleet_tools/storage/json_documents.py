@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fleet_tools.config.bounded_files import read_bounded
 from fleet_tools.config.values import Value, parse
 from fleet_tools.errors import ConfigError, FleetToolsError
-from fleet_tools.storage.strict_json import MAX_CHARACTERS, loads
+from fleet_tools.storage.strict_json import load, loads
 
 V = TypeVar("V", bound=Value)
 
@@ -112,7 +111,7 @@ def read_records(
 
 def _read_json(path: Path, error: type[FleetToolsError]) -> Any:
     try:
-        return loads(read_bounded(path, MAX_CHARACTERS).decode())
+        return load(path)
     except (OSError, ValueError) as raised:
         raise error(f"{path} is damaged: {raised}. Restore it from a copy.") from raised
 

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from fleet_tools.config.bounded_files import read_bounded
 from fleet_tools.config.values import parse
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.storage.append_log import AppendLog
 from fleet_tools.storage.locked_folder import LockedFolder, require_blank
 from fleet_tools.storage.record_folder import Document, require_same, write_document
-from fleet_tools.storage.strict_json import MAX_CHARACTERS, loads
+from fleet_tools.storage.strict_json import load
 
 CONFIG = "config.json"
 """File name of the document."""
@@ -148,7 +147,7 @@ def read_spec(folder: Path, kind: type[D], error: type[FleetToolsError]) -> D:
     """
     path = folder / CONFIG
     try:
-        return parse(kind, loads(read_bounded(path, MAX_CHARACTERS).decode()), str(path))
+        return parse(kind, load(path), str(path))
     except (OSError, ValueError) as raised:  # ConfigError is a ValueError
         raise error(
             f"{path} is not a run that this version can resume: {raised} {REMEDY}"

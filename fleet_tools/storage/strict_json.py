@@ -1,13 +1,16 @@
 """JSON with one reading only: no duplicate keys, no NaN, no half characters; and with bounds.
 
-All programs read the JSON of others by `loads`, as they read YAML by `parse_yaml`.
+All programs read the JSON of others by `load` and `loads`, as they read YAML by `parse_yaml`.
 """
 
 import json
 import math
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
+
+from fleet_tools.config.bounded_files import read_bounded
 
 MAX_CHARACTERS = 16_000_000
 """Largest size of a text; the leaderboard's results have 14,000, the lines of their logs 4,000."""
@@ -20,6 +23,16 @@ MAX_DIGITS = 100
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD]")  # half of a character, perhaps with its other half
+
+
+def load(path: Path) -> Any:
+    """Reads a file of JSON.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no regular file, too large, or its text is refused by `loads`.
+    """
+    return loads(read_bounded(path, MAX_CHARACTERS).decode())
 
 
 def loads(text: str) -> Any:

@@ -44,6 +44,30 @@ def damaged_bytes(content: bytes, flips: int = 8) -> Iterator[Damaged]:
     yield "zeros at the end", content[: size - zeros] + bytes(zeros)
 
 
+def damaged_state(content: bytes) -> Iterator[Damaged]:
+    """Damages a state: its bytes, tensors and metadata."""
+    yield from damaged_bytes(content)
+    yield from damaged_tensors(content)
+    yield from damaged_metadata(content)
+
+
+def damaged_files(files: Mapping[str, bytes]) -> Iterator[tuple[str, str, bytes | None]]:
+    """Damages each file of a run.
+
+    Args:
+        files: The files of the run, see `files_of`.
+
+    Yields:
+        Name of the damaged file, what was done to it, and what it holds now.
+    """
+    for name, content in files.items():
+        state = name == "state.safetensors"
+        damages = damaged_state(content) if state else damaged_bytes(content)
+        yield from ((name, *each) for each in damages)
+    for what, document in damaged_json(json.loads(files[CONFIG])):
+        yield CONFIG, what, json.dumps(document).encode()
+
+
 def damaged_json(data: Any) -> Iterator[tuple[str, Any]]:
     """Damages plain data: each of its first entries at every place is wrong or missing."""
     for place in _places(data):

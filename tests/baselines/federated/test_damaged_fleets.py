@@ -1,9 +1,7 @@
 """A damaged fleet is refused with a typed error, or goes on to the same bits."""
 
-import json
 import os
 import time
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -14,10 +12,10 @@ pytest.importorskip("safetensors")
 
 from safetensors.torch import load, save
 from support.damaged_runs import (
-    Damaged,
     damaged_bytes,
-    damaged_json,
+    damaged_files,
     damaged_metadata,
+    damaged_state,
     damaged_tensors,
     files_of,
     metadata_of,
@@ -74,12 +72,6 @@ def equal(one: FleetProgress | None, other: FleetProgress | None) -> bool:
     )
 
 
-def of_state(state: bytes) -> Iterator[Damaged]:
-    yield from damaged_bytes(state)
-    yield from damaged_tensors(state)
-    yield from damaged_metadata(state)
-
-
 def test_no_damage_of_the_state_is_taken_as_it_is(
     plan: FleetPlan, stopped: dict[str, bytes], tmp_path: Path
 ):
@@ -87,7 +79,7 @@ def test_no_damage_of_the_state_is_taken_as_it_is(
     tried = refused = 0
     with FleetWriter(tmp_path / "fleet", plan) as writer:
         whole = writer.load()
-        for what, state in of_state(stopped["state.safetensors"]):
+        for what, state in damaged_state(stopped["state.safetensors"]):
             if state is None:
                 continue
             (writer.folder / "state.safetensors").write_bytes(state)
@@ -194,14 +186,7 @@ def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
     assert main(options) == 0
     whole = resumed(folder, FleetRunSpec)
 
-    def cases() -> Iterator[tuple[str, str, bytes | None]]:
-        for name, content in stopped.items():
-            damages = of_state(content) if name == "state.safetensors" else damaged_bytes(content)
-            yield from ((name, *each) for each in damages)
-        for what, document in damaged_json(json.loads(stopped["config.json"])):
-            yield "config.json", what, json.dumps(document).encode()
-
-    for name, what, content in cases():
+    for name, what, content in damaged_files(stopped):
         write_files(folder, stopped | {name: content})
         code = main(options)
         assert code == 2 or (code == 0 and resumed(folder, FleetRunSpec) == whole), (name, what)
