@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     from fleet_tools.sim.scene import Scene
     from fleet_tools.sim.simulation import Simulation
 
-_MODES = [
-    ("state", (320, 240)),
-    ("point_cloud", (320, 240)),
-    ("point_cloud", (640, 480)),
-    ("rgbd", (320, 240)),
-    ("rgbd", (640, 480)),
-]
-"""Observation mode, and width and height of the images in pixels."""
+_MODES: dict[str, dict[str, Any]] = {
+    "state": {"obs_mode": "state"},
+    "cloud, 320 x 240": {"obs_mode": "point_cloud", "camera_size": (320, 240)},
+    "cloud, 640 x 480": {"obs_mode": "point_cloud", "camera_size": (640, 480)},
+    "rendered cloud, 320 x 240": {
+        "obs_mode": "point_cloud",
+        "camera_size": (320, 240),
+        "cloud_source": "vtk",
+    },
+    "RGB-D, 320 x 240": {"obs_mode": "rgbd", "camera_size": (320, 240)},
+    "RGB-D, 640 x 480": {"obs_mode": "rgbd", "camera_size": (640, 480)},
+}
+"""Keyword arguments of an environment by column of the table."""
 
 _RATE_SECONDS = 10.0
 
@@ -39,9 +44,10 @@ _RATE_SECONDS = 10.0
 class CamerasOptions(cli.Options):
     """Measures the cost of camera observations.
 
-    For each task, observation mode and camera size: processor time of a control step while the
-    expert acts, and of its observation, on one core. Then the numbers of steps per second that
-    several processes simulate together, with point clouds of the first task.
+    For each task and kind of observation: processor time of a control step while the expert acts,
+    and of its observation, on one core; of clouds, also the step's time over that with states. Then
+    the numbers of steps per second that several processes simulate together, with point clouds of
+    the first task.
 
     Exit codes:
     0: everything is measured.
@@ -58,24 +64,27 @@ class CamerasOptions(cli.Options):
 
 def _measure_all(options: CamerasOptions) -> int:
     tasks = options.tasks.names_or_paths()
-    print_now(options, "Milliseconds of one core, mean (95th percentile of observations):")
+    print_now(options, "Milliseconds of one core, mean: step; observation.\n")
+    print_now(options, f"| task | {' | '.join(_MODES)} |\n|---|{'---|' * len(_MODES)}")
     steps: list[dict[str, Any]] = []
     for task in tasks:
-        for mode, size in _MODES:
-            figures = measure(task, mode, size, options.episodes)
-            steps.append({"task": task, "obs_mode": mode, "camera_size": size, **figures})
-            print_now(
-                options,
-                f"{task:>8} {mode:>12} {size[0]} x {size[1]}: step {figures['step_ms']:.1f}, "
-                f"observation {figures['observation_ms']:.1f} "
-                f"({figures['observation_95_ms']:.1f})",
-            )
+        state = 0.0
+        cells = []
+        for kwargs in _MODES.values():
+            figures = measure(task, kwargs, options.episodes)
+            step, observation = figures["step_ms"], figures["observation_ms"]
+            state = state or step
+            figures["step_over_state"] = step / state
+            steps.append({"task": task, **kwargs, **figures})
+            ratio = f" ({step / state:.2f} of state)" if kwargs["obs_mode"] == "point_cloud" else ""
+            cells.append(f"{step:.1f}; {observation:.1f}{ratio}")
+        print_now(options, f"| {task} | {' | '.join(cells)} |")
     scaling: list[dict[str, Any]] = []
     for count in options.processes:
         rate = steps_per_second(tasks[0], count)
         scaling.append({"task": tasks[0], "processes": count, "steps_per_second": rate})
         processes = f"{count} process{'es' * (count != 1)}"
-        print_now(options, f"{tasks[0]}, point clouds, {processes}: {rate:.1f} steps per second")
+        print_now(options, f"\n{tasks[0]}, point clouds, {processes}: {rate:.1f} steps per second")
     options.report(
         {"machine": machine_name(), "steps": steps, "scaling": scaling},
         lambda: f"Measured on {machine_name()}.",
@@ -83,8 +92,8 @@ def _measure_all(options: CamerasOptions) -> int:
     return cli.OK
 
 
-def measure(task: str, mode: str, size: tuple[int, int], episodes: int) -> dict[str, float]:
-    """Measures the processor time of a control step, and of its observation."""
+def measure(task: str, kwargs: dict[str, Any], episodes: int) -> dict[str, float]:
+    """Measures the processor time of a control step, and of what cameras add to it."""
     from unittest.mock import patch
 
     import numpy as np
@@ -95,7 +104,7 @@ def measure(task: str, mode: str, size: tuple[int, int], episodes: int) -> dict[
 
     steps: list[float] = []
     observations: list[float] = []
-    env = make_env(task=task, obs_mode=mode, camera_size=size)
+    env = make_env(task=task, **kwargs)
     for _, action in expert_steps(env, range(episodes)):
         steps.append(cpu_seconds(lambda action=action: env.step(action)))
     timed = _timed(Observer.measure, observations)
@@ -107,7 +116,6 @@ def measure(task: str, mode: str, size: tuple[int, int], episodes: int) -> dict[
     return {
         "step_ms": 1e3 * float(np.mean(steps)),
         "observation_ms": 1e3 * float(np.mean(observations)),
-        "observation_95_ms": 1e3 * float(np.percentile(observations, 95)),
     }
 
 

@@ -20,7 +20,11 @@ from fleet_tools.baselines.policies.layout import (
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.config.values import Value, differences, parse
 from fleet_tools.dataset.header import ArraySpec, describe_action, describe_observation
-from fleet_tools.perception.observation_config import observation_kwargs
+from fleet_tools.perception.observation_config import (
+    RENDERED,
+    observation_kwargs,
+    with_cloud_source,
+)
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.merging.symmetry.table import Symmetry
@@ -53,6 +57,11 @@ class Blueprint(Value):
     env_kwargs: dict[str, pydantic.JsonValue] = pydantic.Field(
         validation_alias="environment", serialization_alias="environment"
     )
+
+    @pydantic.field_validator("env_kwargs")
+    @classmethod
+    def _with_cloud_source(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return with_cloud_source(given, RENDERED)  # if it was stored by version 0.1
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:

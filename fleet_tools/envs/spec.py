@@ -7,6 +7,7 @@ import pydantic
 from fleet_tools.config.tasks import task_names, task_path
 from fleet_tools.config.values import Value
 from fleet_tools.envs.making import CUSTOM_ID, env_id, make_env
+from fleet_tools.perception.observation_config import RENDERED, with_cloud_source
 
 if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -17,7 +18,7 @@ class EnvSpec(Value):
 
     Attributes:
         id: Id in Gymnasium's registry.
-        kwargs: Keyword arguments, "task" among them.
+        kwargs: Keyword arguments, "task" among them, and the source of clouds.
     """
 
     id: str
@@ -30,7 +31,7 @@ class EnvSpec(Value):
         for name, value in named.items():
             if not isinstance(value, str):
                 raise ValueError(f"{name} is a name; given: {value!r}")
-        return kwargs
+        return with_cloud_source(kwargs, RENDERED)  # if it was stored by version 0.1
 
     @classmethod
     def of(cls, task: str, **kwargs: Any) -> "EnvSpec":
@@ -39,6 +40,7 @@ class EnvSpec(Value):
         Raises:
             UnknownNameError: There is no such task.
         """
+        kwargs = with_cloud_source(kwargs)
         if task in task_names():
             return cls(id=env_id(task), kwargs={"task": task, **kwargs})
         return cls(id=CUSTOM_ID, kwargs={"task": str(task_path(task)), **kwargs})

@@ -28,6 +28,7 @@ from fleet_tools.perception.measurement import Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
+from fleet_tools.perception.ray_casting import require_embree
 from fleet_tools.perception.third_person_view import open_meshcat
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import (
@@ -122,6 +123,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             rendered.
         cloud_size: Number of points of the tool, and of the object, in the mode "point_cloud".
         cloud_sampling: "farthest" or "even" (`fleet_tools.perception.point_cloud`).
+        cloud_source: "rays", or "vtk" (rendered, needs OpenGL): how cameras see the cloud's points.
 
     Attributes:
         task: The task file's content.
@@ -131,7 +133,8 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
 
     Raises:
         ConfigError, UnknownNameError: An argument is not valid, or names what does not exist.
-        MissingLibraryError: Images are asked for where OpenGL is missing.
+        MissingLibraryError: Images are asked for where OpenGL is missing, or clouds by rays where
+            Embree is.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": CONTROL_RATE}
@@ -151,10 +154,11 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         channels: Sequence[str] = CHANNELS,
         cloud_size: Sequence[int] = (512, 512),
         cloud_sampling: str = "farthest",
+        cloud_source: str = "rays",
     ) -> None:
         self.task = bind_functions(load_task(task), task_path(task))
         observed = ObservationConfig.of(
-            self.task, obs_mode, camera_size, channels, cloud_size, cloud_sampling
+            self.task, obs_mode, camera_size, channels, cloud_size, cloud_sampling, cloud_source
         )
         require_name("reward", reward, REWARDS)
         if render_mode is not None:
@@ -175,8 +179,10 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             "randomization": randomization,
         }
         self._robot_visuals: Visuals = robot_visuals
-        if observed.has_images or render_mode == "rgb_array":
+        if observed.needs_renderer or render_mode == "rgb_array":
             require_gl()
+        if observed.casts_rays:
+            require_embree()
         self.meshcat: Meshcat | None = open_meshcat() if render_mode == "human" else None
 
         self.action_space = action_space()

@@ -16,6 +16,7 @@ from fleet_tools.config.values import NonNegative, Number, Seed, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
+from fleet_tools.perception.observation_config import RENDERED, with_cloud_source
 from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
@@ -157,6 +158,11 @@ class PolicyProvenance(Value):
             return {**data, "track": natural_track(data.get("kind"), data.get("source"))}
         return data
 
+    @pydantic.field_validator("env_kwargs")
+    @classmethod
+    def _with_cloud_source(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return with_cloud_source(given, RENDERED)  # if it was stored by version 0.1
+
     @classmethod
     def of(
         cls,
@@ -179,12 +185,13 @@ class PolicyProvenance(Value):
             track: What a policy of others is given; those of the package know what they know.
         """
         natural = natural_track(policy.kind, policy.source)
+        env_kwargs = {**policy.env_kwargs, **({"obs_mode": obs_mode} if obs_mode else {})}
         return cls(
             name=name or _default_name(policy),
             kind=policy.kind,
             source=policy.name,
             content_digest=policy.content_digest,
-            env_kwargs={**policy.env_kwargs, **({"obs_mode": obs_mode} if obs_mode else {})},
+            env_kwargs=with_cloud_source(env_kwargs),
             training_seed=training_seed,
             track=natural if policy.kind == "built_in" else track,
         )

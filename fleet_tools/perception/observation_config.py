@@ -7,17 +7,25 @@ from typing import Any
 from fleet_tools.config.cameras import Camera
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError, require_name, shown
-from fleet_tools.perception.point_cloud import require_sampling
+from fleet_tools.perception.point_cloud import (
+    RENDERED_SAMPLINGS,
+    SAMPLINGS,
+    Sampling,
+    require_sampling,
+)
 
 OBS_MODES = {
     "state": (),
     "multitask_state": (),
-    "point_cloud": ("camera_size", "cloud_size", "cloud_sampling"),
+    "point_cloud": ("camera_size", "cloud_size", "cloud_sampling", "cloud_source"),
     "rgbd": ("camera_size", "channels"),
 }
 """By mode, the other keyword arguments of an environment that affect its observations."""
 OBSERVATION_KWARGS = ("obs_mode", *sorted({name for names in OBS_MODES.values() for name in names}))
 """All of these; a policy may choose them."""
+RENDERED = "vtk"
+CLOUD_SOURCES = ("rays", RENDERED)
+"""How points are seen: by casting rays, or by rendering with VTK, which needs OpenGL."""
 CHANNELS = ("rgb", "depth", "segmentation")
 MAX_CAMERA_SIZE = 4096
 """Largest width and height of images, in pixels."""
@@ -28,13 +36,30 @@ MAX_CLOUD_SIZE = 100_000
 def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keyword arguments of an environment that affect its observations.
 
+    The source of clouds is among them even if it is not given.
+
     Raises:
         UnknownNameError: There is no such observation mode.
     """
     mode = env_kwargs.get("obs_mode", "state")
     _require_mode(mode)
-    relevant = {name: env_kwargs[name] for name in OBS_MODES[mode] if name in env_kwargs}
-    return {"obs_mode": mode, **relevant}
+    given = with_cloud_source(env_kwargs)
+    return {"obs_mode": mode, **{name: given[name] for name in OBS_MODES[mode] if name in given}}
+
+
+def with_cloud_source(
+    env_kwargs: Mapping[str, Any], source: str = CLOUD_SOURCES[0]
+) -> dict[str, Any]:
+    """Returns keyword arguments of an environment that name the source of its clouds.
+
+    Args:
+        env_kwargs: Keyword arguments.
+        source: The source if they have clouds and name none. Stored ones without a source are of
+            version 0.1, whose clouds were rendered: `RENDERED`.
+    """
+    if env_kwargs.get("obs_mode") != "point_cloud":
+        return dict(env_kwargs)
+    return {**env_kwargs, "cloud_source": env_kwargs.get("cloud_source", source)}
 
 
 def channel_of(name: str) -> str | None:
@@ -57,6 +82,7 @@ class ObservationConfig:
         channels: The `CHANNELS` that are rendered in the mode "rgbd".
         cloud_size: Number of points of the tool, and of the object, in the mode "point_cloud".
         cloud_sampling: How points are sampled, a name in `point_cloud.SAMPLINGS`.
+        cloud_source: How points are seen, one of `CLOUD_SOURCES`.
         cameras: The task's cameras.
     """
 
@@ -65,12 +91,28 @@ class ObservationConfig:
     channels: tuple[str, ...]
     cloud_size: tuple[int, int]
     cloud_sampling: str
+    cloud_source: str
     cameras: dict[str, Camera]
 
     @property
-    def has_images(self) -> bool:
-        """Whether it needs a renderer."""
+    def has_cameras(self) -> bool:
+        """Whether it has cameras."""
         return self.obs_mode in ("point_cloud", "rgbd")
+
+    @property
+    def sampling(self) -> Sampling:
+        """How points are sampled."""
+        return (SAMPLINGS if self.casts_rays else RENDERED_SAMPLINGS)[self.cloud_sampling]
+
+    @property
+    def casts_rays(self) -> bool:
+        """Whether its points are seen by casting rays."""
+        return self.obs_mode == "point_cloud" and self.cloud_source == "rays"
+
+    @property
+    def needs_renderer(self) -> bool:
+        """Whether it needs OpenGL."""
+        return self.has_cameras and not self.casts_rays
 
     @property
     def has_colors(self) -> bool:
@@ -86,6 +128,7 @@ class ObservationConfig:
         channels: Sequence[str],
         cloud_size: Sequence[int],
         cloud_sampling: str,
+        cloud_source: str,
     ) -> "ObservationConfig":
         """Checks the keyword arguments of an environment.
 
@@ -94,6 +137,7 @@ class ObservationConfig:
         """
         _require_mode(obs_mode)
         require_sampling(cloud_sampling)
+        require_name("cloud_source", cloud_source, CLOUD_SOURCES)
         _require_channels(channels)
         config = cls(
             obs_mode=obs_mode,
@@ -105,9 +149,10 @@ class ObservationConfig:
                 "cloud_size", cloud_size, MAX_CLOUD_SIZE, "the number of points of (tool, object)"
             ),
             cloud_sampling=cloud_sampling,
+            cloud_source=cloud_source,
             cameras=task.cameras,
         )
-        if config.has_images and not task.cameras:
+        if config.has_cameras and not task.cameras:
             raise ConfigError(
                 f"obs_mode={obs_mode!r} needs cameras, and the task {task.name!r} has none. Add "
                 "`cameras` and `randomization.cameras` to its file, as in task_configs/hammer.yaml."

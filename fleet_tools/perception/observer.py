@@ -11,12 +11,13 @@ from fleet_tools.config.cameras import Camera
 from fleet_tools.config.poses import Pose
 from fleet_tools.perception import point_cloud
 from fleet_tools.perception.appearance import apply_appearance
+from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.measurement import Measurement
 from fleet_tools.perception.observation_config import ObservationConfig
 from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.ray_scene import RayScene
 from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
-from fleet_tools.perception.segmentation import OBJECT, TOOL
 from fleet_tools.perception.third_person_view import render_third_person
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
@@ -33,12 +34,13 @@ class Observer:
 
     def __init__(self, config: ObservationConfig, third_person: bool) -> None:
         self._config = config
-        self._renders = third_person or config.has_images
+        self._renders = third_person or config.needs_renderer
         self._renders_color = third_person or config.has_colors
         self._pinholes = {
             name: Pinhole.of(camera, config.camera_size) for name, camera in config.cameras.items()
         }
         self._render_scene: RenderScene | None = None
+        self._ray_scene = RayScene() if config.casts_rays else None
 
     def enter(self, world: World) -> None:
         """Prepares to observe another world.
@@ -47,6 +49,8 @@ class Observer:
             MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
             ConfigError: The world has too many visible links.
         """
+        if self._ray_scene is not None:
+            self._ray_scene.enter(world)
         if not self._renders:
             return
         if self._render_scene is None:
@@ -58,7 +62,9 @@ class Observer:
         self._render_scene = None
 
     def apply_scene(self, scene: Scene) -> None:
-        """Sets the appearance of a scene."""
+        """Sets the appearance of a scene; its initial state is measured next."""
+        if self._ray_scene is not None:
+            self._ray_scene.begin()
         if self._renders_color and self._render_scene is not None:
             apply_appearance(scene, self._render_scene)
 
@@ -69,16 +75,36 @@ class Observer:
             SimulationError: The solver finds no contact forces.
         """
         state, config = simulation.world_state(), self._config
-        if not config.has_images:
+        if not config.has_cameras:
             return Measurement(state)
-        query = self.query(simulation)
         X_WC = camera_poses(config.cameras, scene.cameras, state.X_WE)
         if config.obs_mode == "rgbd":
-            return Measurement(state, X_WC, images=self._images(query, X_WC))
+            return Measurement(state, X_WC, images=self._images(self.query(simulation), X_WC))
         X_EW = state.X_WE.inverse()
-        tool, object = (X_EW.multiply(p_W.T).T for p_W in self._points(query, X_WC))
-        cloud = point_cloud.stack(tool, object, config.cloud_size, config.cloud_sampling)
+        tool, object = (X_EW.multiply(p_W.T).T for p_W in self.visible_points(simulation, X_WC))
+        cloud = point_cloud.stack(tool, object, config.cloud_size, config.sampling)
         return Measurement(state, X_WC, cloud=cloud)
+
+    def visible_points(
+        self, simulation: Simulation, X_WC: Mapping[str, RigidTransform]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what all cameras see of the tool (n, 3) and the object (m, 3), in W, m.
+
+        Args:
+            simulation: The simulation.
+            X_WC: Poses of the cameras.
+        """
+        views = [
+            CameraView(name, self._config.cameras[name], pinhole, X_WC[name])
+            for name, pinhole in self._pinholes.items()
+        ]
+        source = self._ray_scene or self._entered()
+        seen = [
+            [view.X_WC.multiply(p_C.T).T for p_C in parts]
+            for view, parts in zip(views, source.points(simulation.query(), views), strict=True)
+        ]
+        tool, object = map(np.concatenate, zip(*seen, strict=True))
+        return tool, object
 
     def camera_info(self, measurement: Measurement) -> dict[str, dict[str, Any]]:
         """Returns `K` (3, 3), in pixels, and `X_WC` (4, 4) of each camera of a measurement."""
@@ -93,9 +119,12 @@ class Observer:
 
     def query(self, simulation: Simulation) -> QueryObject:
         """Returns Drake's query object for rendering the present state."""
+        return self._entered().query(simulation.query())
+
+    def _entered(self) -> RenderScene:
         if self._render_scene is None:
             raise RuntimeError("This observer renders nothing, or has not entered a world.")
-        return self._render_scene.query(simulation.query())
+        return self._render_scene
 
     def _images(
         self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
@@ -114,30 +143,6 @@ class Observer:
         if channel == "depth":
             return render_depth(query, pinhole, X_WC, self._config.cameras[name].depth_range_m)
         return render_segmentation(query, pinhole, X_WC)
-
-    def _points(
-        self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what all cameras see of the tool (n, 3) and the object (m, 3), in W, m."""
-        assert self._render_scene is not None  # `query` comes from it
-        p_W = self._render_scene.boxes(query).reshape(-1, 3).T
-        seen = [(np.zeros((0, 3)), np.zeros((0, 3)))]
-        for name, pinhole in self._pinholes.items():
-            near, far = self._config.cameras[name].depth_range_m
-            boxes = X_WC[name].inverse().multiply(p_W).T.reshape(-1, 8, 3)
-            window = pinhole.window_around(boxes, near_m=near)
-            if window is None:
-                continue
-            cropped = pinhole.cropped(window)  # the smaller the image, the cheaper
-            depth = render_depth(query, cropped, X_WC[name], (near, far))
-            segments = render_segmentation(query, cropped, X_WC[name])
-            tool, object = (
-                X_WC[name].multiply(point_cloud.segment_points(depth, segments, part, cropped).T).T
-                for part in (TOOL, OBJECT)
-            )
-            seen.append((tool, object))
-        tool, object = map(np.concatenate, zip(*seen, strict=True))
-        return tool, object
 
 
 def camera_poses(

@@ -1,12 +1,18 @@
 """Point clouds: points from depth images, and clouds of fixed size from any number of points."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fleet_tools.errors import require_name
+from fleet_tools.perception.farthest_points import farthest_indices, farthest_indices_by_blas
 from fleet_tools.perception.pinhole import Pinhole
 
 ABSENT, TOOL_MASK, OBJECT_MASK = 0.0, 1.0, -1.0
 """Values of a cloud's fourth column."""
+
+Sampling = Callable[[np.ndarray, int], np.ndarray]
+"""Given points (n, 3) and a number of at most n, returns as many indices of theirs."""
 
 MAX_POINTS = 1024
 """Largest number of points that one camera gives of the tool, and of the object."""
@@ -15,10 +21,7 @@ MAX_POINTS = 1024
 def segment_points(
     depth: np.ndarray, segments: np.ndarray, segment: int, pinhole: Pinhole
 ) -> np.ndarray:
-    """Returns the points that a camera sees of one segment.
-
-    They are the back-projected centres of pixels in range, at most `MAX_POINTS` of them, evenly
-    spaced in the order of the pixels.
+    """Returns the points that a camera sees of one segment, see `points_at`.
 
     Args:
         depth: (height, width), m; 0 and infinity are out of range.
@@ -31,20 +34,39 @@ def segment_points(
     """
     in_range = np.isfinite(depth) & (depth > 0.0)
     pixels = np.flatnonzero((segments == segment) & in_range)
+    return points_at(pixels, depth.ravel()[pixels], pinhole)
+
+
+def points_at(pixels: np.ndarray, depths: np.ndarray, pinhole: Pinhole) -> np.ndarray:
+    """Returns the back-projected centres of pixels.
+
+    At most `MAX_POINTS` of them, evenly spaced in the order of the pixels.
+
+    Args:
+        pixels: (n,), indices of pixels, counted along the rows of the image.
+        depths: (n,), their depths, m.
+        pinhole: Intrinsics of the camera.
+
+    Returns:
+        (n, 3), in the camera's frame C, m.
+    """
     if len(pixels) > MAX_POINTS:
-        pixels = pixels[even_indices(pixels, MAX_POINTS)]
+        chosen = even_indices(pixels, MAX_POINTS)
+        pixels, depths = pixels[chosen], depths[chosen]
     v, u = np.divmod(pixels, pinhole.width)
-    return pinhole.back_project(np.column_stack([u, v]), depth.ravel()[pixels])
+    return pinhole.back_project(np.column_stack([u, v]), depths)
 
 
-def stack(tool: np.ndarray, object: np.ndarray, size: tuple[int, int], sampling: str) -> np.ndarray:
+def stack(
+    tool: np.ndarray, object: np.ndarray, size: tuple[int, int], sampling: Sampling
+) -> np.ndarray:
     """Returns a cloud of fixed size: the tool's points, then the object's.
 
     Args:
         tool: (n, 3), visible points of the tool.
         object: (m, 3), visible points of the object.
         size: Number of rows for the tool, and for the object.
-        sampling: A name in `SAMPLINGS`.
+        sampling: Chooses points if there are more.
 
     Returns:
         (sum of size, 4) float32: the point, and 1 for the tool or -1 for the object. A part that
@@ -61,38 +83,9 @@ def even_indices(points: np.ndarray, count: int) -> np.ndarray:
     return np.linspace(0, len(points) - 1, count).round().astype(int)
 
 
-def farthest_indices(points: np.ndarray, count: int) -> np.ndarray:
-    """Returns indices by farthest-point sampling, from the point farthest from the centroid on.
-
-    Gonzalez, "Clustering to minimize the maximum intercluster distance", 1985: no point is more
-    than twice as far from the samples as with the best choice. The first k indices are those of k
-    samples.
-
-    Args:
-        points: (n, 3) float32, with n >= count.
-        count: Number of samples.
-
-    Returns:
-        (count,) indices.
-    """
-    p = points - points.mean(axis=0)
-    square = np.square(p).sum(axis=1)
-    # |p_i - p_k|^2 for all i is one row times this matrix.
-    ones = np.ones_like(square)
-    columns = np.stack([*p.T, square, ones])
-    rows = np.column_stack([-2 * p, ones, square])
-    picked = np.empty(count, dtype=int)
-    picked[0] = k = int(square.argmax())
-    nearest = rows[k] @ columns
-    distance = np.empty_like(nearest)
-    for i in range(1, count):
-        picked[i] = k = nearest.argmax()
-        np.dot(rows[k], columns, out=distance)
-        np.minimum(nearest, distance, out=nearest)
-    return picked
-
-
-SAMPLINGS = {"farthest": farthest_indices, "even": even_indices}
+SAMPLINGS: dict[str, Sampling] = {"farthest": farthest_indices, "even": even_indices}
+RENDERED_SAMPLINGS = SAMPLINGS | {"farthest": farthest_indices_by_blas}
+"""Those of clouds that are rendered, which keep the bits of version 0.1."""
 
 
 def require_sampling(name: str) -> None:
@@ -104,12 +97,12 @@ def require_sampling(name: str) -> None:
     require_name("cloud_sampling", name, SAMPLINGS)
 
 
-def _side(points: np.ndarray, count: int, mask: float, sampling: str) -> np.ndarray:
+def _side(points: np.ndarray, count: int, mask: float, sampling: Sampling) -> np.ndarray:
     rows = np.zeros((count, 4), np.float32)
     if len(points) == 0:
         return rows
     if len(points) > count:
-        points = points[SAMPLINGS[sampling](points, count)]
+        points = points[sampling(points, count)]
     rows[:, :3] = points[np.arange(count) % len(points)]
     rows[:, 3] = mask
     return rows

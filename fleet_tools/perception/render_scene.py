@@ -5,7 +5,7 @@ other tool; either would rebuild the renderer, its windows and its meshes, which
 milliseconds. Here they are kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,9 +26,12 @@ from pydrake.math import RigidTransform
 from pydrake.systems.framework import Context
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.pinhole import BOX_CORNERS
-from fleet_tools.perception.rendering import add_renderer
+from fleet_tools.perception.point_cloud import segment_points
+from fleet_tools.perception.rendering import add_renderer, render_depth, render_segmentation
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.perception.visible_links import visible_frames
 from fleet_tools.sim.world import World
 
 MAX_LINKS = 16
@@ -79,7 +82,7 @@ class RenderScene:
         self.source = self.scene_graph.RegisterSource("world")
         self._spare = [self._add_frame(f"part {k}") for k in range(MAX_LINKS)]
         self._permanent: dict[str, RenderedLink] = {}
-        for physics_frame, segment in _visible_frames(world):
+        for physics_frame, segment in visible_frames(world):
             if segment in _PERMANENT:
                 name = world.scene_graph.model_inspector().GetName(physics_frame)
                 frame = self._add_frame(name)
@@ -97,7 +100,7 @@ class RenderScene:
         Raises:
             ConfigError: Tool and object have more than `MAX_LINKS` visible links.
         """
-        frames = list(_visible_frames(world))
+        frames = list(visible_frames(world))
         parts = [(frame, segment) for frame, segment in frames if segment not in _PERMANENT]
         if len(parts) > MAX_LINKS:
             raise ConfigError(
@@ -125,6 +128,19 @@ class RenderScene:
             poses.set_value(link.frame, physics.GetPoseInWorld(link.physics_frame))
         self.scene_graph.get_source_pose_port(self.source).FixValue(self.context, poses)
         return self.scene_graph.get_query_output_port().Eval(self.context)
+
+    def points(
+        self, physics: QueryObject, views: Iterable[CameraView]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Returns what each camera sees of the tool (n, 3) and the object (m, 3), in C, m.
+
+        Args:
+            physics: Query object of the physics.
+            views: The cameras.
+        """
+        query = self.query(physics)
+        boxes_W = self.boxes(query)
+        return [_points(query, view, boxes_W) for view in views]
 
     def boxes(self, query: QueryObject) -> np.ndarray:
         """Returns boxes (n, 8, 3) in the world that contain tool and object, m."""
@@ -168,11 +184,16 @@ class RenderScene:
         return RenderedLink(physics_frame, frame, segment, appearance, corners)
 
 
-def _visible_frames(world: World) -> Iterator[tuple[FrameId, int]]:
-    """Yields the frame of each visible link, and its segment."""
-    inspector = world.scene_graph.model_inspector()
-    segments = {world.arm: ROBOT, world.tool: TOOL, world.object: OBJECT}
-    for frame in inspector.GetAllFrameIds():
-        if inspector.NumGeometriesForFrameWithRole(frame, Role.kPerception):
-            body = world.plant.GetBodyFromFrameId(frame)
-            yield frame, segments.get(body.model_instance(), BACKGROUND)
+def _points(
+    query: QueryObject, view: CameraView, boxes_W: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    pinhole, (near, far) = view.pinhole, view.camera.depth_range_m
+    boxes_C = view.X_WC.inverse().multiply(boxes_W.reshape(-1, 3).T).T.reshape(-1, 8, 3)
+    window = pinhole.window_around(boxes_C, near_m=near)
+    if window is None:
+        return np.zeros((0, 3)), np.zeros((0, 3))
+    cropped = pinhole.cropped(window)  # the smaller the image, the cheaper
+    depth = render_depth(query, cropped, view.X_WC, (near, far))
+    segments = render_segmentation(query, cropped, view.X_WC)
+    tool, object = (segment_points(depth, segments, part, cropped) for part in (TOOL, OBJECT))
+    return tool, object

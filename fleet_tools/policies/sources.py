@@ -22,7 +22,7 @@ import gymnasium
 import pydantic
 
 from fleet_tools.errors import FleetToolsError, PolicyError, UnknownNameError
-from fleet_tools.perception.observation_config import OBSERVATION_KWARGS
+from fleet_tools.perception.observation_config import OBSERVATION_KWARGS, with_cloud_source
 from fleet_tools.policies.policy import Policy
 from fleet_tools.utils.imports import load_function
 
@@ -231,7 +231,7 @@ def _env_kwargs_of_factory(factory: Callable, source: str) -> dict[str, Any]:
             what = f"argument of an environment that {source} may choose"
             remedy = "The others are chosen by whoever runs the policy."
             raise UnknownNameError(what, name, OBSERVATION_KWARGS, remedy)
-    return env_kwargs
+    return with_cloud_source(env_kwargs)
 
 
 def _digest(path: Path | None) -> str | None:

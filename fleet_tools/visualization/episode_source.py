@@ -10,7 +10,6 @@ from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, DatasetError, MissingLibraryError
-from fleet_tools.perception.opengl import require_driver
 from fleet_tools.policies.guarded import make_guarded
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.policies.sources import find_policy
@@ -94,9 +93,8 @@ def dataset_source(folder: Path, first_attempt: int, count: int, render_mode: st
 
 
 def _with_point_cloud(make: Callable[..., ToolUseEnv]) -> ToolUseEnv:
-    """Makes an environment that observes point clouds if it has cameras and OpenGL."""
+    """Makes an environment that observes point clouds if it has cameras."""
     try:
-        require_driver()
         return make(obs_mode="point_cloud")
     except (ConfigError, MissingLibraryError) as error:
         env = make(obs_mode="state")

@@ -22,6 +22,7 @@ KWARGS: dict[str, Any] = {
     "channels": CHANNELS,
     "cloud_size": (512, 512),
     "cloud_sampling": "farthest",
+    "cloud_source": "rays",
 }
 
 
@@ -35,6 +36,7 @@ def _task():
     [
         ({"obs_mode": "rgb"}, "obs_mode: 'rgb'. Did you mean 'rgbd'"),
         ({"cloud_sampling": "farthst"}, "Did you mean 'farthest'"),
+        ({"cloud_source": "ray"}, "Did you mean 'rays'"),
         ({"channels": ["rgb", "dept"]}, "channel: 'dept'. Did you mean 'depth'"),
         ({"channels": "rgb"}, "lists some of rgb, depth, segmentation"),
         ({"channels": []}, "lists some of rgb, depth, segmentation"),
@@ -59,13 +61,13 @@ def test_every_mode_has_proprioception(task, mode):
     config = ObservationConfig.of(task, **{**KWARGS, "obs_mode": mode})
     names = features(task.keypoints, config)
     assert len({name for name in names if name.startswith(("joint", "end"))}) == 5
-    assert config.has_images == (not mode.endswith("state"))
+    assert config.has_cameras == (not mode.endswith("state"))
 
 
 def test_without_cameras_images_are_refused_and_the_remedy_is_named(task):
     without_cameras = task.model_copy(update={"cameras": {}})
     of_states = ObservationConfig.of(without_cameras, **{**KWARGS, "obs_mode": "state"})
-    assert not of_states.has_images
+    assert not of_states.has_cameras
     with pytest.raises(ConfigError, match=r"has none. Add `cameras` and `randomization.cameras`"):
         ObservationConfig.of(without_cameras, **KWARGS)
 

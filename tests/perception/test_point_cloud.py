@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.perception.farthest_points import farthest_indices, farthest_indices_by_blas
 from fleet_tools.perception.point_cloud import (
     ABSENT,
     OBJECT_MASK,
     SAMPLINGS,
     TOOL_MASK,
-    farthest_indices,
     require_sampling,
     stack,
 )
@@ -31,46 +31,72 @@ def distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 few = settings(max_examples=50)
+all_farthest = pytest.mark.parametrize("farthest", [farthest_indices, farthest_indices_by_blas])
+
+
+def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
+    """Returns samples by the definition, with squares of distances in double precision."""
+    p = points.astype(float)
+    squares = np.square(p - p.sum(axis=0) / len(p)).sum(axis=1)
+    picked, nearest = [int(squares.argmax())], np.full(len(p), np.inf)
+    while len(picked) < count:
+        nearest = np.minimum(nearest, np.square(p - p[picked[-1]]).sum(axis=1))
+        picked.append(int(nearest.argmax()))
+    return picked
 
 
 @few
-@given(clouds(2), st.data())
-def test_each_sample_is_farthest_from_those_before(points, data):
+@given(st.integers(2, 700), st.integers(0, 2**32), st.data())
+def test_cells_change_no_sample(n, seed, data):
+    random = np.random.default_rng(seed)
+    points = random.normal(size=(n, 3)) * 10.0 ** random.uniform(-4, 1, 3)
+    points = points[random.integers(0, n, n)].astype(np.float32)  # some of them twice
+    count = data.draw(st.integers(1, n))
+    assert farthest_indices(points, count).tolist() == farthest_one_by_one(points, count)
+
+
+@all_farthest
+@few
+@given(points=clouds(2), data=st.data())
+def test_each_sample_is_farthest_from_those_before(farthest, points, data):
     count = data.draw(st.integers(1, len(points)))
-    picked = farthest_indices(points, count)
+    picked = farthest(points, count)
     distance = distances(points, points)
     for k in range(1, count):
         nearest = distance[:, picked[:k]].min(axis=1)
         np.testing.assert_allclose(nearest[picked[k]], nearest.max(), atol=1e-4)
 
 
+@all_farthest
 @few
-@given(clouds(2), st.data())
-def test_fewer_points_are_the_first_ones(points, data):
+@given(points=clouds(2), data=st.data())
+def test_fewer_points_are_the_first_ones(farthest, points, data):
     many, few = sorted(data.draw(st.lists(st.integers(1, len(points)), min_size=2, max_size=2)))[
         ::-1
     ]
-    some = farthest_indices(points, few)
-    np.testing.assert_array_equal(farthest_indices(points, many)[:few], some)
+    some = farthest(points, few)
+    np.testing.assert_array_equal(farthest(points, many)[:few], some)
 
 
+@all_farthest
 @few
-@given(clouds(8, 40), st.randoms(use_true_random=False))
-def test_farthest_points_cover_better_than_random_ones_up_to_the_factor_two(points, random):
+@given(points=clouds(8, 40), random=st.randoms(use_true_random=False))
+def test_farthest_points_cover_better_than_random_ones_up_to_the_factor_two(
+    farthest, points, random
+):
     count = len(points) // 4
     others = random.sample(range(len(points)), count)
     distance = distances(points, points)
-    farthest, random_one = (
-        distance[:, chosen].min(axis=1).max()
-        for chosen in (farthest_indices(points, count), others)
+    largest, random_one = (
+        distance[:, chosen].min(axis=1).max() for chosen in (farthest(points, count), others)
     )
-    assert farthest <= 2 * random_one + 1e-3
+    assert largest <= 2 * random_one + 1e-3
 
 
 @few
 @given(clouds(), clouds(), st.sampled_from(sorted(SAMPLINGS)))
 def test_a_cloud_holds_visible_points_and_nothing_else(tool, object, sampling):
-    cloud = stack(tool, object, (12, 7), sampling)
+    cloud = stack(tool, object, (12, 7), SAMPLINGS[sampling])
     assert cloud.shape == (19, 4)
     assert cloud.dtype == np.float32
     for rows, visible, mask in ((cloud[:12], tool, TOOL_MASK), (cloud[12:], object, OBJECT_MASK)):
@@ -84,7 +110,7 @@ def test_a_cloud_holds_visible_points_and_nothing_else(tool, object, sampling):
 
 @given(clouds(1, 12), st.sampled_from(sorted(SAMPLINGS)))
 def test_too_few_points_are_repeated_equally_often(tool, sampling):
-    cloud = stack(tool, tool[:0], (12, 1), sampling)
+    cloud = stack(tool, tool[:0], (12, 1), SAMPLINGS[sampling])
     distinct = {tuple(point) for point in tool}
     assert {tuple(row) for row in cloud[:12, :3]} == distinct
     if len(distinct) == len(tool):

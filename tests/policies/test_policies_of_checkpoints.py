@@ -163,7 +163,12 @@ def test_nothing_begins_where_a_checkpoint_cannot_act(
 @needs_gl
 def test_a_policy_on_clouds_is_given_the_clouds_of_training(tmp_path: Path) -> None:
     config = PolicyConfig(body=SMALL_BODY, clouds=PointNetConfig(widths=(4,)))
-    kwargs = {"obs_mode": "point_cloud", "cloud_size": [40, 24], "cloud_sampling": "even"}
+    kwargs = {
+        "obs_mode": "point_cloud",
+        "cloud_size": [40, 24],
+        "cloud_sampling": "even",
+        "cloud_source": "vtk",
+    }
     assert find_policy(untrained(tmp_path / "cloud", config, **kwargs)).env_kwargs == kwargs
 
 

@@ -1,0 +1,111 @@
+"""What cameras see of tool and object, by casting rays: without OpenGL.
+
+Rays are cast where a link of tool or object can be in the image. A point that one hits is visible
+if no other link hides it. What a camera on the hand sees of what the hand holds is computed once an
+episode, since they do not move relative to each other.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from pydrake.geometry import FrameId, QueryObject
+
+from fleet_tools.perception.camera_view import CameraView
+from fleet_tools.perception.point_cloud import points_at
+from fleet_tools.perception.ray_casting import CameraRays, Hits, Surface
+from fleet_tools.perception.segmentation import OBJECT, TOOL
+from fleet_tools.perception.visible_links import link_triangles, visible_frames
+from fleet_tools.robot.panda import END_EFFECTOR
+from fleet_tools.sim.world import World
+
+
+@dataclass(frozen=True, eq=False)
+class _Link:
+    """A visible link.
+
+    Attributes:
+        frame: Its frame in the physics.
+        segment: Segment to which it belongs.
+        surface: Its surface.
+        held: Whether it is fixed to the end effector.
+    """
+
+    frame: FrameId
+    segment: int
+    surface: Surface
+    held: bool
+
+
+class RayScene:
+    """The visible surfaces of one world after another."""
+
+    def __init__(self) -> None:
+        self._links: list[_Link] = []
+        self._of_fixed: dict[tuple[str, int], Hits] = {}
+
+    def enter(self, world: World) -> None:
+        """Replaces the last world by another one.
+
+        Raises:
+            ConfigError: A mesh cannot be read.
+        """
+        hand = world.plant.GetFrameByName(END_EFFECTOR).body()
+        held = {body.index() for body in world.plant.GetBodiesWeldedTo(hand)}
+        self._links = []
+        for frame, segment in visible_frames(world):
+            triangles = link_triangles(world, frame)
+            if len(triangles):
+                body = world.plant.GetBodyFromFrameId(frame).index()
+                self._links.append(_Link(frame, segment, Surface(triangles), body in held))
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins an episode. Its initial state has to be seen first, so that bits repeat."""
+        self._of_fixed = {}
+
+    def points(
+        self, physics: QueryObject, views: Iterable[CameraView]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Returns what each camera sees of the tool (n, 3) and the object (m, 3), in C, m.
+
+        Args:
+            physics: Query object of the physics.
+            views: The cameras.
+        """
+        X_WB = np.array(
+            [physics.GetPoseInWorld(link.frame).GetAsMatrix34() for link in self._links]
+        )
+        surfaces = [link.surface for link in self._links]
+        return [
+            self._points(CameraRays(view.pinhole, view.X_WC.GetAsMatrix34(), surfaces, X_WB), view)
+            for view in views
+        ]
+
+    def _points(self, rays: CameraRays, view: CameraView) -> tuple[np.ndarray, np.ndarray]:
+        fixed, moving = set[int](), set(range(len(self._links)))  # in the camera's frame
+        if view.camera.frame == "end_effector":
+            fixed = {k for k in moving if self._links[k].held}
+            moving -= fixed
+        seen: dict[int, list[Hits]] = {TOOL: [], OBJECT: []}
+        for k, link in enumerate(self._links):
+            if link.segment not in seen:
+                continue
+            if k in moving:
+                hits = rays.visible(k, rays.hits(k), (moving | fixed) - {k})
+            else:
+                if (view.name, k) not in self._of_fixed:
+                    self._of_fixed[view.name, k] = rays.visible(k, rays.hits(k), fixed - {k})
+                hits = rays.visible(k, self._of_fixed[view.name, k], moving)
+            seen[link.segment].append(hits)
+        return _in_range(seen[TOOL], view), _in_range(seen[OBJECT], view)
+
+
+def _in_range(hits: list[Hits], view: CameraView) -> np.ndarray:
+    """Returns the points of several links within the camera's range, (n, 3), in C, m."""
+    pixels = np.concatenate([np.zeros(0, int), *(each.pixels for each in hits)])
+    depths = np.concatenate([np.zeros(0, np.float32), *(each.depths for each in hits)])
+    near, far = view.camera.depth_range_m
+    (chosen,) = np.nonzero((depths >= near) & (depths <= far))
+    chosen = chosen[np.argsort(pixels[chosen], kind="stable")]
+    return points_at(pixels[chosen], depths[chosen], view.pinhole)

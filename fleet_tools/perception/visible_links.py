@@ -1,0 +1,123 @@
+"""The visible links of a world, and their surfaces as triangles."""
+
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from pydrake.geometry import (
+    Box,
+    Capsule,
+    Convex,
+    Cylinder,
+    Ellipsoid,
+    FrameId,
+    Mesh,
+    Role,
+    Shape,
+    Sphere,
+)
+
+from fleet_tools.errors import ConfigError
+from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.sim.world import World
+
+_Y_UP = {".gltf", ".glb"}
+"""Formats whose up is y; Drake turns them so that it is z."""
+_UNDRAWN = {".vtk"}
+"""Formats that Drake's renderer does not draw, either."""
+
+
+def visible_frames(world: World) -> Iterator[tuple[FrameId, int]]:
+    """Yields the frame of each visible link, and its segment."""
+    inspector = world.scene_graph.model_inspector()
+    segments = {world.arm: ROBOT, world.tool: TOOL, world.object: OBJECT}
+    for frame in inspector.GetAllFrameIds():
+        if inspector.NumGeometriesForFrameWithRole(frame, Role.kPerception):
+            body = world.plant.GetBodyFromFrameId(frame)
+            yield frame, segments.get(body.model_instance(), BACKGROUND)
+
+
+def link_triangles(world: World, frame: FrameId) -> np.ndarray:
+    """Returns the surface of a visible link.
+
+    Args:
+        world: The world.
+        frame: Frame of the link, see `visible_frames`.
+
+    Returns:
+        (n, 3, 3) float32, corners of triangles in the link's frame B, m.
+
+    Raises:
+        ConfigError: A mesh of the link cannot be read.
+    """
+    inspector = world.scene_graph.model_inspector()
+    found = [np.zeros((0, 3, 3), np.float32)]
+    for geometry in inspector.GetGeometries(frame, Role.kPerception):
+        corners_G = _triangles(_description(inspector.GetShape(geometry)))
+        X_BG = inspector.GetPoseInFrame(geometry)
+        corners_B = X_BG.multiply(corners_G.reshape(-1, 3).T).T
+        found.append(corners_B.reshape(-1, 3, 3).astype(np.float32))
+    return np.concatenate(found)
+
+
+def _description(shape: Shape) -> tuple[Hashable, ...]:
+    """Returns the kind of a shape and its dimensions, as a key."""
+    match shape:
+        case Mesh() | Convex():
+            path = Path(shape.source().path())
+            written = path.stat().st_mtime_ns
+            return type(shape).__name__, path, written, *shape.scale3()
+        case Box():
+            return "Box", *shape.size()
+        case Cylinder() | Capsule():
+            return type(shape).__name__, shape.radius(), shape.length()
+        case Sphere():
+            return "Sphere", shape.radius()
+        case Ellipsoid():
+            return "Ellipsoid", shape.a(), shape.b(), shape.c()
+    raise ConfigError(f"Clouds by rays cannot show a {type(shape).__name__}: use a mesh.")
+
+
+@lru_cache(maxsize=256)  # links of the arm, and models, come again with every other world
+def _triangles(description: tuple) -> np.ndarray:
+    """Returns the surface of a shape, (n, 3, 3), in its own frame, m."""
+    import trimesh  # takes 0.3 s
+
+    kind, *size = description
+    match kind:
+        case "Mesh" | "Convex":
+            path, _, *scale = size
+            mesh = _read(path)
+            if mesh is None:
+                return np.zeros((0, 3, 3))
+            mesh.apply_scale(scale)
+            mesh = mesh.convex_hull if kind == "Convex" else mesh
+        case "Box":
+            mesh = trimesh.creation.box(size)
+        case "Cylinder":
+            mesh = trimesh.creation.cylinder(*size, sections=64)
+        case "Capsule":
+            mesh = trimesh.creation.capsule(size[1], size[0], count=[32, 32])
+            mesh.apply_translation(-mesh.bounds.mean(axis=0))
+        case "Sphere":
+            mesh = trimesh.creation.icosphere(4, *size)
+        case _:
+            mesh = trimesh.creation.icosphere(4)
+            mesh.apply_scale(size)
+    return np.array(mesh.triangles)
+
+
+def _read(path: Path):  # a trimesh.Trimesh, or None where a renderer draws nothing
+    import trimesh
+
+    if path.suffix.lower() in _UNDRAWN:
+        return None
+    try:
+        mesh = trimesh.load(path, force="mesh", process=False)
+    except Exception as error:  # each format has its own errors
+        raise ConfigError(f"{path} cannot be read as a mesh: {error}") from error
+    assert isinstance(mesh, trimesh.Trimesh)  # by `force`
+    if path.suffix.lower() in _Y_UP:
+        mesh.apply_transform(trimesh.transformations.rotation_matrix(np.pi / 2, [1, 0, 0]))
+    return mesh
