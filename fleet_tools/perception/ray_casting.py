@@ -112,10 +112,9 @@ class CameraRays:
             self._intrinsics,
             np.array([pinhole.width, pinhole.height]),
         )
-        first, last = self._windows[:, None, :2], self._windows[:, None, 2:]
-        self._overlap: np.ndarray = (
-            (first < last.swapaxes(0, 1)) & (first.swapaxes(0, 1) < last)
-        ).all(axis=2)
+        first, last = self._windows[:, None, :2], self._windows[None, :, 2:]
+        before: np.ndarray = np.less(first, last).all(axis=2)
+        self._overlap = np.asarray(before & before.T)
 
     def hits(self, k: int) -> Hits:
         """Returns the points of surface k that the camera sees if nothing hides them."""
