@@ -113,7 +113,7 @@ class CameraRays:
             np.array([pinhole.width, pinhole.height]),
         )
         first, last = self._windows[:, None, :2], self._windows[None, :, 2:]
-        before: np.ndarray = np.less(first, last).all(axis=2)
+        before = np.asarray(np.less(first, last).all(axis=2))
         self._overlap = np.asarray(before & before.T)
 
     def hits(self, k: int) -> Hits:
