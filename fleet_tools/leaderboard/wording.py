@@ -220,7 +220,7 @@ def _states(verification: Verification) -> str:
     if not verification.measured or verification.largest_distance_m is None:
         return ""
     return (
-        f" and {verification.within} of {verification.measured} to a last state within "
+        f", {verification.within} of {verification.measured} with a last state within "
         f"{verification.within_m:g} m (largest distance {verification.largest_distance_m:.2g} m)"
     )
 
