@@ -110,7 +110,7 @@ def _as_text(summary: dict[str, Any], replays: list["Replay"]) -> str:
     lines = [
         f"{summary['folder']}: {summary['identical']} of {count} episodes identical bit for bit "
         f"({summary['identical_share']:.1%}), in {summary['seconds']:.1f} s",
-        f"  {summary['same_outcome']} of {count} have the same outcome "
+        f"  {summary['same_outcome']} of {count} have the same outcome after as many steps "
         f"({summary['same_outcome_share']:.1%})",
         f"  {summary['within']} of {count} have the same outcome within {summary['within_m']:g} m "
         f"({summary['within_share']:.1%}); the largest distance is "

@@ -1,8 +1,4 @@
-"""Replays: stored actions run again from their stored scenes, and compared.
-
-On the machine that made a dataset, every bit agrees. Another processor may round differently; then
-the outcomes and the distance say whether the episodes are still the same in substance.
-"""
+"""Replays: stored actions run again from their stored scenes, and compared."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,51 +13,46 @@ from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import StoredActions
+from fleet_tools.rollouts.agreement import Agreement, counts
 from fleet_tools.rollouts.distance import distance
 from fleet_tools.rollouts.episode import EpisodeDifference, first_difference
 from fleet_tools.rollouts.rollout import rollout
 
 
 @dataclass(frozen=True)
-class Replay:
-    """Result of the replay of one episode.
+class Replay(Agreement):
+    """Result of the replay of one episode: how it agrees with the stored one over all its steps.
 
     Attributes:
         attempt: Number of the attempt.
         file: File of the episode.
-        identical: Whether every bit agrees.
         difference: The first difference, if there is one.
         stored_outcome: Outcome of the stored episode.
         outcome: Outcome of the replay; None if it could not be made.
-        distance_m: How far apart the two ever are, see `fleet_tools.rollouts.distance`; None if it
-            cannot be told.
         error: Error message, if there was an error.
     """
 
     attempt: int
     file: str
-    identical: bool
     difference: EpisodeDifference | None
     stored_outcome: str
     outcome: str | None
-    distance_m: float | None
     error: str | None
 
     @classmethod
     def failed(cls, record: AttemptRecord, error: str) -> "Replay":
         """Returns the result of a replay that could not be made."""
         return cls(
-            record.attempt, record.file or "", False, None, record.outcome, None, None, error
+            identical=False,
+            same_outcome=False,
+            distance_m=None,
+            attempt=record.attempt,
+            file=record.file or "",
+            difference=None,
+            stored_outcome=record.outcome,
+            outcome=None,
+            error=error,
         )
-
-    @property
-    def same_outcome(self) -> bool:
-        """Whether the outcome is the stored one."""
-        return self.outcome == self.stored_outcome
-
-    def within(self, limit_m: float) -> bool:
-        """Returns whether the outcome is the stored one, and the distance at most a limit, m."""
-        return self.same_outcome and self.distance_m is not None and self.distance_m <= limit_m
 
 
 def replay(dataset: Dataset, record: AttemptRecord, env: gymnasium.Env) -> Replay:
@@ -82,6 +73,7 @@ def replay(dataset: Dataset, record: AttemptRecord, env: gymnasium.Env) -> Repla
         attempt=record.attempt,
         file=record.file or "",
         identical=difference is None,
+        same_outcome=(again.outcome, len(again)) == (record.outcome, len(stored)),
         difference=difference,
         stored_outcome=record.outcome,
         outcome=again.outcome,
@@ -108,20 +100,13 @@ def summarize(replays: Iterable[Replay], within_m: float) -> dict[str, Any]:
         within_m: Largest distance of episodes that count as the same in state, m.
     """
     replays = list(replays)
-    counts = {
-        "identical": sum(each.identical for each in replays),
-        "same_outcome": sum(each.same_outcome for each in replays),
-        "within": sum(each.within(within_m) for each in replays),
-    }
+    found = counts(replays, within_m)
     stored_successes = sum(each.stored_outcome == SUCCESS for each in replays)
     still_successes = sum(each.stored_outcome == each.outcome == SUCCESS for each in replays)
-    distances = [each.distance_m for each in replays if each.distance_m is not None]
+    rates = ("identical", "same_outcome", "within")
     return {
-        "episodes": len(replays),
-        **counts,
-        **{f"{name}_share": count / len(replays) for name, count in counts.items()},
-        "within_m": within_m,
-        "largest_distance_m": max(distances, default=None),
+        **found,
+        **{f"{name}_share": found[name] / len(replays) for name in rates},
         "stored_successes": stored_successes,
         "still_successes": still_successes,
         "still_success_share": still_successes / stored_successes if stored_successes else None,

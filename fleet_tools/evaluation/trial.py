@@ -1,7 +1,6 @@
 """One trial of an evaluation, and the check of its result from the stored actions."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -12,10 +11,12 @@ from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
+from fleet_tools.evaluation.verdict import Verdict, judge
 from fleet_tools.policies.confined import ConfinedPolicy
 from fleet_tools.policies.guarded import GuardedPolicy
 from fleet_tools.policies.policy import Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
+from fleet_tools.rollouts.distance import points
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.storage.provenance import other_versions
@@ -92,7 +93,15 @@ def run_trial(
     """
     scene = trial_scene(env, protocol, trial)
     result = attempt(lambda: rollout(env, policy, scene=scene))
-    return _result(trial, result, tool=scene.tool, object=scene.object, scene_digest=scene.digest())
+    last = None if result.episode is None else points(unwrap(env).world_state())
+    return _result(
+        trial,
+        result,
+        tool=scene.tool,
+        object=scene.object,
+        scene_digest=scene.digest(),
+        final_points_m=last,
+    )
 
 
 def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
@@ -100,28 +109,10 @@ def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
     return _result(trial, Attempt.lost(reason))
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What came of an episode that ran again.
-
-    Attributes:
-        differences: A sentence for each difference, such as "steps: 31 in the file, 60 here"; none
-            if the stored result is right bit for bit.
-        same_outcome: Whether it ends alike: the scene, the number of steps, the outcome and
-            whether there ever was success are the stored ones, whatever the bits.
-    """
-
-    differences: tuple[str, ...]
-    same_outcome: bool
-
-
 def verify(
     env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult, policy: Policy | None = None
 ) -> Verdict:
     """Runs an episode again, from its stored actions or by its policy, and compares the result.
-
-    A result stores the hash of the last state alone, so that there is no distance in state, as
-    `fleet_tools.replay` tells it of a dataset.
 
     Args:
         env: An environment of the episode's task.
@@ -131,14 +122,7 @@ def verify(
     """
     if policy is None:
         policy = StoredActions(decode_actions(episode.actions))
-    again = run_trial(env, policy, protocol, episode)
-    compared = ["scene_digest", "state_digest", "steps", "outcome", "success", "success_once"]
-    differing = [name for name in compared if getattr(episode, name) != getattr(again, name)]
-    differences = tuple(
-        f"{name}: {getattr(episode, name)} in the file, {getattr(again, name)} here"
-        for name in differing
-    )
-    return Verdict(differences, same_outcome=not {*differing} - {"state_digest"})
+    return judge(episode, run_trial(env, policy, protocol, episode))
 
 
 def trial_scene(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:
@@ -175,11 +159,11 @@ def require_same_versions(result: Result) -> None:
         )
 
 
-def _result(trial: Trial, result: Attempt, **scene: str) -> EpisodeResult:
+def _result(trial: Trial, result: Attempt, **others: Any) -> EpisodeResult:
     episode = result.episode
     return EpisodeResult(
         **trial.model_dump(include=set(Trial.model_fields)),
-        **scene,
+        **others,
         success_once=episode is not None and bool(episode.success.any()),
         actions="" if episode is None else encode_actions(episode.actions),
         **result.facts(),

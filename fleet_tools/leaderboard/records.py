@@ -10,7 +10,7 @@ from typing import Literal
 
 import pydantic
 
-from fleet_tools.config.values import Count, Seed, Value
+from fleet_tools.config.values import Count, NonNegative, Seed, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.storage.atomic_files import atomic_write
@@ -21,6 +21,10 @@ VERIFIED = "verified.jsonl"
 """The file, in the folder of all results."""
 
 _DIFFERENCES_KEPT = 20
+
+EXCUSED_SHARE = 0.1
+"""Share of episodes that may end otherwise on another machine before they refute a result; it is
+unverified then, and never verified."""
 
 Status = Literal["verified", "unverified", "refuted"]
 
@@ -36,12 +40,19 @@ class Verification(Value):
         requested: Number of episodes that the host asked for.
         episodes: Number of episodes that ran again.
         same: Number of those that agree with the result bit for bit.
-        same_outcome: Number of those whose outcome, too, is the stored one; on another processor,
-            this may be so although bits differ.
+        same_outcome: Number of those that end alike: in the same scene, with the same outcome,
+            after as many steps. On another processor, this may be so although bits differ.
+        within: Number of those of which the last states, too, are at most within_m apart; None,
+            like what follows, in records of before states were compared.
+        within_m: This distance, m.
+        measured: Number of episodes of which the result holds the last state.
+        largest_distance_m: The largest distance of the last states, m; None without any.
         differences: A sentence for each episode that differs, those of another outcome first.
         other_versions: By package, the version of the result and the one here, if they differ;
-            then genuine episodes may differ, too. For policies, which compute by the kernels of
-            libraries, the processor likewise.
+            then genuine episodes may differ, too.
+        other_machine: By property, such as "processor", the result's machine and this one, if they
+            are known to differ, see `Machine.differences`; then bits may differ, and seldom ends.
+        packages: Versions of the packages here on which bits depend.
         machine: Machine of the verification.
     """
 
@@ -53,16 +64,33 @@ class Verification(Value):
     episodes: pydantic.NonNegativeInt
     same: pydantic.NonNegativeInt
     same_outcome: pydantic.NonNegativeInt
+    within: pydantic.NonNegativeInt | None = None
+    within_m: NonNegative | None = None
+    measured: pydantic.NonNegativeInt | None = None
+    largest_distance_m: NonNegative | None = None
     differences: tuple[str, ...] = ()
     other_versions: dict[str, tuple[str, str | None]] = {}
+    other_machine: dict[str, tuple[str, str]] = {}
+    packages: dict[str, str] = {}
     machine: Machine
 
     @property
     def status(self) -> Status:
-        """What it shows: an outcome that differs refutes a result, unless versions differ."""
-        if self.episodes and self.same_outcome == self.episodes:
+        """What it shows.
+
+        Only a result of which every episode ended alike is verified, on whatever machine. One that
+        ends otherwise refutes the result, unless this can have another cause: other versions,
+        whatever their number; another machine, which changes the actions that a policy computes,
+        but the ends of given actions in few episodes only.
+        """
+        others = self.episodes - self.same_outcome
+        if self.episodes and not others:
             return "verified"
-        return "unverified" if self.other_versions or not self.episodes else "refuted"
+        if not self.episodes or self.other_versions:
+            return "unverified"
+        few = others <= max(1, EXCUSED_SHARE * self.episodes)
+        excused = self.other_machine and (few or self.by == "policy")
+        return "unverified" if excused else "refuted"
 
     @property
     def reason(self) -> str:

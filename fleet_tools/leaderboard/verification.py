@@ -1,7 +1,7 @@
 """Verification of submitted episodes: they run again, from their actions or by their policy.
 
-An episode is genuine if the same actions, in the scene of its seed, end alike. Whether they lead to
-the same bits is told, too, but depends on the machine.
+An episode is genuine if the same actions, in the scene of its seed, end alike. How far apart the
+last states are, and whether their bits are the same, is told, too, but depends on the machine.
 """
 
 import contextlib
@@ -16,14 +16,16 @@ import numpy as np
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.result import EpisodeResult, PolicyProvenance, Result
-from fleet_tools.evaluation.trial import Verdict, guarded, present_env, verify
+from fleet_tools.evaluation.trial import guarded, present_env, verify
+from fleet_tools.evaluation.verdict import Verdict
 from fleet_tools.leaderboard.records import Verification, kept_differences
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import PolicySource, find_policy
-from fleet_tools.storage.provenance import Machine, other_versions
+from fleet_tools.rollouts.agreement import counts
+from fleet_tools.storage.provenance import Machine, installed_packages, other_versions
 
 
 @dataclass(frozen=True)
@@ -187,24 +189,23 @@ def _verification(
 ) -> Verification:
     ordered = sorted(verdicts, key=lambda each: each[0].key)
     result, here = submission.evaluation.result, Machine.here()
-    versions = other_versions(result.packages)
-    if by_policy and result.machine.processor != here.processor:
-        versions["processor"] = result.machine.processor, here.processor
+    found = counts(verdict.agreement for _, verdict in verdicts)
     return Verification(
         folder=submission.folder,
         content_digest=submission.content_digest,
         by="policy" if by_policy else "actions",
         seed=seed,
         requested=count,
-        episodes=len(verdicts),
-        same=sum(not verdict.differences for _, verdict in verdicts),
-        same_outcome=sum(verdict.same_outcome for _, verdict in verdicts),
+        same=found.pop("identical"),
+        **found,
         differences=kept_differences(
-            (verdict.same_outcome, f"{_which(episode)}: {'; '.join(verdict.differences)}")
+            (verdict.agreement.same_outcome, f"{_which(episode)}: {'; '.join(verdict.differences)}")
             for episode, verdict in ordered
             if verdict.differences
         ),
-        other_versions=versions,
+        other_versions=other_versions(result.packages),
+        other_machine=result.machine.differences(here),
+        packages=installed_packages(),
         machine=here,
     )
 

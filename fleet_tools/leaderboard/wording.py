@@ -1,6 +1,7 @@
 """Texts that the Markdown page and the HTML page share."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Rate
@@ -201,16 +202,29 @@ def _hardware(machine: Machine) -> str:
 def _verification(verification: Verification | None) -> str:
     if verification is None:
         return ""
-    others = ", ".join(
-        f"{name} {here} instead of {then}"
-        for name, (then, here) in verification.other_versions.items()
-    )
-    versions = f"other versions ({others})" if others else "the same versions"
+    versions = _instead("the same versions", "other versions", verification.other_versions)
+    machine = _instead("", "another machine", verification.other_machine)
+    where = f"{versions}, {machine}," if machine else versions
     differences = "".join(f" {difference}." for difference in verification.differences)
     episodes, same_outcome = verification.episodes, verification.same_outcome
     by = "by its policy" if verification.by == "policy" else "from their actions"
     return (
         f"{same_outcome} of {episodes} episodes ended alike when they ran again {by}, "
-        f"{verification.same} of them with the same bits, on {versions} and "
+        f"{verification.same} of them with the same bits{_states(verification)}, on {where} and "
         f"{_hardware(verification.machine)}, drawn with seed {verification.seed}.{differences}"
     )
+
+
+def _states(verification: Verification) -> str:
+    """Returns how far apart the last states are; empty where the result does not hold them."""
+    if not verification.measured or verification.largest_distance_m is None:
+        return ""
+    return (
+        f", {verification.within} of {verification.measured} with a last state within "
+        f"{verification.within_m:g} m (largest distance {verification.largest_distance_m:.2g} m)"
+    )
+
+
+def _instead(same: str, other: str, differing: Mapping[str, tuple[str, str | None]]) -> str:
+    pairs = [f"{name} {here} instead of {then}" for name, (then, here) in differing.items()]
+    return f"{other} ({', '.join(pairs)})" if pairs else same

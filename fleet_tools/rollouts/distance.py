@@ -1,12 +1,22 @@
-"""The distance of two episodes in state, from what they observed."""
+"""The distance of two episodes in state: how far apart their points are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fleet_tools.rollouts.episode import Episode
 
+# Drake is imported with the environment.
+if TYPE_CHECKING:
+    from fleet_tools.sim.world_state import WorldState
+
+_END_EFFECTOR = "end_effector"
 _KEYPOINTS = ("tool_keypoints", "object_keypoints")
+_DECIMALS = 6  # of stored points: micrometres
+
+Points = Mapping[str, Sequence[tuple[float, float, float]]]
+"""Positions in the world frame by kind of point, m."""
 
 
 def compared_points(observations: Iterable[str]) -> list[str]:
@@ -16,7 +26,7 @@ def compared_points(observations: Iterable[str]) -> list[str]:
     `multitask_state` add the keypoints of tool and object.
     """
     names = set(observations)
-    return ["end_effector", *(name for name in _KEYPOINTS if name in names)]
+    return [_END_EFFECTOR, *(name for name in _KEYPOINTS if name in names)]
 
 
 def distance(one: Episode, other: Episode) -> float | None:
@@ -33,10 +43,47 @@ def distance(one: Episode, other: Episode) -> float | None:
         The distance; None if a position is not finite, or if they observed different points.
     """
     steps = min(len(one), len(other))
-    first, second = (_positions(episode, steps + 1) for episode in (one, other))
+    return _largest(*(_positions(episode, steps + 1) for episode in (one, other)))
+
+
+def points(state: "WorldState") -> Points | None:
+    """Returns the compared points of one moment, rounded to micrometres.
+
+    They are the same in every observation mode.
+
+    Returns:
+        The points; None if a position is not finite.
+    """
+    rows = {
+        _END_EFFECTOR: [state.X_WE.translation()],
+        _KEYPOINTS[0]: list(state.p_W_tool.values()),
+        _KEYPOINTS[1]: list(state.p_W_object.values()),
+    }
+    if not all(np.isfinite(row).all() for of_kind in rows.values() for row in of_kind):
+        return None
+    return {
+        kind: tuple((*np.round(row, _DECIMALS).tolist(),) for row in of_kind)
+        for kind, of_kind in rows.items()
+    }
+
+
+def distance_of_points(one: Points | None, other: Points | None) -> float | None:
+    """Returns the largest distance between the two positions of a point, m.
+
+    Returns:
+        The distance; None if there are no points, or different ones.
+    """
+    if not one or not other or one.keys() != other.keys():
+        return None
+    found = [_largest(*(np.array(each[kind], float) for each in (one, other))) for kind in one]
+    known = [each for each in found if each is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _largest(first: np.ndarray, second: np.ndarray) -> float | None:
     if first.shape != second.shape or not np.isfinite([first, second]).all():
         return None
-    return float(np.linalg.norm(first - second, axis=-1).max())
+    return float(np.linalg.norm(first - second, axis=-1).max(initial=0.0))
 
 
 def _positions(episode: Episode, rows: int) -> np.ndarray:

@@ -30,12 +30,25 @@ class TaskFile(Value):
 
 
 class Machine(Value):
-    """The machine of an evaluation; wall times depend on it, and nothing else should."""
+    """The machine of an evaluation; wall times depend on it, and the last bits may.
+
+    Attributes:
+        system: Operating system and Python.
+        processor: Name of the processor.
+        cores: Number of cores.
+        memory_gib: Memory, GiB.
+        instructions: Vector extensions of the processor, by which libraries choose their kernels.
+        c_library: The C library and its version.
+
+    What is unknown is an empty string; earlier records know neither of the last two.
+    """
 
     system: str
     processor: str
     cores: Number
     memory_gib: Number
+    instructions: str = ""
+    c_library: str = ""
 
     @classmethod
     def here(cls) -> "Machine":
@@ -45,7 +58,18 @@ class Machine(Value):
             processor=machine.processor(),
             cores=machine.available_cores(),
             memory_gib=round(machine.total_memory() / machine.GIB, 1),
+            instructions=machine.vector_instructions(),
+            c_library=machine.c_library(),
         )
+
+    def differences(self, other: "Machine") -> dict[str, tuple[str, str]]:
+        """Returns in what of that on which bits depend the other machine is known to differ."""
+        return {
+            name: (mine, theirs)
+            for name in ("processor", "instructions", "c_library")
+            for mine, theirs in [(getattr(self, name), getattr(other, name))]
+            if mine and theirs and mine != theirs
+        }
 
 
 def read_task_file(name_or_path: str) -> TaskFile:

@@ -2,11 +2,13 @@
 
 import os
 import platform
+import re
 import shutil
 from pathlib import Path
 
 GIB = 2**30
 
+_VECTOR = re.compile(r"s*sse\w+|avx\w*|fma\w*|bmi\w+|f16c|asimd\w*|sve\w*")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -46,17 +48,35 @@ def free_disk(folder: Path) -> int:
 
 def processor() -> str:
     """Returns the name of the processor, or the empty string where it is unknown."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    named = (line.partition(":") for line in lines)
-    return next((value.strip() for key, _, value in named if key.strip() == "model name"), "")
+    return _cpuinfo("model name")
+
+
+def vector_instructions() -> str:
+    """Returns the extensions by which libraries choose arithmetic kernels, such as "avx2 fma".
+
+    The empty string stands for what is unknown.
+    """
+    flags = (_cpuinfo("flags") or _cpuinfo("Features")).split()
+    return " ".join(sorted({flag for flag in flags if _VECTOR.fullmatch(flag)}))
+
+
+def c_library() -> str:
+    """Returns the C library, whose functions round as its version does, such as "glibc 2.36"."""
+    return " ".join(platform.libc_ver()).strip()
 
 
 def machine_name() -> str:
     """Returns the processor and its number of cores, for reports of speed."""
     return f"{processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def _cpuinfo(name: str) -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    named = (line.partition(":") for line in lines)
+    return next((value.strip() for key, _, value in named if key.strip() == name), "")
 
 
 def _number(file: str) -> int | None:

@@ -21,20 +21,23 @@ from fleet_tools.evaluation.result import (
     encode_actions,
 )
 from fleet_tools.evaluation.trial import (
-    Verdict,
     make_trials,
     require_same_versions,
     run_trial,
     verify,
 )
+from fleet_tools.evaluation.verdict import Verdict
 from fleet_tools.policies.guarded import GuardedPolicy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.rollouts.agreement import Agreement
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.provenance import installed_packages
 
 HAMMER = TRIALS[0]
 UNSEEN = SMALL.trials("hammer", "unseen_tools")[0]
+
+IDENTICAL = Verdict((), Agreement(identical=True, same_outcome=True, distance_m=0.0))
 
 RunTrial = Callable[[Trial], EpisodeResult]
 
@@ -76,19 +79,24 @@ def test_an_episode_is_verified_without_its_policy(
     make: Callable[..., ToolUseEnv], episode: EpisodeResult
 ) -> None:
     env = make(split="train")  # the trial's scene replaces the one that the environment draws
-    assert verify(env, SMALL, episode) == Verdict((), same_outcome=True)
+    assert verify(env, SMALL, episode) == IDENTICAL
     actions = decode_actions(episode.actions)
     actions[10, 2] = np.nextafter(actions[10, 2], np.float32(0))
     changed = episode.model_copy(update={"actions": encode_actions(actions)})
     verdict = verify(env, SMALL, changed)
-    (digest,) = verdict.differences
-    assert digest.startswith("state_digest: ") and verdict.same_outcome
+    digest, apart = verdict.differences
+    assert digest.startswith("state_digest: ") and apart.endswith(" m apart")
+    assert verdict.agreement.within(0.001) and not verdict.agreement.identical
+    older = changed.model_copy(update={"final_points_m": None})
+    assert verify(env, SMALL, older).agreement == Agreement(
+        identical=False, same_outcome=True, distance_m=None
+    )
     forged = episode.model_copy(update={"success_once": not episode.success_once})
     verdict = verify(env, SMALL, forged)
     assert verdict.differences == ("success_once: True in the file, False here",)
-    assert not verdict.same_outcome
+    assert not verdict.agreement.same_outcome
     claimed = episode.model_copy(update={"outcome": "worker_error"})
-    assert not verify(env, SMALL, claimed).same_outcome
+    assert not verify(env, SMALL, claimed).agreement.same_outcome
 
 
 def test_an_error_of_a_policy_ends_its_own_episode(hammer: ToolUseEnv) -> None:
@@ -128,7 +136,7 @@ def test_the_steps_before_an_error_are_kept_and_verified(hammer: ToolUseEnv) -> 
     episode = run_trial(hammer, policy, SMALL, HAMMER)
     assert (episode.outcome, episode.steps) == ("policy_error", 3)
     assert "KeyError: 'absent'" in error_of(episode)
-    assert verify(hammer, SMALL, episode) == Verdict((), same_outcome=True)
+    assert verify(hammer, SMALL, episode) == IDENTICAL
 
 
 def test_a_policy_that_could_not_be_made_is_made_at_the_next_reset(hammer: ToolUseEnv) -> None:

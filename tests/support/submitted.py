@@ -180,6 +180,8 @@ def write(evaluation: Evaluation, folder: Path) -> Path:
 def as_version_1(document: dict[str, Any]) -> dict[str, Any]:
     """Returns the content of `result.json` as of schema version 1, which knew no tracks."""
     document = {**document, "policy": {k: v for k, v in document["policy"].items() if k != "track"}}
+    known = ("system", "processor", "cores", "memory_gib")
+    document["machine"] = {name: document["machine"][name] for name in known}
     former = {"success": "end", "success_once": "any_time", "env_kwargs": "environment"}
 
     def renamed_keys(value: Any) -> Any:

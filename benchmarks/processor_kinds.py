@@ -1,0 +1,64 @@
+"""Processors that this machine can stand in for: kernels by environment variables, and emulation.
+
+Libraries choose their kernels by the instruction sets that a processor says it has. Variables make
+some of them choose others; QEMU's emulation of a processor makes all of them do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numpy._core._multiarray_umath import (  # pyright: ignore[reportMissingImports]
+    __cpu_dispatch__,
+    __cpu_features__,
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of processor.
+
+    Attributes:
+        variables: Environment variables of the process.
+        command: Command before that of the process.
+    """
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+
+
+_GENERIC = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+
+SAME_BITS = {
+    "OpenBLAS for Nehalem": Kind({"OPENBLAS_CORETYPE": "Nehalem"}),
+    "OpenBLAS for Haswell": Kind({"OPENBLAS_CORETYPE": "Haswell"}),
+    "OpenBLAS for SkylakeX": Kind({"OPENBLAS_CORETYPE": "SkylakeX"}),
+    "numpy without dispatch": Kind(
+        {
+            "NPY_DISABLE_CPU_FEATURES": " ".join(
+                name for name in __cpu_dispatch__ if __cpu_features__.get(name)
+            )
+        }
+    ),
+    "numba for any processor": Kind(_GENERIC),
+}
+"""Kinds by which no bit of a replay may differ."""
+
+OTHER_BITS = {
+    "glibc without AVX2 and FMA": Kind({"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"}),
+}
+"""Kinds by which bits of a replay may differ, and the outcome may not."""
+
+
+def _emulated(name: str) -> Kind:
+    # The code of numba is that of the kind above: compiling it under emulation takes minutes.
+    return Kind(_GENERIC, ("qemu-x86_64", "-cpu", name))
+
+
+EMULATED = {
+    "Haswell, emulated": _emulated("Haswell"),
+    "Haswell without BMI2, emulated": _emulated("Haswell,-bmi2"),
+    "Sandy Bridge, emulated": _emulated("SandyBridge"),
+    "Nehalem, emulated": _emulated("Nehalem"),
+}
+"""Kinds that QEMU emulates: with AVX2, FMA and BMI2; without BMI2, as Drake's fast functions need
+it and those of the C library do not; with neither AVX2, FMA nor BMI2; and without AVX besides."""

@@ -1,0 +1,108 @@
+"""Episodes on other processors: `python benchmarks/processors.py leaderboard/results/expert`.
+
+python benchmarks/processors.py leaderboard/results/expert leaderboard/results/random --emulated
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from console import print_now
+from tyro.conf import Positional, arg
+
+from fleet_tools.config.values import Count, NonNegative
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.utils import cli
+
+_COLUMNS = ["processor", "kernels with other bits", "episodes", "same bits", "same outcome"]
+_HEADER = f"| {' | '.join(_COLUMNS)} | within | largest distance |\n|{'---|' * (len(_COLUMNS) + 2)}"
+
+
+class ProcessorsOptions(cli.Options):
+    """Runs stored actions of results again as other processors would, and compares with this one.
+
+    Prints a row for each kind of processor: which libraries compute other bits there, in how many
+    episodes the last state has the same bits, how many end alike (outcome and steps), how many of
+    these with a last state within a distance, and the largest distance.
+
+    Exit codes:
+    0: all episodes end alike.
+    1: an episode ends otherwise.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    results: Annotated[tuple[Path, ...], Positional, arg(metavar="RESULT")]
+    """Folders of results."""
+    episodes: Count = 1
+    """Number of episodes of each task from each result."""
+    within: NonNegative = 0.001
+    """Distance, m, up to which the last states of episodes that end alike count as the same."""
+    emulated: bool = False
+    """Also emulate processors, by qemu-x86_64 (Debian: qemu-user); 10 to 50 times slower."""
+
+
+def _compare(options: ProcessorsOptions) -> int:
+    from processor_kinds import EMULATED, OTHER_BITS, SAME_BITS, Kind
+
+    from fleet_tools.evaluation.result import EpisodeResult
+    from fleet_tools.evaluation.verdict import judge
+    from fleet_tools.rollouts.agreement import counts
+
+    if options.emulated and shutil.which("qemu-x86_64") is None:
+        raise FleetToolsError("There is no qemu-x86_64. Install it (Debian: qemu-user).")
+    kinds = SAME_BITS | OTHER_BITS | (EMULATED if options.emulated else {})
+    here = _replay(Kind(), options)
+    stored = [EpisodeResult.model_validate_json(line) for line in here["episodes"]]
+    print_now(options, _HEADER)
+    rows: list[dict[str, Any]] = []
+    for name, kind in kinds.items():
+        there = _replay(kind, options)
+        again = [EpisodeResult.model_validate_json(line) for line in there["episodes"]]
+        verdicts = [judge(*pair) for pair in zip(stored, again, strict=True)]
+        other = [key for key, bits in here["kernels"].items() if there["kernels"][key] != bits]
+        found = counts((verdict.agreement for verdict in verdicts), options.within)
+        rows.append({"processor": name, "other_kernels": other, **found})
+        print_now(options, _as_text(rows[-1]))
+    if options.json_output:
+        options.report({"rows": rows}, str)
+    alike = all(row["same_outcome"] == row["episodes"] for row in rows)
+    return cli.OK if alike else cli.FAILED
+
+
+def _replay(kind: Any, options: ProcessorsOptions) -> dict[str, Any]:
+    """Returns what `processor_replays.py` prints in a process of this kind."""
+    program = str(Path(__file__).with_name("processor_replays.py"))
+    arguments = [str(options.episodes), *map(str, options.results)]
+    finished = subprocess.run(
+        [*kind.command, sys.executable, program, *arguments],
+        env=os.environ | kind.variables,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if finished.returncode:
+        raise FleetToolsError(f"The episodes could not run again: exit code {finished.returncode}.")
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def _as_text(row: dict[str, Any]) -> str:
+    farthest = row["largest_distance_m"]
+    cells = [
+        row["processor"],
+        ", ".join(row["other_kernels"]) or "none",
+        *map(str, (row["episodes"], row["identical"], row["same_outcome"])),
+        f"{row['within']} ({row['within_m']:g} m)",
+        "unknown" if farthest is None else f"{farthest:.2g} m",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+PROGRAM = cli.Program("processors", cli.Command(ProcessorsOptions, _compare))
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())
