@@ -167,9 +167,6 @@ def costs_of_checks(dataset: "Dataset") -> Iterator[Figure]:
     """Yields the times of mapping and of reading all episodes, with integrity checks and without.
 
     Episodes are checked once, when they are first mapped, or whenever they are read.
-
-    Args:
-        dataset: The dataset.
     """
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.samples import Samples

@@ -58,7 +58,7 @@ def _fuzz(options: FuzzOptions) -> int:
     defects: list[dict[str, Any]] = []
     ranges = distributed(kinds, options.trials)
     with ThreadPoolExecutor(options.workers) as pool:
-        counts = dict(pool.map(lambda item: _counted(options, *item, defects), ranges.items()))
+        counts = dict(pool.map(lambda each: _counted(options, each, ranges[each], defects), ranges))
     table = as_table(counts)
     if options.output is not None:
         options.output.write_text(table)

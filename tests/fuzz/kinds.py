@@ -1,6 +1,14 @@
 """All kinds of input that come from strangers, users or damaged disks."""
 
-from fuzz import kinds_environments, kinds_files, kinds_others, kinds_texts
+from fuzz import (
+    kinds_blender,
+    kinds_environments,
+    kinds_files,
+    kinds_others,
+    kinds_programs,
+    kinds_tensors,
+    kinds_texts,
+)
 from fuzz.kernel import Kind
 
 KINDS = {
@@ -20,12 +28,12 @@ KINDS = {
         Kind("episodes without, or a forged one", kinds_files.forged_episodes, 0.5, 20),
         Kind("results of evaluations", kinds_files.results, 8.0, 20),
         Kind("folders of a leaderboard", kinds_others.leaderboards, 0.3, 10),
-        Kind("checkpoints, weights to merge", kinds_files.checkpoints, 4.0, 20),
-        Kind("states of training runs", kinds_files.training_states, 4.0, 20),
-        Kind("states of fleets", kinds_files.fleet_states, 1.5, 20),
-        Kind("answers of confined policies", kinds_others.answers, 38.0, 100),
-        Kind("forms of the Blender server", kinds_others.blender_forms, 25.0, 60),
-        Kind("requests to the Blender server", kinds_others.http_requests, 4.0, 20),
-        Kind("command lines", kinds_others.command_lines, 0.4, 10),
+        Kind("checkpoints, weights to merge", kinds_tensors.checkpoints, 4.0, 20),
+        Kind("states of training runs", kinds_tensors.training_states, 4.0, 20),
+        Kind("states of fleets", kinds_tensors.fleet_states, 1.5, 20),
+        Kind("answers of confined policies", kinds_programs.answers, 38.0, 100),
+        Kind("forms of the Blender server", kinds_blender.blender_forms, 25.0, 60),
+        Kind("requests to the Blender server", kinds_blender.http_requests, 4.0, 20),
+        Kind("command lines", kinds_programs.command_lines, 0.4, 10),
     )
 }

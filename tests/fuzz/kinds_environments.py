@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz.kernel import Subject, require
-from fuzz.mutations import changed_data, nudged_data, pick, scalar
 
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import EpisodeOverError, InvalidActionError
 from fleet_tools.sim.scene import Scene
+from fuzz.kernel import Subject, require
+from fuzz.mutations import changed_data, nudged_data, pick, scalar
 
 PAIR = {"tool": "claw", "object": "round_nail"}
 """Models that are quick to reset."""
@@ -115,7 +115,7 @@ def resets(folder: Path) -> Subject:
     return Subject(make, read, check)
 
 
-def _digest(env: ToolUseEnv) -> str | None:
+def _digest(env: ToolUseEnv) -> int | None:
     try:
         return env.state_digest()
     except EpisodeOverError:

@@ -71,7 +71,7 @@ def _lost(process: SpawnProcess, number: int) -> Trial:
 
 
 def _serve(connection: Connection, kind: Kind, seed: int, numbers: range) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (_GIB * 2**30,) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (_GIB * 2**30, _GIB * 2**30))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     silent = os.open(os.devnull, os.O_WRONLY)  # libraries in C++ tell what they refuse
     os.dup2(silent, 1)
