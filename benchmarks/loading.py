@@ -151,6 +151,7 @@ def measure(folder: Path, options: LoadingOptions) -> Iterator[Figure]:
         _median(random_batch(windows, count), 100),
         {},
     )
+    yield from costs_of_checks(dataset)
     started = time.perf_counter()
     normalization_of(samples)
     yield Figure("statistics of all steps", _since(started), {})
@@ -160,6 +161,34 @@ def measure(folder: Path, options: LoadingOptions) -> Iterator[Figure]:
         return
     minari = _median(_minari_batch(view, samples, options), options.minari_batches, warm_up=1)
     yield Figure(f"{name}, warm, Minari's reader", minari, {"ratio": minari / warm})
+
+
+def costs_of_checks(dataset: "Dataset") -> Iterator[Figure]:
+    """Yields the times of mapping and of reading all episodes, with integrity checks and without.
+
+    Episodes are checked once, when they are first mapped, or whenever they are read.
+    """
+    from fleet_tools.dataset import Dataset
+    from fleet_tools.dataset.samples import Samples
+
+    def mapping(check: bool) -> float:
+        def work() -> None:
+            samples = Samples(dataset.folder, check=check)
+            for episode in range(len(samples.episodes)):
+                samples.rows(episode)
+
+        return _median(work, 3)
+
+    def reading(check: bool) -> float:
+        return _median(lambda: [None for _ in Dataset(dataset.folder, check=check)], 3)
+
+    count = len(dataset)
+    for name, work in (("mapping", mapping), ("reading", reading)):
+        unchecked, checked = work(False), work(True)
+        each = {"milliseconds_per_episode": unchecked / count}
+        yield Figure(f"{name} {count} episodes, --no-check", unchecked, each)
+        each = {"milliseconds_per_episode": checked / count, "ratio": checked / unchecked}
+        yield Figure(f"{name} {count} episodes, checked", checked, each)
 
 
 def make_dataset(folder: Path, steps: int, points: int) -> "Dataset":

@@ -27,7 +27,7 @@ from pydrake.systems.framework import Context, DiagramBuilder
 from fleet_tools.assets.checking.convex_pieces import ConvexPiece, chords
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind, Model
-from fleet_tools.sim.model_checks import check_masses, model_frame
+from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ def measure_model(model: Model) -> ModelGeometry:
         found = {
             name: _link(plant, inspector, body, context, X_MW) for name, body in bodies.items()
         }
-    except (RuntimeError, ValueError) as error:
+    except PARSER_ERRORS as error:
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     links = {name: link for name, link in found.items() if link.pieces}
     if not links:

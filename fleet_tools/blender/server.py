@@ -131,7 +131,7 @@ def _parse_form(content_type: str, body: bytes) -> dict[str, bytes]:
 
 def _parse_scene(text: bytes) -> dict[str, Any]:
     try:
-        scene = json.loads(text)
+        scene = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise _bad(f"The scene is not JSON: {error}.") from None
     try:
@@ -148,6 +148,12 @@ def _parse_scene(text: bytes) -> dict[str, Any]:
     if cameras != 1:
         raise _bad(f"A scene has one camera; this one has {cameras}.")
     return scene
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return number
 
 
 def _bad(message: str) -> RequestError:

@@ -6,8 +6,6 @@ what it must not see by any ordinary means; it is no sandbox, since the process 
 rights.
 """
 
-import base64
-import json
 import pickle
 import socket
 import subprocess
@@ -20,12 +18,11 @@ import numpy as np
 
 from fleet_tools.envs.interface import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.policies.confined_replies import GarbledReplyError, read_action, read_reply
 from fleet_tools.policies.sources import PolicySource, find_policy
 
 LONGEST_REPLY = 2**20
 """Largest size of an answer, bytes."""
-
-_LARGEST_ACTION = 4096  # bytes; whether an action is valid, the environment decides
 
 
 class ConfinedPolicy:
@@ -64,7 +61,7 @@ class ConfinedPolicy:
         """
         if self._process is None:
             raise PolicyError("reset() comes before act()")
-        return _array(self._process.ask("act", observation))
+        return read_action(self._process.ask("act", observation))
 
     @property
     def info(self) -> dict[str, Any]:
@@ -115,16 +112,14 @@ class PolicyProcess:
         """
         self._send((request, *arguments))
         try:
-            reply = json.loads(self._connection.recv_bytes(LONGEST_REPLY))
-            error, answer = reply["error"], reply["answer"]
+            content = self._connection.recv_bytes(LONGEST_REPLY)
         except (OSError, EOFError) as lost:
             raise self._lost() from lost
-        except (ValueError, TypeError, KeyError, RecursionError) as garbled:
+        try:
+            return read_reply(content)
+        except GarbledReplyError:
             self._process.kill()
-            raise PolicyError("the policy's process answered something else") from garbled
-        if error is not None:
-            raise PolicyError(str(error))
-        return answer
+            raise
 
     def _send(self, message: Any) -> None:
         try:
@@ -135,35 +130,6 @@ class PolicyProcess:
     def _lost(self) -> FleetToolsError:
         self._process.kill()  # where it closed the connection and lives on
         return PolicyError(f"the policy's process ended with exit code {self._process.wait()}")
-
-
-def plain(action: np.ndarray) -> dict[str, Any]:
-    """Returns an array as plain data, see `_array`.
-
-    Raises:
-        PolicyError: It holds no numbers, or too many.
-    """
-    if action.dtype.kind not in "biuf" or action.nbytes > _LARGEST_ACTION:
-        what = f"an array of {action.dtype} with the shape {action.shape}"
-        raise PolicyError(f"act returned {what}; an action is six numbers")
-    data = base64.b64encode(np.ascontiguousarray(action).tobytes()).decode()
-    return {"dtype": action.dtype.str, "shape": action.shape, "data": data}
-
-
-def _array(answer: Any) -> np.ndarray:
-    """Returns the array of `plain`.
-
-    Raises:
-        PolicyError: It is something else.
-    """
-    try:
-        dtype = np.dtype(str(answer["dtype"]))
-        if dtype.kind not in "biuf":
-            raise ValueError(f"{dtype} is no type of numbers")
-        flat = np.frombuffer(base64.b64decode(answer["data"]), dtype)
-        return flat.reshape(answer["shape"]).copy()
-    except (KeyError, TypeError, ValueError) as error:
-        raise PolicyError(f"the policy's process answered with no action: {error}") from None
 
 
 def _end(process: subprocess.Popen, connection: Connection) -> None:

@@ -20,7 +20,7 @@ def serve(connection: Connection) -> None:
     """Answers requests until the connection is closed."""
     import numpy as np
 
-    from fleet_tools.policies.confined import plain
+    from fleet_tools.policies.confined_replies import plain
 
     sys.path[:] = pickle.loads(connection.recv_bytes())
     policy: Policy | None = None

@@ -13,7 +13,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
-from fleet_tools.sim.model_checks import check_masses, model_frame
+from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
 
 
 def add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
@@ -72,7 +72,7 @@ def add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIn
             instances = parser.AddModelsFromString(_with_absolute_uris(model.file), "sdf")
         else:
             instances = parser.AddModels(model.file)
-    except RuntimeError as error:
+    except PARSER_ERRORS as error:
         if "mesh field element" in str(error):
             raise contact_surface_error(error, [model.file]) from error
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error

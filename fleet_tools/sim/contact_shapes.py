@@ -79,7 +79,7 @@ def complete_contact(
     _warn_of_cost(mended, file)
 
 
-def contact_surface_error(error: RuntimeError, files: Sequence[Path]) -> ConfigError:
+def contact_surface_error(error: BaseException, files: Sequence[Path]) -> ConfigError:
     """Returns the error to raise where Drake fails to make the contact surfaces of models."""
     return ConfigError(
         f"Drake cannot make the contact surfaces of {' or '.join(map(str, files))}: {error} "

@@ -1,7 +1,6 @@
 """The HTTP side of the Blender server, over a real connection; no request here needs Blender."""
 
 import contextlib
-import hashlib
 import http.client
 import json
 import socket
@@ -18,45 +17,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 
 from fleet_tools.blender import server
 from fleet_tools.blender.drake_gltf import proper_gltf
-
-SCENE = {"nodes": [{"camera": 0}], "scenes": [{"nodes": [0]}]}
-FIELDS = {
-    "image_type": "color",
-    "width": "64",
-    "height": "48",
-    "near": "0.05",
-    "far": "10.0",
-    "focal_x": "60.5",
-    "focal_y": "61.5",
-    "center_x": "31.5",
-    "center_y": "23.5",
-    "submit": "Render",
-}
-BOUNDARY = "------------------------a1b2c3"
-FORM = f"multipart/form-data; boundary={BOUNDARY}"
-MAX_BYTES = 200_000
-
-
-def form(scene: Any = SCENE, **changes: str | None) -> bytes:
-    """Returns the form as Drake writes it; a change to None leaves a field out.
-
-    Args:
-        scene: The scene, or the text that is sent as a scene.
-        changes: Values of other fields.
-    """
-    text = scene if isinstance(scene, bytes) else json.dumps(scene).encode()
-    fields = {**FIELDS, "scene_sha256": hashlib.sha256(text).hexdigest(), **changes}
-    lines = []
-    for name, value in fields.items():
-        if value is not None:
-            head = f'Content-Disposition: form-data; name="{name}"'.encode()
-            lines += [f"--{BOUNDARY}".encode(), head, b"", str(value).encode()]
-    head = b'Content-Disposition: form-data; name="scene"; filename="1-color.gltf"'
-    lines += [f"--{BOUNDARY}".encode(), head, b"Content-Type: model/gltf+json", b"", text]
-    return b"\r\n".join([*lines, f"--{BOUNDARY}--".encode(), b""])
 
 
 @pytest.fixture(name="url", scope="module")
@@ -213,6 +177,8 @@ DEEP = b'{"nodes":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
     ("content_type", "body", "reason"),
     [
         (FORM, form(DEEP), "not JSON"),
+        (FORM, form(b'{"nodes":[{"camera":NaN}]}'), "NaN is not a finite number"),
+        (FORM, form(b'{"nodes":[{"camera":-1e999}]}'), "-1e999 is not a finite number"),
         (FORM, form()[:-60], "no end"),
         (FORM, b"--" + f"\r\n--{BOUNDARY}".encode() * 5000, "1 to 64 fields"),
         (FORM, form().replace(b'name="near"', b'name="' + b"x" * 5000 + b'"'), "more than 4096"),

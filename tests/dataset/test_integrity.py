@@ -1,6 +1,5 @@
 """Damaged and hostile datasets: a typed error or the same data, never anything else."""
 
-import json
 import os
 import shutil
 import tempfile
@@ -23,13 +22,12 @@ from support.damage import (
     rewrite_lines,
     without_digests,
 )
+from support.dataset_readers import read_episodes, read_samples, read_summary
 from support.small_datasets import OBSERVATION, Drawn, Layout, a_header, write
 
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.export.exporting import export_dataset
 from fleet_tools.dataset.manifest import file_digest
-from fleet_tools.dataset.samples import Samples
-from fleet_tools.dataset.summary import summarize
 from fleet_tools.errors import DatasetError, FleetToolsError
 
 FIRST = "episodes/episode_000000.hdf5"
@@ -68,31 +66,6 @@ def stored(file: h5py.File, name: str) -> h5py.Dataset:
     array = file[f"episode_0/{name}"]
     assert isinstance(array, h5py.Dataset)
     return array
-
-
-def read_episodes(folder: Path, check: bool = True) -> list[Any]:
-    return [
-        [
-            each.scene,
-            each.outcome,
-            {name: (rows.dtype, rows.shape, rows.tobytes()) for name, rows in arrays.items()},
-        ]
-        for each in Dataset(folder, check=check)
-        for arrays in [{**each.step_arrays(), **each.state_arrays()}]
-    ]
-
-
-def read_samples(folder: Path, check: bool = True) -> list[Any]:
-    samples = Samples(folder, failures=True, check=check)
-    batch = samples.gather(range(len(samples)))
-    return [rows.tobytes() for rows in (*batch["observation"].values(), batch["action"])]
-
-
-def read_summary(folder: Path) -> str:
-    dataset = Dataset(folder)
-    summary = summarize(dataset.folder, dataset.header, dataset.manifest())
-    del summary["output"], summary["bytes"]
-    return json.dumps(summary)
 
 
 def read_by_view(format_name: str) -> Reader:

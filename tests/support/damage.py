@@ -22,6 +22,8 @@ def damaged(content: bytes, generator: np.random.Generator) -> bytes:
     changed = bytearray(content)
     kind = generator.integers(6)
     for _ in range(generator.choice([1, 1, 2, 20])):
+        if not changed:
+            break
         at, size = int(generator.integers(len(changed))), int(generator.integers(1, 64))
         match kind:
             case 0:

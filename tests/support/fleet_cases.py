@@ -12,6 +12,7 @@ from support.small_datasets import Drawn, a_header, write
 
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
 from fleet_tools.baselines.federated.transport import LocalTransport, LostRobot, Transport
@@ -161,3 +162,16 @@ def answered(answer: bytes | LostRobot) -> bytes:
 def same(one: Tensors, other: Tensors) -> bool:
     """Whether tensors by name are the same bit for bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def equal(one: FleetProgress | None, other: FleetProgress | None) -> bool:
+    """Whether two fleets go on to the same bits."""
+    if one is None or other is None:
+        return one is other
+    robots = (one.robot_weights, other.robot_weights)
+    return (
+        one.rounds == other.rounds
+        and same(one.weights, other.weights)
+        and robots[0].keys() == robots[1].keys()
+        and all(same(robots[0][robot], robots[1][robot]) for robot in robots[0])
+    )

@@ -10,6 +10,7 @@ from support.small_datasets import Drawn, a_header, write
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.training.demonstrations import blueprint_of
+from fleet_tools.baselines.training.progress import TrainingProgress
 from fleet_tools.baselines.training.state import Tensors, TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
@@ -49,6 +50,20 @@ def cloned(samples: Samples, body: str = "elman") -> tuple[Blueprint, Trajectori
 def same(one: Tensors, other: Tensors) -> bool:
     """Whether tensors by name are the same bit for bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def equal(one: TrainingProgress, other: TrainingProgress) -> bool:
+    """Whether two runs go on to the same bits."""
+    numbers = [
+        (each.state.epoch, each.state.batch, each.state.squares, each.state.steps, each.metrics)
+        for each in (one, other)
+    ]
+    return (
+        numbers[0] == numbers[1]
+        and same(one.state.weights, other.state.weights)
+        and same(one.state.moments, other.state.moments)
+        and same(one.best, other.best)
+    )
 
 
 def train_options(data: Path, output: Path, *more: str) -> list[str]:

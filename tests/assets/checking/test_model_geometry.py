@@ -78,3 +78,19 @@ def test_a_broken_file_is_an_error(tmp_path: Path):
     file.write_text(file.read_text().replace('child link="arm"', 'child link="nobody"'))
     with pytest.raises(ConfigError, match=r"Drake cannot read .*model\.urdf"):
         measure_model(load_model(tmp_path, "tool"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('xyz="0.2 0 0"', 'xyz="0.2 0"'),  # Drake raises a ValueError
+        ("</joint>", '<limit lower="1" upper="-1"/></joint>'),  # and ends the program
+    ],
+)
+def test_what_drake_ends_the_program_for_is_an_error(tmp_path: Path, old: str, new: str):
+    read(tmp_path, collision('<box size="1 1 1"/>'))
+    file = tmp_path / "model.urdf"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new).replace('"fixed"', '"revolute"'))
+    with pytest.raises(ConfigError, match=r"Drake cannot read .*model\.urdf"):
+        measure_model(load_model(tmp_path, "tool"))

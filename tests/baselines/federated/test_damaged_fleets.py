@@ -22,10 +22,9 @@ from support.damaged_runs import (
     resumed,
     write_files,
 )
-from support.fleet_cases import RecordingTransport, arguments, local, plan_of, same
+from support.fleet_cases import RecordingTransport, arguments, equal, local, plan_of, same
 
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
@@ -57,19 +56,6 @@ def _stopped(plan: FleetPlan, tmp_path_factory: pytest.TempPathFactory) -> dict[
     with FleetWriter(folder, plan) as writer, pytest.raises(KeyboardInterrupt):
         run(writer, RecordingTransport(local(plan), stop))
     return files_of(folder)
-
-
-def equal(one: FleetProgress | None, other: FleetProgress | None) -> bool:
-    """Whether two fleets go on to the same bits."""
-    if one is None or other is None:
-        return one is other
-    robots = (one.robot_weights, other.robot_weights)
-    return (
-        one.rounds == other.rounds
-        and same(one.weights, other.weights)
-        and robots[0].keys() == robots[1].keys()
-        and all(same(robots[0][robot], robots[1][robot]) for robot in robots[0])
-    )
 
 
 def test_no_damage_of_the_state_is_taken_as_it_is(

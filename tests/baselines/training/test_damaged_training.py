@@ -22,7 +22,7 @@ from support.damaged_runs import (
     write_files,
 )
 from support.policy_cases import BODIES
-from support.training_cases import cloned, same, small_data, train_options
+from support.training_cases import cloned, equal, small_data, train_options
 
 from fleet_tools.baselines import train
 from fleet_tools.baselines.training.config import TrainingConfig
@@ -81,20 +81,6 @@ def _read(
             return writer.load(trajectories)
 
     return read
-
-
-def equal(one: TrainingProgress, other: TrainingProgress) -> bool:
-    """Whether two runs go on to the same bits."""
-    numbers = [
-        (each.state.epoch, each.state.batch, each.state.squares, each.state.steps, each.metrics)
-        for each in (one, other)
-    ]
-    return (
-        numbers[0] == numbers[1]
-        and same(one.state.weights, other.state.weights)
-        and same(one.state.moments, other.state.moments)
-        and same(one.best, other.best)
-    )
 
 
 def test_no_damage_of_the_state_is_taken_as_it_is(

@@ -1,0 +1,1 @@
+"""Fuzzing of everything that is read; `python -m tests.fuzz --help`."""

@@ -1,0 +1,121 @@
+"""Folders of a leaderboard, and meshes to import."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import trimesh
+from support.damage import damaged
+from support.submitted import SMALL, random_evaluation, renamed, verification
+from support.submitted import write as write_result
+from trimesh.exchange.gltf import export_gltf
+
+from fleet_tools.assets.importing.importer import ImportedModel, import_mesh
+from fleet_tools.assets.importing.mesh_file import read_mesh
+from fleet_tools.assets.importing.program import PLAIN
+from fleet_tools.assets.importing.settings import ImportSettings
+from fleet_tools.errors import ResultError
+from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.leaderboard.board import Board, present_rankings
+from fleet_tools.leaderboard.markdown import as_markdown
+from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.records import content_digest, write_verifications
+from fleet_tools.leaderboard.submissions import read_submissions
+from fuzz.kernel import Subject, require
+from fuzz.kinds_files import Named, with_one_file
+from fuzz.mutations import (
+    JSON_TOKENS,
+    changed_json,
+    changed_lines,
+    changed_number,
+    changed_text,
+    pick,
+)
+
+
+def leaderboards(folder: Path) -> Subject:
+    """Folders of results in which one result is a stranger's."""
+    root = folder / "results"
+    ours = random_evaluation(0.5, seed=1, name="ours")
+    record = verification("ours", content_digest=content_digest(write_result(ours, root / "ours")))
+    write_verifications(root, {"ours": record})
+    theirs = write_result(renamed(ours, "theirs"), root / "theirs")
+    (theirs / "README.md").write_text("# Theirs\n")
+    whole = {
+        f"theirs/{name}": (theirs / name).read_bytes() for name in (RESULT, EPISODES, "README.md")
+    }
+
+    def make(generator: np.random.Generator) -> Named:
+        name = pick(generator, tuple(whole))
+        match name.rpartition(".")[2]:
+            case "json":
+                return name, changed_json(whole[name].decode(), generator)
+            case "jsonl":
+                return name, changed_lines(whole[name].decode(), generator)
+        text = changed_text(whole[name].decode(), generator, ("<script>", "[x](y)", *JSON_TOKENS))
+        return name, damaged(text.encode(errors="surrogatepass"), generator)
+
+    def read() -> Any:
+        submissions, rejections = read_submissions(root, SMALL)
+        board = Board(
+            SMALL, "00", present_rankings(submissions, SMALL, "00"), rejections=rejections
+        )
+        for text in (as_html(board), as_markdown(board)):
+            text.encode()
+        accepted = {each.folder: each for each in submissions}
+        require("ours" in accepted and accepted["ours"].verified(), "it cost another's result")
+        if "theirs" not in accepted:
+            require({each.folder for each in rejections} == {"theirs"}, "it has no reason")
+            raise ResultError(rejections[0].reason)
+        return accepted["theirs"].evaluation
+
+    def check(given: Named, evaluation: Any) -> None:
+        for value in (evaluation.result, *evaluation.episodes):
+            again = type(value).model_validate_json(value.to_json())
+            require(again == value, f"{type(value).__name__} changes on its way through JSON")
+
+    return with_one_file(root, whole, make, read, check)
+
+
+def meshes(folder: Path) -> Subject:
+    """Meshes to import."""
+    solid = trimesh.creation.box((0.2, 0.03, 0.04))
+    whole = {}
+    for suffix in ("obj", "stl", "ply", "off", "glb"):
+        exported = solid.export(file_type=suffix)
+        whole[suffix] = exported.encode() if isinstance(exported, str) else exported
+    whole["gltf"] = json.dumps(_gltf(solid)).encode()
+    settings = ImportSettings("tool", "hammer", "mine", PLAIN, mass=0.5)
+
+    def make(generator: np.random.Generator) -> Named:
+        suffix = pick(generator, tuple(whole))
+        content, text = whole[suffix], suffix in ("obj", "off", "gltf")
+        if text and generator.integers(2):
+            return suffix, changed_number(content.decode(), generator).encode(errors="replace")
+        if text and generator.integers(2):
+            changed = changed_text(content.decode(), generator, _MESH_TOKENS, 5)
+            return suffix, changed.encode(errors="surrogatepass")
+        return suffix, damaged(content, generator)
+
+    def read(given: Named) -> ImportedModel:
+        path = folder / f"mesh.{given[0]}"
+        path.write_bytes(given[1])
+        return import_mesh(read_mesh(path), settings)
+
+    def check(given: Named, imported: ImportedModel) -> None:
+        (link,) = imported.model.links
+        properties = link.mass_properties()
+        inertia = np.asarray(properties.inertia)
+        require(np.isfinite(inertia).all(), "the inertia is not finite")
+        require(np.isclose(properties.mass, 0.5), f"the mass is {properties.mass} kg")
+
+    return Subject(make, read, check)
+
+
+_MESH_TOKENS = ("nan", "inf", "-1", "0", "1e999", "9" * 30, "f 1 2 3", "v 0 0 0", "mtllib x", "\0")
+
+
+def _gltf(mesh: trimesh.Trimesh) -> Any:
+    files = export_gltf(trimesh.Scene(mesh), embed_buffers=True)
+    return json.loads(files["model.gltf"])

@@ -1,0 +1,149 @@
+"""Files of tensors: checkpoints, weights to merge, and states of runs."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from support import fleet_cases, training_cases
+from support.damage import damaged
+from support.damaged_runs import metadata_of
+from support.small_checkpoints import untrained
+
+from fleet_tools.baselines import fleet, train
+from fleet_tools.baselines.federated.record import FleetWriter
+from fleet_tools.baselines.merging.model_files import read_model
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.training.demonstrations import split
+from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.record import TrainingWriter
+from fleet_tools.baselines.training.run_spec import TrainingRunSpec
+from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.storage.run_folder import read_spec
+from fuzz.kernel import Subject, require
+from fuzz.kinds_files import Named, with_one_file
+from fuzz.mutations import changed_json, pick
+
+
+def changed_tensors(content: bytes, generator: np.random.Generator) -> bytes:
+    """Returns a safetensors file with changed bytes, header, metadata or tensors."""
+    size = int.from_bytes(content[:8], "little")
+    header, rest = content[8 : 8 + size], content[8 + size :]
+    match int(generator.integers(5)):
+        case 0:
+            return damaged(content, generator)
+        case 1:
+            changed = changed_json(header.decode().rstrip(), generator)
+            return len(changed).to_bytes(8, "little") + changed + rest
+        case 2 | 3:
+            ((key, text),) = metadata_of(content).items()
+            changed = changed_json(text, generator).decode(errors="replace")
+            with contextlib.suppress(UnicodeEncodeError):
+                return save(load(content), {key: changed})
+    tensors = load(content)
+    name = pick(generator, sorted(tensors))
+    tensors.update(_changed_tensor(name, tensors.pop(name), generator))
+    return save(tensors, metadata_of(content))
+
+
+def _changed_tensor(
+    name: str, tensor: torch.Tensor, generator: np.random.Generator
+) -> dict[str, torch.Tensor]:
+    match int(generator.integers(6)):
+        case 0:
+            return {}
+        case 1:
+            return {name + "x": tensor}
+        case 2:
+            return {name: tensor.to(pick(generator, (torch.float64, torch.int32, torch.float16)))}
+        case 3:
+            return {name: torch.stack([tensor, tensor])}
+        case 4 if tensor.numel() and tensor.is_floating_point():
+            flat = tensor.flatten().clone()
+            flat[int(generator.integers(flat.numel()))] = pick(
+                generator, (float("nan"), float("inf"), 1e38, 0.0)
+            )
+            return {name: flat.reshape(tensor.shape)}
+    return {name: tensor.reshape(-1).clone()}
+
+
+def checkpoints(folder: Path) -> Subject:
+    """Checkpoints of policies, and weights to merge."""
+    path = Path(untrained(folder / "policy.safetensors"))
+    whole = path.read_bytes()
+
+    def make(generator: np.random.Generator) -> Named:
+        return path.name, changed_tensors(whole, generator)
+
+    def read() -> Checkpoint:
+        read_model(path)
+        checkpoint = load_checkpoint(path)
+        checkpoint.blueprint.create().load_state_dict(dict(checkpoint.weights))
+        return checkpoint
+
+    def check(given: Named, checkpoint: Checkpoint) -> None:
+        blueprint = checkpoint.blueprint
+        again = type(blueprint).model_validate_json(blueprint.to_json())
+        require(again == blueprint, "the blueprint changes on its way through JSON")
+        for name, tensor in checkpoint.weights.items():
+            require(torch.isfinite(tensor).all(), f"{name} is not finite")
+
+    return with_one_file(folder, {path.name: whole}, make, read, check)
+
+
+STATE = "state.safetensors"
+
+
+def training_states(folder: Path) -> Subject:
+    """States of training runs."""
+    torch.set_num_threads(1)
+    data, run = training_cases.small_data(folder / "data").episodes[0].folder, folder / "run"
+    options = training_cases.train_options(data, run, "--epochs", "2", "--quiet")
+    assert train.main(options) == 0
+    spec = read_spec(run, TrainingRunSpec, TrainingError)
+    training, _ = split(Samples(data), spec.validation_fraction, spec.training.seed)
+    trajectories = Trajectories(training, spec.blueprint)
+    return _states(
+        run,
+        lambda: TrainingWriter(run, spec),
+        lambda writer: writer.load(trajectories),
+        training_cases.equal,
+    )
+
+
+def fleet_states(folder: Path) -> Subject:
+    """States of fleets."""
+    data, output = fleet_cases.write_data(folder / "data"), folder / "fleet"
+    changes = {"training": {"epochs": 2, "batch_size": 8, "seed": 5}, "merge_every": 1}
+    assert fleet.main(fleet_cases.arguments(data, output, **changes)) == 0
+    plan = fleet_cases.plan_of(data, **changes)
+    return _states(
+        output, lambda: FleetWriter(output, plan), lambda writer: writer.load(), fleet_cases.equal
+    )
+
+
+def _states(
+    run: Path,
+    opened: Callable[[], Any],
+    load_state: Callable[[Any], Any],
+    equal: Callable[[Any, Any], bool],
+) -> Subject:
+    whole = (run / STATE).read_bytes()
+
+    def read() -> Any:
+        with opened() as writer:
+            return load_state(writer)
+
+    expected = read()
+
+    def make(generator: np.random.Generator) -> Named:
+        return STATE, changed_tensors(whole, generator)
+
+    def check(given: Named, progress: Any) -> None:
+        require(equal(progress, expected), "another state in spite of the digest")
+
+    return with_one_file(run, {STATE: whole}, make, read, check)

@@ -1,0 +1,233 @@
+"""YAML files of tasks, fleets, sweeps, protocols and models, and the models' XML."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlant, MultibodyPlantConfig
+from pydrake.systems.framework import DiagramBuilder
+from support.damage import damaged
+from support.processes import ROOT
+
+from fleet_tools.assets.checking.model_geometry import measure_model
+from fleet_tools.assets.checking.program import read_model
+from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.config.resources import assets_root, task_configs_root
+from fleet_tools.config.tasks import TaskConfig, load_task
+from fleet_tools.config.values import Value, load_yaml, parse
+from fleet_tools.envs.making import make_env
+from fleet_tools.evaluation.protocol import Protocol, load_protocol
+from fleet_tools.sim.add_models import add_model
+from fleet_tools.sim.contact_shapes import complete_contact
+from fuzz.kernel import Subject, require
+from fuzz.mutations import (
+    XML_TOKENS,
+    YAML_TOKENS,
+    changed_data,
+    changed_number,
+    changed_text,
+    nudged_data,
+    pick,
+)
+
+Maker = Callable[[np.random.Generator], bytes]
+
+
+def changed_yaml(texts: Sequence[str]) -> Maker:
+    """Returns a function that damages one of some YAML texts: its data, its lines or its bytes."""
+
+    def make(generator: np.random.Generator) -> bytes:
+        text = pick(generator, texts)
+        match int(generator.integers(5)):
+            case 0:
+                return damaged(text.encode(), generator)
+            case 1 | 2:
+                return changed_text(text, generator, YAML_TOKENS).encode(errors="surrogatepass")
+        data = changed_data(yaml.safe_load(text), generator)
+        try:
+            return yaml.safe_dump(data, allow_unicode=bool(generator.integers(2))).encode()
+        except (ValueError, yaml.YAMLError):  # surrogates
+            return json.dumps(data).encode()
+
+    return make
+
+
+def _texts(paths: Sequence[Path]) -> list[str]:
+    return [path.read_text() for path in paths]
+
+
+def _same_after_json(given: Any, value: Value) -> None:
+    text = value.to_json()
+    require("NaN" not in text and "Infinity" not in text, "a number is not finite")
+    again = parse(type(value), json.loads(text), "The value")
+    require(again == value, "the value changes on its way through JSON")
+
+
+def tasks(folder: Path) -> Subject:
+    """Task files, read."""
+    make = changed_yaml(
+        _texts([*task_configs_root().glob("*.yaml"), ROOT / "examples/basket/task.yaml"])
+    )
+    path = folder / "task.yaml"
+
+    def read(content: bytes) -> TaskConfig:
+        path.write_bytes(content)
+        return load_task(str(path))
+
+    return Subject(make, read, _same_after_json)
+
+
+def tasks_run(folder: Path) -> Subject:
+    """Task files with other numbers, in which an episode runs for a step."""
+    whole = [yaml.safe_load(text) for text in _texts(sorted(task_configs_root().glob("*.yaml")))]
+    path = folder / "task.yaml"
+
+    def make(generator: np.random.Generator) -> tuple[bytes, int]:
+        data = nudged_data(pick(generator, whole), generator)
+        return yaml.safe_dump(data).encode(), int(generator.integers(100))
+
+    def read(given: tuple[bytes, int]) -> Any:
+        path.write_bytes(given[0])
+        env = make_env(task=str(path))
+        try:
+            first, _ = env.reset(seed=given[1])
+            second, reward, *_ = env.step(np.full(6, 0.5, np.float32))
+            return env.observation_space, [first, second], reward
+        finally:
+            env.close()
+
+    def check(given: tuple[bytes, int], result: Any) -> None:
+        space, observations, reward = result
+        require(np.isfinite(reward), f"the reward is {reward}")
+        for observation in observations:
+            require(space.contains(observation), "an observation out of its space")
+            for name, value in observation.items():
+                require(np.isfinite(value).all(), f"{name} is not finite")
+
+    return Subject(make, read, check)
+
+
+def configurations(folder: Path) -> Subject:
+    """Files of fleets, sweeps and protocols."""
+    by_class = {
+        FleetConfig: [ROOT / "examples/fleet/hammer.yaml"],
+        Sweep: [ROOT / "examples/fleet/sweep.yaml", *(ROOT / "experiments").glob("*.yaml")],
+        Protocol: [*(task_configs_root() / "protocols").glob("*.yaml")],
+    }
+    makers = {cls: changed_yaml(_texts(paths)) for cls, paths in by_class.items()}
+    path = folder / "configuration.yaml"
+
+    def make(generator: np.random.Generator) -> tuple[type[Value], bytes]:
+        cls = pick(generator, tuple(makers))
+        return cls, makers[cls](generator)
+
+    def read(given: tuple[type[Value], bytes]) -> Value:
+        cls, content = given
+        path.write_bytes(content)
+        value = load_protocol(str(path)) if cls is Protocol else load_yaml(cls, path)
+        if isinstance(value, Sweep):
+            planned_runs(value.model_copy(update={"references": ()}))
+        if isinstance(value, Protocol):
+            value.trials()
+        return value
+
+    return Subject(make, read, _same_after_json)
+
+
+# --- Models ---------------------------------------------------------------------------------
+
+URDF = """<?xml version="1.0"?>
+<robot name="stick"><link name="hammer">
+<inertial><origin xyz="0 0 0.1" rpy="0 0 0"/><mass value="0.5"/>
+<inertia ixx="0.002" iyy="0.002" izz="0.0001" ixy="0" ixz="0" iyz="0"/></inertial>
+<visual><origin xyz="0 0 0"/><geometry><cylinder radius="0.01" length="0.3"/></geometry></visual>
+<collision name="rod"><origin xyz="0 0 0" rpy="0 1.5 0"/>
+<geometry><cylinder radius="0.01" length="0.3"/></geometry></collision></link>
+<link name="cap"><inertial><mass value="0.1"/>
+<inertia ixx="0.001" iyy="0.001" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial>
+<collision name="cap"><geometry><box size="0.02 0.02 0.02"/></geometry></collision></link>
+<joint name="slide" type="prismatic"><parent link="hammer"/><child link="cap"/>
+<origin xyz="0 0 0.15" rpy="0 0 0"/><axis xyz="0 0 1"/>
+<limit lower="0" upper="0.1" effort="10" velocity="1"/><dynamics damping="1" friction="0"/></joint>
+</robot>
+"""
+
+
+def models(folder: Path) -> Subject:
+    """Models' SDFormat and URDF, loaded by Drake."""
+    root = assets_root()
+    sources = [root / "tools/hammer/claw", root / "objects/nail/round_nail"]
+    copies = [shutil.copytree(path, folder / path.name) for path in sources]
+    stick = shutil.copytree(copies[0], folder / "stick")
+    (stick / "model.sdf").unlink()
+    (stick / "model.urdf").write_text(URDF)
+    whole = {path: path.read_text() for copy in (*copies, stick) for path in copy.glob("model.*df")}
+
+    def make(generator: np.random.Generator) -> tuple[Path, bytes]:
+        path = pick(generator, tuple(whole))
+        return path, _changed_xml(whole[path], generator)
+
+    def read(given: tuple[Path, bytes]) -> MultibodyPlant:
+        path, content = given
+        path.write_bytes(content)
+        return _loaded(path.parent)
+
+    return Subject(make, read, _check_plant)
+
+
+def labels(folder: Path) -> Subject:
+    """Models' keypoints.yaml."""
+    copy = shutil.copytree(assets_root() / "tools/hammer/claw", folder / "claw")
+    path = copy / "keypoints.yaml"
+    make = changed_yaml([path.read_text()])
+
+    def read(content: bytes) -> Value:
+        path.write_bytes(content)
+        return read_model(copy).labels
+
+    return Subject(make, read, _same_after_json)
+
+
+def _changed_xml(text: str, generator: np.random.Generator) -> bytes:
+    match int(generator.integers(8)):
+        case 0:
+            return damaged(text.encode(), generator)
+        case 1:
+            return changed_text(text, generator, XML_TOKENS).encode(errors="surrogatepass")
+        case 2 | 3:  # an element removed, doubled or moved
+            tags = list(re.finditer(r"<(\w[\w:]*)[^<>]*?(/>|>[^<>]*</\1>)", text))
+            one, other = pick(generator, tags), pick(generator, tags)
+            element = one.group() if generator.integers(2) else ""
+            return (text[: other.start()] + element + text[other.end() :]).encode()
+    for _ in range(int(generator.integers(1, 3))):
+        text = changed_number(text, generator)
+    return text.encode(errors="replace")
+
+
+def _loaded(folder: Path) -> MultibodyPlant:
+    """Loads a model as a world does, and measures it as `assets check` does."""
+    model = read_model(folder)
+    builder = DiagramBuilder()
+    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+    instance = add_model(plant, model, model.labels.kind)
+    complete_contact(plant, scene_graph, instance, model.file)
+    plant.Finalize()
+    builder.Build().CreateDefaultContext()
+    measure_model(model)
+    return plant
+
+
+def _check_plant(given: Any, plant: MultibodyPlant) -> None:
+    context = plant.CreateDefaultContext()
+    mass = plant.CalcTotalMass(context)
+    require(np.isfinite(mass) and mass > 0, f"the mass is {mass} kg")
+    inertia = plant.CalcMassMatrixViaInverseDynamics(context)
+    require(np.isfinite(inertia).all(), "the mass matrix is not finite")
+    positions = plant.GetPositions(context)
+    require(np.isfinite(positions).all(), "a joint position is not finite")

@@ -1,0 +1,85 @@
+"""The short run of the fuzzing, and the laws of what it is made of."""
+
+import copy
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fuzz_subjects import ENDS, each_end
+
+from fuzz.kernel import DEFECTS, Kind, Outcome, attempt, generator_of
+from fuzz.kinds import KINDS
+from fuzz.mutations import changed_data, changed_json, changed_text, nudged_data
+from fuzz.running import as_table, distributed, is_clean, trials
+
+SEEDS = st.integers(0, 2**32)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=15,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_no_input_leads_to_a_defect(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    subject = kind.open(tmp_path)
+    try:
+        ended = [attempt(kind, subject, 0, number) for number in range(kind.quick)]
+    finally:
+        subject.close()
+    assert [each for each in ended if each.outcome in DEFECTS] == []
+    assert {each.outcome for each in ended} >= {Outcome.TYPED}
+
+
+def test_every_end_of_a_trial_is_noticed() -> None:
+    kind = Kind("for tests", each_end, 1.0, 1)
+    expected = dict(
+        zip(ENDS, (*list(Outcome)[:2], Outcome.TRACEBACK, Outcome.TAKEN, *[None] * 2), strict=True)
+    ) | {"die": Outcome.TRACEBACK, "hang": Outcome.HANG}
+    drawn = [ENDS[int(generator_of(kind.name, 34, n).integers(len(ENDS)))] for n in range(7)]
+    assert set(drawn) == set(ENDS)
+    ended = list(trials(kind, 34, range(7), wait_s=5.0))
+    assert [each.number for each in ended] == list(range(7))
+    assert [each.outcome for each in ended] == [expected[each] for each in drawn]
+    assert ended[drawn.index("die")].detail == "the process ended with exit code 3"
+
+
+def test_shares_add_up_and_the_table_counts() -> None:
+    ranges = distributed(list(KINDS.values()), 100_000)
+    assert abs(sum(map(len, ranges.values())) - 100_000) < len(KINDS)
+    counts = {"a": Counter({Outcome.ACCEPTED: 1200}), "b": Counter({Outcome.TYPED: 3})}
+    *_, last = as_table(counts).splitlines()
+    assert last == "| all | 1,203 | 1,200 | 3 | 0 | 0 | 0 |"
+    assert is_clean(counts)
+    for outcome in DEFECTS:
+        assert not is_clean({**counts, "c": Counter({outcome: 1})})
+
+
+@given(PLAIN, SEEDS)
+def test_changes_of_data_leave_the_data_alone_and_are_the_same_again(data: Any, seed: int) -> None:
+    before = copy.deepcopy([data, 1])
+    given_data = [data, 1]
+    for change in (changed_data, nudged_data):
+        one, other = (change(given_data, np.random.default_rng(seed)) for _ in range(2))
+        assert repr(one) == repr(other)
+        assert given_data == before
+
+
+@given(PLAIN, SEEDS)
+def test_every_json_can_be_changed(data: Any, seed: int) -> None:
+    text = json.dumps(data)
+    generator = np.random.default_rng(seed)
+    assert isinstance(changed_json(text, generator), bytes)
+    assert isinstance(changed_text(text, generator, ("x",)), str)
