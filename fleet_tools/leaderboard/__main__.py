@@ -185,7 +185,7 @@ def _verify(
     count = options.verify
     chosen = [each for each in submissions if options.again or not each.verified(count)]
     seed = secrets.randbelow(2**52) if options.seed is None else options.seed
-    checkpoints = find_checkpoints(options.checkpoints) if options.checkpoints else {}
+    checkpoints = find_checkpoints(options.checkpoints) if chosen and options.checkpoints else {}
     jobs = draw_jobs(chosen, count, seed, checkpoints)
     with progress_bar(len(jobs), "episode", quiet=options.quiet) as bar:
         verified, lost = verify_submissions(chosen, jobs, count, seed, options.workers, bar.update)

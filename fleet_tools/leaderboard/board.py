@@ -98,7 +98,9 @@ def reruns(standing: Standing) -> Reruns | None:
     if not found:
         return None
     return Reruns(
-        *map(sum, zip(*((v.episodes, v.same_outcome, v.same) for v in found), strict=True))
+        episodes=sum(each.episodes for each in found),
+        same_outcome=sum(each.same_outcome for each in found),
+        same=sum(each.same for each in found),
     )
 
 
