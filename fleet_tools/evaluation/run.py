@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from fleet_tools.envs.making import make_env
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.protocol import Trial, load_protocol, protocol_digest, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, PolicyProvenance, Result
@@ -53,8 +55,8 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
         The policy's source, and the result without scores.
 
     Raises:
-        FleetToolsError: There is no such policy, protocol, task or split, or the policy's
-            environment cannot be made here.
+        FleetToolsError: There is no such policy, protocol, task or split, the policy's
+            environment cannot be made here, or a checkpoint cannot act in a task.
     """
     find = find_policy_apart if config.track == "observations" else find_policy
     policy = find(config.policy)
@@ -64,7 +66,8 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
         policy, config.name, config.obs_mode, config.training_seed, config.track
     )
     for task in (config.tool,) if config.tool else protocol.tasks:
-        make_env(task=task, **provenance.env_kwargs).close()
+        with contextlib.closing(make_env(task=task, **provenance.env_kwargs)) as env:
+            _require_acting(policy, env)
     digests = task_digests(protocol)
     result = Result(
         protocol=protocol,
@@ -76,6 +79,18 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
         command=command,
     )
     return policy, result
+
+
+def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:
+    """Checks that a checkpoint can act in a task; code of others is not run for that."""
+    if policy.kind == "checkpoint":
+        try:
+            policy.make(env)
+        except FleetToolsError as error:
+            raise PolicyError(
+                f"{policy} cannot act in the task {env.task.name!r}: {error} Evaluate it with "
+                "--tool in the task that it has learned."
+            ) from error
 
 
 def run_trials(
