@@ -60,6 +60,10 @@ def _load(file: Path, suffix: str) -> RawMesh:
         # Materials are skipped, so that a missing texture is no error.
         scene = trimesh.load_scene(file, file_type=suffix, process=False, skip_materials=True)
         parts = [part for part in scene.dump() if isinstance(part, trimesh.Trimesh)]
+        if any(
+            np.shape(each)[1:] != (3,) for part in parts for each in (part.vertices, part.faces)
+        ):
+            raise ValueError("not all its vertices and faces have three entries")
     except Exception as error:  # trimesh's readers raise all kinds of errors on damaged files
         reason = str(error) or type(error).__name__
         raise ConfigError(

@@ -54,11 +54,20 @@ def link_triangles(world: World, frame: FrameId) -> np.ndarray:
     inspector = world.scene_graph.model_inspector()
     found = [np.zeros((0, 3, 3), np.float32)]
     for geometry in inspector.GetGeometries(frame, Role.kPerception):
-        corners_G = _triangles(_description(inspector.GetShape(geometry)))
+        corners_G = shape_triangles(inspector.GetShape(geometry))
         X_BG = inspector.GetPoseInFrame(geometry)
         corners_B = X_BG.multiply(corners_G.reshape(-1, 3).T).T
         found.append(corners_B.reshape(-1, 3, 3).astype(np.float32))
     return np.concatenate(found)
+
+
+def shape_triangles(shape: Shape) -> np.ndarray:
+    """Returns the surface of a shape, (n, 3, 3), in its own frame, m; not to be written to.
+
+    Raises:
+        ConfigError: It is a mesh that cannot be read, or a shape without triangles.
+    """
+    return _triangles(_description(shape))
 
 
 def _description(shape: Shape) -> tuple[Hashable, ...]:
@@ -115,9 +124,11 @@ def _read(path: Path):  # a trimesh.Trimesh, or None where a renderer draws noth
         return None
     try:
         mesh = trimesh.load(path, force="mesh", process=False)
+        assert isinstance(mesh, trimesh.Trimesh)  # by `force`
+        if mesh.triangles.shape[1:] != (3, 3) or not np.isfinite(mesh.triangles).all():
+            raise ValueError("its triangles are not finite points in space")
     except Exception as error:  # each format has its own errors
         raise ConfigError(f"{path} cannot be read as a mesh: {error}") from error
-    assert isinstance(mesh, trimesh.Trimesh)  # by `force`
     if path.suffix.lower() in _Y_UP:
         mesh.apply_transform(trimesh.transformations.rotation_matrix(np.pi / 2, [1, 0, 0]))
     return mesh
