@@ -34,7 +34,7 @@ def test_meshes_are_scaled_and_stand_upright(tmp_path: Path):
     box = trimesh.creation.box((0.2, 0.4, 0.6))
     for suffix, size in (("obj", (0.2, 0.4, 0.6)), ("glb", (0.2, 0.6, 0.4))):  # its up is y
         box.export(tmp_path / f"box.{suffix}")
-        extent = np.ptp(bounds(Mesh(str(tmp_path / f"box.{suffix}"), 2.0)), axis=0)
+        extent = np.ptp(bounds(Mesh(tmp_path / f"box.{suffix}", 2.0)), axis=0)
         np.testing.assert_allclose(extent, 2 * np.array(size), atol=1e-6)
 
 
@@ -43,20 +43,16 @@ def test_a_convex_shape_is_the_hull_of_its_mesh(tmp_path: Path):
         [trimesh.creation.box((0.1, 0.1, 0.1)).apply_translation((x, 0, 0)) for x in (0, 0.5)]
     )
     two.export(tmp_path / "two.obj")
-    hull = shape_triangles(Convex(str(tmp_path / "two.obj")))
+    hull = shape_triangles(Convex(tmp_path / "two.obj"))
     areas = np.linalg.norm(np.cross(hull[:, 1] - hull[:, 0], hull[:, 2] - hull[:, 0]), axis=1) / 2
     np.testing.assert_allclose(areas.sum(), 2 * 0.01 + 4 * 0.06, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [("v 0 0 0\nv 1 0 0\nv 0 1\n 0\nf 1 2 3\n", "read as a mesh"), ("no mesh", "read as a mesh")],
-)
-def test_a_damaged_mesh_is_refused_by_name(tmp_path: Path, content: str, message: str):
+def test_a_damaged_mesh_is_refused_by_name(tmp_path: Path):
     file = tmp_path / "damaged.obj"
-    file.write_text(content)
-    with pytest.raises(ConfigError, match=f"damaged.obj.*{message}"):
-        shape_triangles(Mesh(str(file)))
+    file.write_text("v 0 0 0\nv 1 0 0\nv 0 1\n 0\nf 1 2 3\n")
+    with pytest.raises(ConfigError, match=r"damaged.obj cannot be read as a mesh"):
+        shape_triangles(Mesh(file))
 
 
 def test_a_shape_without_triangles_is_refused_by_its_kind():
