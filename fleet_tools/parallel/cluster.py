@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from fleet_tools.errors import WorkersError
+import psutil
+
+from fleet_tools.errors import LostClusterError, WorkersError
 from fleet_tools.parallel.interrupts import immediate_interrupt
 
 
@@ -56,10 +58,25 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
         _require_none(address, f"Ray does not start ({type(error).__name__}: {error}).")
         yield None
         return
+    orphans = []
     try:
         yield ray
+    except LostClusterError:
+        orphans = _processes_of_ray()
+        raise
     finally:
         ray.shutdown()
+        for process in orphans:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def _processes_of_ray() -> list[psutil.Process]:
+    """Returns the processes of a cluster of our own; after a loss, some would go on for minutes."""
+    servers = [
+        child for child in psutil.Process().children() if child.name() in ("raylet", "gcs_server")
+    ]
+    return [each for server in servers for each in (server, *server.children(recursive=True))]
 
 
 def _keep_private() -> None:
