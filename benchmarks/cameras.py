@@ -6,7 +6,7 @@ idle machine all the same.
 
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console import print_now
@@ -19,10 +19,7 @@ from fleet_tools.utils.machine import machine_name
 
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.perception.measurement import Measurement
-    from fleet_tools.perception.observer import Observer
-    from fleet_tools.sim.scene import Scene
-    from fleet_tools.sim.simulation import Simulation
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 _MODES: dict[str, dict[str, Any]] = {
     "state": {"obs_mode": "state"},
@@ -68,16 +65,19 @@ def _measure_all(options: CamerasOptions) -> int:
     print_now(options, f"| task | {' | '.join(_MODES)} |\n|---|{'---|' * len(_MODES)}")
     steps: list[dict[str, Any]] = []
     for task in tasks:
-        state = 0.0
         cells = []
-        for kwargs in _MODES.values():
-            figures = measure(task, kwargs, options.episodes)
-            step, observation = figures["step_ms"], figures["observation_ms"]
-            state = state or step
-            figures["step_over_state"] = step / state
-            steps.append({"task": task, **kwargs, **figures})
-            ratio = f" ({step / state:.2f} of state)" if kwargs["obs_mode"] == "point_cloud" else ""
-            cells.append(f"{step:.1f}; {observation:.1f}{ratio}")
+        for name, (step, observation, ratio) in measure(task, options.episodes).items():
+            steps.append(
+                {
+                    "task": task,
+                    **_MODES[name],
+                    "step_ms": step,
+                    "observation_ms": observation,
+                    "step_over_state": ratio,
+                }
+            )
+            shown = f" ({ratio:.2f} of state)" if "cloud" in name else ""
+            cells.append(f"{step:.1f}; {observation:.1f}{shown}")
         print_now(options, f"| {task} | {' | '.join(cells)} |")
     scaling: list[dict[str, Any]] = []
     for count in options.processes:
@@ -92,46 +92,49 @@ def _measure_all(options: CamerasOptions) -> int:
     return cli.OK
 
 
-def measure(task: str, kwargs: dict[str, Any], episodes: int) -> dict[str, float]:
-    """Measures the processor time of a control step, and of what cameras add to it."""
-    from unittest.mock import patch
+def measure(task: str, episodes: int) -> dict[str, tuple[float, float, float]]:
+    """Measures control steps, side by side: in every step, all environments do the same.
 
+    Args:
+        task: Name of a task, or path of a task file.
+        episodes: Number of the expert's episodes; another one before them is not counted.
+
+    Returns:
+        By column: mean processor time of a step and of what cameras add to it, ms, and the
+        median over steps of its time over that with states.
+    """
     import numpy as np
     from expert_steps import expert_steps
 
     from fleet_tools.envs.making import make_env
-    from fleet_tools.perception.observer import Observer
 
-    steps: list[float] = []
-    observations: list[float] = []
-    env = make_env(task=task, **kwargs)
-    for _, action in expert_steps(env, range(episodes)):
-        steps.append(cpu_seconds(lambda action=action: env.step(action)))
-    timed = _timed(Observer.measure, observations)
-    for _, action in expert_steps(env, range(episodes)):
-        # Not during resets, whose first observation takes longer.
-        with patch.object(Observer, "measure", timed):
-            env.step(action)
-    env.close()
-    return {
-        "step_ms": 1e3 * float(np.mean(steps)),
-        "observation_ms": 1e3 * float(np.mean(observations)),
-    }
+    envs = {name: make_env(task=task, **kwargs) for name, kwargs in _MODES.items()}
+    first, *others = envs.values()
+    seconds: list[list[float]] = []
+    present = warm = None
+    for expert, action in expert_steps(first, range(episodes + 1)):
+        if expert is not present:
+            present, warm = expert, warm or expert
+            for env in others:
+                env.reset(options={"scene": first.scene})
+        steps = [cpu_seconds(partial(env.step, action)) for env in envs.values()]
+        views = [_observation_seconds(env) for env in envs.values()]
+        if expert is not warm:
+            seconds.append([*steps, *views])
+    for env in envs.values():
+        env.close()
+    step, view = np.split(1e3 * np.array(seconds), 2, axis=1)
+    ratios = np.median(step / step[:, :1], axis=0)
+    rows = np.column_stack([step.mean(axis=0), view.mean(axis=0), ratios]).tolist()
+    return {name: (row[0], row[1], row[2]) for name, row in zip(envs, rows, strict=True)}
 
 
-def _timed(
-    measure: "Callable[[Observer, Simulation, Scene], Measurement]", seconds: list[float]
-) -> "Callable[[Observer, Simulation, Scene], Measurement]":
-    """Returns `Observer.measure` with its times added to a list."""
-
-    def timed(observer: "Observer", simulation: "Simulation", scene: "Scene") -> "Measurement":
-        simulation.world_state()  # Drake caches its parts, so the time is that of the cameras
-        started = time.process_time()
-        measurement = measure(observer, simulation, scene)
-        seconds.append(time.process_time() - started)
-        return measurement
-
-    return timed
+def _observation_seconds(env: "ToolUseEnv") -> float:
+    """Returns the processor time of what cameras see of the present state."""
+    simulation = env._simulation  # a profile looks inside
+    assert simulation is not None  # during an episode
+    simulation.world_state()  # Drake caches its parts, so the time is that of the cameras
+    return cpu_seconds(lambda: env._observer.measure(simulation, env.scene))
 
 
 def steps_per_second(task: str, processes: int, seconds: float = _RATE_SECONDS) -> float:
