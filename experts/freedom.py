@@ -1,4 +1,4 @@
-"""What is unknown of a model's pose: parameters, their bounds, and the poses that they stand for."""
+"""What is unknown of a model's pose: parameters, their bounds, and what they stand for."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
