@@ -22,11 +22,7 @@ import gymnasium
 import pydantic
 
 from fleet_tools.errors import FleetToolsError, PolicyError, UnknownNameError
-from fleet_tools.perception.observation_config import (
-    CLOUD_SOURCES,
-    OBSERVATION_KWARGS,
-    with_cloud_source,
-)
+from fleet_tools.perception.observation_config import OBSERVATION_KWARGS, with_cloud_source
 from fleet_tools.policies.policy import Policy
 from fleet_tools.utils.imports import load_function
 
@@ -81,7 +77,6 @@ _BUILT_IN = {
         "Plans from point clouds; it is told which tool and object there are",
         env_kwargs={
             "obs_mode": "point_cloud",
-            "cloud_source": CLOUD_SOURCES[0],
             "cloud_size": [2048, 2048],  # all that two cameras give
         },
     ),
@@ -161,7 +156,7 @@ def find_policy(source: str) -> PolicySource:
     """
     name = current_name(source)
     if name in _BUILT_IN:
-        return PolicySource("built_in", name, None, dict(_BUILT_IN[name].env_kwargs))
+        return PolicySource("built_in", name, None, with_cloud_source(_BUILT_IN[name].env_kwargs))
     if Path(source).is_file():
         path = Path(source).absolute()  # a link keeps its name
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
@@ -180,9 +175,10 @@ def natural_track(kind: object, source: object) -> Track:
         kind: Kind of the policy, see `PolicySource`.
         source: Its source.
     """
-    if kind == "built_in" and source in _BUILT_IN:
-        return "privileged" if _BUILT_IN[str(source)].privileged else "observations"
-    return "observations" if kind == "checkpoint" else "privileged"
+    without = [name for name, built_in in _BUILT_IN.items() if not built_in.privileged]
+    if kind == "factory" or (kind == "built_in" and source not in without):
+        return "privileged"
+    return "observations"
 
 
 def built_in_description(name: str) -> str:
