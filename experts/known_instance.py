@@ -27,6 +27,8 @@ JOINT_STARTS = 5
 """Number of positions from which a joint is looked for."""
 JOINT_RANGE = np.pi / 2
 """Largest motion of a joint that is looked for, m or rad."""
+APART_M = 5e-4
+"""Residual from which the pieces of an object have moved apart, m."""
 MIN_POINTS = 30
 """Smallest number of points that say where something is."""
 
@@ -84,13 +86,17 @@ class KnownInstance:
         Args:
             cloud_W: (n, 3), points of its surface in W, m.
             last: Where it was.
-            acted_on: Whether the tool has acted on it. If not, it moves as a whole on the table.
+            acted_on: Whether the tool has acted on it. If not, it moves as a whole on the table,
+                unless the cloud shows otherwise.
         """
         if len(cloud_W) < MIN_POINTS:
             return last
-        on_table = self._fixed or not acted_on
-        freedom = by_motion(self._object, last, apart=acted_on, on_table=on_table)
-        return freedom.follow(cloud_W, np.zeros(len(freedom.low)), TRACK)
+        if acted_on:
+            return self._follow(cloud_W, last, apart=True)
+        as_one = self._follow(cloud_W, last, apart=False)
+        if as_one.residual_m <= APART_M:
+            return as_one
+        return min(as_one, self._follow(cloud_W, as_one, apart=True), key=_residual)
 
     def find_object_again(self, cloud_W: np.ndarray, *candidates: Estimate) -> Estimate:
         """Finds the object after the tool has acted on it.
@@ -102,7 +108,11 @@ class KnownInstance:
         if len(cloud_W) < MIN_POINTS:
             return candidates[0]
         found = [self._find_near(cloud_W, candidate) for candidate in candidates]
-        return min(found, key=lambda each: each.residual_m)
+        return min(found, key=_residual)
+
+    def _follow(self, cloud_W: np.ndarray, last: Estimate, apart: bool) -> Estimate:
+        freedom = by_motion(self._object, last, apart=apart, on_table=self._fixed or not apart)
+        return freedom.follow(cloud_W, np.zeros(len(freedom.low)), TRACK)
 
     def _find_near(self, cloud_W: np.ndarray, candidate: Estimate) -> Estimate:
         freedom = by_motion(self._object, candidate, apart=True, on_table=self._fixed)
@@ -112,6 +122,10 @@ class KnownInstance:
             starts.append(np.zeros(len(freedom.low)))
             starts[-1][-joints:] = offset
         return freedom.search(cloud_W, starts, np.zeros((0, len(starts[0]))), COARSE, FINE)
+
+
+def _residual(found: Estimate) -> float:
+    return found.residual_m
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,7 @@ def test_it_solves_a_scene_without_the_privileged_state(make, monkeypatch):
         raise AssertionError("the state is privileged")
 
     monkeypatch.setattr(ToolUseEnv, "world_state", refuse)
-    expert = SOURCE.make(env)
+    expert = perceived_expert(env)
     expert.reset()
     while info["outcome"] == "running":
         observation, *_, info = env.step(expert.act(observation))
@@ -65,6 +65,16 @@ def test_it_replans_when_the_object_is_moved(make):
     episode = rollout(env, SOURCE.make(env), scene=env.scene.model_copy(update={"push": push}))
     assert episode.outcome == "success"
     assert episode.info["plans"] > 1
+
+
+@pytest.mark.slow
+def test_it_retreats_and_looks_again_after_an_attempt_that_failed(make):
+    env = make("FleetTools/Wrench-v0", **SOURCE.env_kwargs)
+    env.reset(seed=1)
+    late = Push(step=17, translation_m=(0.0, 0.02, 0.0))  # the jaw is about to turn the nut
+    episode = rollout(env, SOURCE.make(env), scene=env.scene.model_copy(update={"push": late}))
+    assert episode.outcome == "success"
+    assert episode.info["retreats"] == 1
 
 
 def test_what_is_out_of_view_is_an_error(make):
