@@ -1,5 +1,6 @@
 """Assessment of an attempt: a pure function of the plan and the world's state."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -42,6 +43,9 @@ def assess(
     step: int,
     initial: WorldState,
     present: WorldState,
+    unmet_of: Callable[
+        [Sequence[Predicate], WorldState, WorldState], tuple[str, ...]
+    ] = unmet_predicates,
 ) -> Assessment | Failure:
     """Assesses an attempt.
 
@@ -55,6 +59,7 @@ def assess(
         step: The plan's knot that should have been reached by now.
         initial: World state at the episode's start, to which predicates refer.
         present: World state now.
+        unmet_of: Describes the predicates that are known not to hold.
     """
     untouched = step < plan.actuation and not present.in_contact("tool", "object")
     if untouched and _displacement(problem, present) > MOVED_M:
@@ -62,7 +67,7 @@ def assess(
     expectations = dict(zip(plan.keyframes, problem.expert.expectations, strict=True))
     ended = step == len(plan.X_WE) - 1
     for due in (expectations.get(step, ()), success if ended else ()):
-        if unmet := unmet_predicates(due, initial, present):
+        if unmet := unmet_of(due, initial, present):
             return Failure(plan.leg(step), unmet)
     return Assessment.ON_TRACK
 

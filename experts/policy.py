@@ -14,11 +14,14 @@ from fleet_tools.experts.assessment import Assessment, Failure, assess
 from fleet_tools.experts.explanation import explanation
 from fleet_tools.experts.keyframes import retreat
 from fleet_tools.experts.planner import ActuationMethod, plan
-from fleet_tools.experts.predicate_words import unmet_predicates
 from fleet_tools.experts.problem import Plan, PlanningProblem
+from fleet_tools.experts.state_sources import PrivilegedState, StateSource
 from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.sim.world_state import WorldState
+
+NO_SUCCESS = "success, which has not come"
+"""What is unmet if the episode goes on though no predicate is known not to hold."""
 
 
 @dataclass
@@ -30,6 +33,7 @@ class _Execution:
         problem, plan: What was planned last.
         targets: Poses X_WE to visit, one per control step.
         step: Index of the present target.
+        waited: Number of steps since the last target was reached.
         retreating: Whether the targets are those of a retreat.
     """
 
@@ -38,11 +42,20 @@ class _Execution:
     plan: Plan
     targets: Sequence[RigidTransform]
     step: int = 0
+    waited: int = 0
     retreating: bool = False
 
     def follow(self, targets: Sequence[RigidTransform], retreating: bool) -> None:
         """Starts with other targets."""
-        self.targets, self.step, self.retreating = targets, 0, retreating
+        self.targets, self.step, self.waited, self.retreating = targets, 0, 0, retreating
+
+    def advance(self) -> RigidTransform:
+        """Goes on to the next target, and returns it; the last one is held."""
+        if self.ended:
+            self.waited += 1
+        else:
+            self.step += 1
+        return self.targets[self.step]
 
     @property
     def ended(self) -> bool:
@@ -51,45 +64,55 @@ class _Execution:
 
 
 class ExpertPolicy:
-    """Plans at `reset`, then acts towards the plan's next pose from wherever the tool is.
+    """Plans at the start, then acts towards the plan's next pose from wherever the tool is.
 
     With feedback, it replans when the object has moved since planning, and after an attempt that
     failed, for which it retreats first.
 
-    It reads the environment's privileged state, and acts through `step` like any other policy.
+    It reads the environment's privileged state, unless it is given another source, and acts through
+    `step` like any other policy.
 
     Args:
         env: An environment of this package, wrapped or not.
         actuation: "joint_space" or "pose_space", see `fleet_tools.experts.planner.plan`.
         feedback: Whether it observes the state after planning.
+        source: What it knows of the state; the privileged state if None.
 
     Raises:
         ConfigError: It is an environment of another package.
     """
 
     def __init__(
-        self, env: gymnasium.Env, actuation: ActuationMethod = "joint_space", feedback: bool = True
+        self,
+        env: gymnasium.Env,
+        actuation: ActuationMethod = "joint_space",
+        feedback: bool = True,
+        source: StateSource | None = None,
     ) -> None:
-        self._env = unwrap(env)
+        inner = unwrap(env)
+        self._task, self._action_scale = inner.task, inner.action_scale
+        self._source: StateSource = PrivilegedState(inner) if source is None else source
         self._actuation: ActuationMethod = actuation
         self._feedback = feedback
         self._execution: _Execution | None = None
+        self._began = False
         self._gave_up = False
         self._planning_seconds: list[float] = []  # of each plan
         self._failures: list[Failure] = []  # of each attempt after which it retreated
         self._planning_errors: list[str] = []
 
     def reset(self) -> None:
-        """Plans from the environment's present state.
+        """Begins an episode, and plans if the state is known without an observation.
 
         Raises:
             InfeasibleError: There is no plan.
         """
         self._execution, self._gave_up = None, False
         self._planning_seconds, self._failures, self._planning_errors = [], [], []
-        initial = self._env.world_state()
-        problem, plan = self._plan(initial)
-        self._execution = _Execution(initial, problem, plan, plan.X_WE)
+        self._began = True
+        initial = self._source.begin()
+        if initial is not None:
+            self._begin(initial)
 
     @property
     def plan(self) -> Plan | None:
@@ -106,9 +129,7 @@ class ExpertPolicy:
         there; `planning_errors`, for which it found no plan; `unmet`, the success predicates that
         do not hold now; and `explanation`, the same in words, unless all went well.
         """
-        state = self._env.world_state()
-        initial = state if self._execution is None else self._execution.initial
-        unmet = unmet_predicates(self._env.task.success, initial, state)
+        unmet = self._unmet_now()
         words = explanation(self._failures, self._planning_errors, self._stage, unmet)
         return {
             "planning_seconds": sum(self._planning_seconds),
@@ -123,6 +144,13 @@ class ExpertPolicy:
             **({EXPLANATION: words} if words else {}),
         }
 
+    def _unmet_now(self) -> tuple[str, ...]:
+        present = self._source.latest()
+        if present is None:
+            return ()
+        initial = present if self._execution is None else self._execution.initial
+        return self._source.unmet(self._task.success, initial, present)
+
     @property
     def _stage(self) -> str:
         execution = self._execution
@@ -135,31 +163,32 @@ class ExpertPolicy:
 
         Raises:
             RuntimeError: `reset` has not been called.
+            InfeasibleError: There is no plan from the first observation.
         """
-        execution = self._execution
-        if execution is None:
+        if not self._began:
             raise RuntimeError("reset() comes before act()")
-        state = self._env.world_state()
+        state = self._source.look(observation)
+        execution = self._execution or self._begin(state)
         if self._feedback and not self._gave_up:
             try:
                 self._react(execution, state)
             except InfeasibleError:
                 self._gave_up = True  # on feedback; it continues as before
-        execution.step = min(execution.step + 1, len(execution.targets) - 1)
-        target = execution.targets[execution.step]
-        action = displacement(state.X_WE, target) / self._env.action_scale
+        action = displacement(state.X_WE, execution.advance()) / self._action_scale
         return np.clip(action, -1.0, 1.0).astype(np.float32)
+
+    def _begin(self, initial: WorldState) -> _Execution:
+        problem, plan = self._plan(initial)
+        self._execution = _Execution(initial, problem, plan, plan.X_WE)
+        return self._execution
 
     def _react(self, execution: _Execution, state: WorldState) -> None:
         """Replans or retreats if the state requires it."""
         if execution.retreating:
             if execution.ended:
-                self._replan(execution, state)
+                self._replan(execution, self._source.look_again())
             return
-        success = self._env.task.success
-        match assess(
-            execution.plan, execution.problem, success, execution.step, execution.initial, state
-        ):
+        match self._assess(execution, state):
             case Assessment.OBJECT_MOVED:
                 self._replan(execution, state)
             case Failure() as failure:
@@ -167,12 +196,27 @@ class ExpertPolicy:
                 poses = retreat(execution.problem, state.X_WE)
                 execution.follow([state.X_WE, *poses], retreating=True)
 
+    def _assess(self, execution: _Execution, state: WorldState) -> Assessment | Failure:
+        plan, step = execution.plan, execution.step
+        found = assess(
+            plan,
+            execution.problem,
+            self._task.success,
+            step,
+            execution.initial,
+            state,
+            self._source.unmet,
+        )
+        if found is Assessment.ON_TRACK and execution.waited > self._task.success_steps:
+            return Failure(plan.leg(step), (NO_SUCCESS,))  # the source cannot tell what is amiss
+        return found
+
     def _replan(self, execution: _Execution, state: WorldState) -> None:
         execution.problem, execution.plan = self._plan(state)
         execution.follow(execution.plan.X_WE, retreating=False)
 
     def _plan(self, state: WorldState) -> tuple[PlanningProblem, Plan]:
-        task = self._env.task
+        task = self._task
         problem = PlanningProblem(
             expert=task.expert,
             action=task.action,

@@ -90,3 +90,13 @@ def nominal(distribution: Distribution | NameDistribution) -> float | str:
         case str():
             return distribution
     return float(distribution)
+
+
+def bounds(distribution: Distribution) -> tuple[float, float]:
+    """Returns the lowest and the highest number that can be drawn."""
+    match distribution:
+        case Uniform(uniform=(low, high)):
+            return low, high
+        case Choice(choice=options):
+            return min(options), max(options)
+    return float(distribution), float(distribution)

@@ -54,7 +54,7 @@ class RayScene:
         held = {body.index() for body in world.plant.GetBodiesWeldedTo(hand)}
         self._links = []
         for frame, segment in visible_frames(world):
-            triangles = link_triangles(world, frame)
+            triangles = link_triangles(world.scene_graph, frame)
             if len(triangles):
                 body = world.plant.GetBodyFromFrameId(frame).index()
                 self._links.append(_Link(frame, segment, Surface(triangles), body in held))

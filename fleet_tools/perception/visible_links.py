@@ -14,6 +14,7 @@ from pydrake.geometry import (
     FrameId,
     Mesh,
     Role,
+    SceneGraph,
     Shape,
     Sphere,
 )
@@ -38,11 +39,11 @@ def visible_frames(world: World) -> Iterator[tuple[FrameId, int]]:
             yield frame, segments.get(body.model_instance(), BACKGROUND)
 
 
-def link_triangles(world: World, frame: FrameId) -> np.ndarray:
+def link_triangles(scene_graph: SceneGraph, frame: FrameId) -> np.ndarray:
     """Returns the surface of a visible link.
 
     Args:
-        world: The world.
+        scene_graph: Drake's system that has the link.
         frame: Frame of the link, see `visible_frames`.
 
     Returns:
@@ -51,7 +52,7 @@ def link_triangles(world: World, frame: FrameId) -> np.ndarray:
     Raises:
         ConfigError: A mesh of the link cannot be read.
     """
-    inspector = world.scene_graph.model_inspector()
+    inspector = scene_graph.model_inspector()
     found = [np.zeros((0, 3, 3), np.float32)]
     for geometry in inspector.GetGeometries(frame, Role.kPerception):
         corners_G = shape_triangles(inspector.GetShape(geometry))

@@ -1,6 +1,6 @@
 """Policies by name, by module:factory, or by checkpoint.
 
-    expert, noisy_expert, random, zero      built in
+    expert, noisy_expert, perceived_expert, random, zero        built in
     module:factory      `factory(env)` returns a `fleet_tools.policies.policy.Policy`; `factory` may
                         have a mapping `env_kwargs` with keyword arguments of the environment that
                         affect its observations, such as {"obs_mode": "point_cloud"}
@@ -13,8 +13,8 @@ import contextlib
 import hashlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,8 @@ from fleet_tools.utils.imports import load_function
 PolicyName = Annotated[
     str,
     pydantic.Field(
-        description="The policy: expert, noisy_expert, random or zero; module:factory, where "
+        description="The policy: expert, noisy_expert, perceived_expert, random or zero; "
+        "module:factory, where "
         "factory(env) returns an object with reset() and act(observation); or the path of a "
         "checkpoint."
     ),
@@ -46,24 +47,38 @@ class _BuiltIn:
     """A policy of the package, imported when it is made.
 
     Attributes:
-        factory: Its class, as module:class.
+        factory: Its class or factory, as module:name.
         description: What it does, for tables.
-        seeded: Whether the class takes a seed beside the environment.
+        seeded: Whether it takes a seed beside the environment.
+        privileged: Whether it reads the simulator's state.
+        env_kwargs: See `PolicySource`.
     """
 
     factory: str
     description: str
     seeded: bool = False
+    privileged: bool = False
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 _BUILT_IN = {
     "expert": _BuiltIn(
         "fleet_tools.experts.policy:ExpertPolicy",
         "Plans from keypoints and the simulator's state, with feedback",
+        privileged=True,
     ),
     "noisy_expert": _BuiltIn(
         "fleet_tools.experts.noise_injection:NoisyExpert",
         "The expert, with noise injected into its actions",
+        privileged=True,
+    ),
+    "perceived_expert": _BuiltIn(
+        "fleet_tools.experts.perceived:perceived_expert",
+        "Plans from point clouds; it is told which tool and object there are",
+        env_kwargs={
+            "obs_mode": "point_cloud",
+            "cloud_size": [2048, 2048],  # all that two cameras give
+        },
     ),
     "random": _BuiltIn(
         "fleet_tools.policies.trivial:RandomPolicy", "Uniformly random actions", seeded=True
@@ -141,7 +156,7 @@ def find_policy(source: str) -> PolicySource:
     """
     name = current_name(source)
     if name in _BUILT_IN:
-        return PolicySource("built_in", name, None, {})
+        return PolicySource("built_in", name, None, with_cloud_source(_BUILT_IN[name].env_kwargs))
     if Path(source).is_file():
         path = Path(source).absolute()  # a link keeps its name
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
@@ -160,7 +175,8 @@ def natural_track(kind: object, source: object) -> Track:
         kind: Kind of the policy, see `PolicySource`.
         source: Its source.
     """
-    if kind == "factory" or (kind == "built_in" and source not in ("random", "zero")):
+    without = [name for name, built_in in _BUILT_IN.items() if not built_in.privileged]
+    if kind == "factory" or (kind == "built_in" and source not in without):
         return "privileged"
     return "observations"
 
@@ -174,7 +190,7 @@ def load_policy(source: str, env: gymnasium.Env, seed: int = 0) -> Policy:
     """Makes a policy by name, by module:factory, or by the path of its checkpoint.
 
     Args:
-        source: "expert", "noisy_expert", "random", "zero", "module:factory" or a path.
+        source: A built-in name such as "expert", "module:factory", or a path.
         env: The environment in which it is to act.
         seed: Seed of the policy "random".
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleet_tools.config.distributions import Choice, Distribution, Uniform, nominal, sample
+from fleet_tools.config.distributions import Choice, Distribution, Uniform, bounds, nominal, sample
 from fleet_tools.config.values import Value, parse
 from fleet_tools.errors import ConfigError
 
@@ -40,6 +40,14 @@ HIGHEST = Uniform(uniform=(1.6e308, 1.7e308))
 @example(WIDEST, 0)
 def test_samples_are_possible(distribution, seed):
     assert is_possible(distribution, sample(distribution, np.random.default_rng(seed)))
+
+
+@given(distributions, seeds)
+@example(WIDEST, 0)
+def test_samples_are_within_the_bounds(distribution, seed):
+    low, high = bounds(distribution)
+    assert low <= sample(distribution, np.random.default_rng(seed)) <= high
+    assert is_possible(distribution, low) and is_possible(distribution, high)
 
 
 @given(distributions)

@@ -42,7 +42,9 @@ def _constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     sys.modules.pop("constant", None)
 
 
-@pytest.mark.parametrize("source", ["expert", "noisy_expert", "random", "support.collected:expert"])
+@pytest.mark.parametrize(
+    "source", ["expert", "noisy_expert", "perceived_expert", "random", "support.collected:expert"]
+)
 def test_an_episode_is_the_same_in_collection_and_evaluation(source: str) -> None:
     (trial,) = SMALL.trials("hammer", "train", 1)
     policy = find_policy(source)

@@ -1,0 +1,146 @@
+"""Measures the perceived expert: `python benchmarks/perception.py --tool wrench --episodes 10`.
+
+Prints a row for each task and split: errors of the keypoints that it finds in the first
+observation, the processor time that this takes, and its successes.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from console import print_now
+from task_selection import TaskSelection
+
+from fleet_tools.config.values import Count, Seed
+from fleet_tools.utils import cli
+
+# Drake is imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
+
+SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
+POLICY = "perceived_expert"
+MM = 1e3
+
+_COLUMNS = ("task", "split", "tool keypoints, mm", "object keypoints, mm", "registration, CPU ms")
+_COLUMNS_OF_EPISODES = ("success", "failures")
+
+
+class PerceptionOptions(cli.Options):
+    """Measures the perceived expert, with all randomization on and fixed seeds.
+
+    Prints a row for each task and split: the largest error of a keypoint in each scene's first
+    observation (its median over scenes, 95th percentile and maximum), the median processor time
+    of finding tool and object there, and the number of episodes that it solves.
+
+    Exit codes:
+    0: everything is measured.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    tasks: TaskSelection = TaskSelection()
+    episodes: Count = 10
+    """Number of scenes of each row."""
+    first_seed: Seed = 0
+    """Seed of the first scene; the others follow."""
+    only_find: bool = False
+    """Measure keypoints alone, without running episodes."""
+
+
+def _measure_all(options: PerceptionOptions) -> int:
+    from fleet_tools.envs.making import make_env
+    from fleet_tools.policies.sources import find_policy
+
+    columns = _COLUMNS if options.only_find else _COLUMNS + _COLUMNS_OF_EPISODES
+    print_now(options, f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    rows = []
+    for task in options.tasks.names_or_paths():
+        for split in SPLITS:
+            env = make_env(task=task, split=split, **find_policy(POLICY).env_kwargs)
+            seeds = range(options.first_seed, options.first_seed + options.episodes)
+            scenes = [_measure(env, seed, options.only_find) for seed in seeds]
+            env.close()
+            rows.append({"task": task, "split": split, "scenes": scenes})
+            print_now(options, _as_text(rows[-1]))
+    if options.json_output:
+        options.report({"rows": rows}, str)
+    return cli.OK
+
+
+def _measure(env: "ToolUseEnv", seed: int, only_find: bool) -> dict[str, Any]:
+    """Returns the facts of a scene."""
+    import time
+
+    import numpy as np
+
+    from fleet_tools.experts.perceived import PerceivedState
+    from fleet_tools.policies.sources import find_policy
+    from fleet_tools.rollouts.rollout import rollout
+
+    def error_mm(found: Mapping[str, np.ndarray], true: Mapping[str, np.ndarray]) -> float:
+        return MM * max(float(np.linalg.norm(found[name] - p)) for name, p in true.items())
+
+    observation, _ = env.reset(seed=seed)
+    truth, scene = env.world_state(), env.scene
+    source = PerceivedState(env.task, lambda: (scene.tool, scene.object))
+    source.begin()
+    source.look(observation)  # reads the models
+    source.begin()
+    started = time.process_time()
+    found = source.look(observation)
+    seconds = time.process_time() - started
+    facts: dict[str, Any] = {
+        "seed": seed,
+        "models": f"{scene.tool} on {scene.object}",
+        "tool_mm": error_mm(found.p_W_tool, truth.p_W_tool),
+        "object_mm": error_mm(found.p_W_object, truth.p_W_object),
+        "ms": MM * seconds,
+    }
+    if not only_find:
+        episode = rollout(env, find_policy(POLICY).make(env), scene=scene)
+        facts |= {
+            "outcome": episode.outcome,
+            "error": episode.error,
+            "steps": len(episode),
+            "info": dict(episode.info),
+        }
+    return facts
+
+
+def _as_text(row: Mapping[str, Any]) -> str:
+    import numpy as np
+
+    scenes: list[dict[str, Any]] = row["scenes"]
+
+    def errors(part: str) -> str:
+        of_scenes = [scene[f"{part}_mm"] for scene in scenes]
+        median, p95, largest = np.percentile(of_scenes, [50, 95, 100])
+        return f"median {median:.3f}, 95% {p95:.3f}, largest {largest:.3f}"
+
+    acted = [scene for scene in scenes if "outcome" in scene]
+    failed = [scene for scene in acted if scene["outcome"] != "success"]
+    cells = [
+        row["task"],
+        row["split"],
+        errors("tool"),
+        errors("object"),
+        f"{np.median([scene['ms'] for scene in scenes]):.0f}",
+    ]
+    if acted:
+        cells.append(f"{len(acted) - len(failed)} of {len(acted)}")
+        cells.append(
+            "; ".join(
+                f"{each['outcome']}, seed {each['seed']} ({each['models']})" for each in failed
+            )
+        )
+    return f"| {' | '.join(cells)} |"
+
+
+PROGRAM = cli.Program(
+    "perception.py", cli.Command(PerceptionOptions, _measure_all), launcher="python benchmarks/"
+)
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())

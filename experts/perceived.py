@@ -1,0 +1,216 @@
+"""The expert that knows what its observations show: point clouds, and the arm's own senses.
+
+It is told which tool and object there are, so that it knows their models (a known instance), and
+the task file. Where they are, it finds by registration. Joints of the object begin where the model
+file says. What it does not see, contacts above all, it does not judge: if the plan is over and the
+episode goes on, there was no success.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from pydrake.math import RigidTransform, RotationMatrix
+
+from fleet_tools.config.predicates import (
+    AtGoal,
+    AxisUpright,
+    InRegion,
+    KeypointRaised,
+    KeypointsNear,
+    KeypointsParted,
+    Predicate,
+)
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.errors import ConfigError, PolicyError
+from fleet_tools.experts.freedom import Estimate
+from fleet_tools.experts.known_instance import MIN_POINTS, KnownInstance
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.experts.predicate_words import unmet_predicates
+from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
+from fleet_tools.sim.world_state import WorldState
+
+TOUCH_N = 1.0
+"""Force on the end effector from which the tool touches something, N."""
+
+JUDGED = (KeypointsNear, KeypointsParted, KeypointRaised, AxisUpright, AtGoal, InRegion)
+"""Predicates that follow from keypoints."""
+
+
+def perceived_expert(env: gymnasium.Env) -> ExpertPolicy:
+    """Makes an expert that is told which tool and object there are, and perceives all else.
+
+    Args:
+        env: An environment with point clouds; its state is not read.
+
+    Raises:
+        ConfigError: It is another environment, or has no point clouds.
+    """
+    inner = unwrap(env)
+    if "point_cloud" not in inner.features:
+        raise ConfigError(
+            'This expert needs point clouds: make the environment with obs_mode="point_cloud".'
+        )
+
+    def models() -> tuple[str, str]:
+        return inner.scene.tool, inner.scene.object
+
+    return ExpertPolicy(env, source=PerceivedState(inner.task, models))
+
+
+class PerceivedState:
+    """The state of the world as far as observations show it; the rest is NaN or empty.
+
+    Args:
+        task: The task.
+        models: Returns the names of the present tool and object, which it is told.
+    """
+
+    def __init__(self, task: TaskConfig, models: Callable[[], tuple[str, str]]) -> None:
+        self._task, self._models = task, models
+        self._memory: _Memory | None = None
+        self._latest: WorldState | None = None
+
+    def begin(self) -> None:
+        """Begins an episode, of which nothing is known yet."""
+        self._memory = self._latest = None
+
+    def look(self, observation: dict[str, Any]) -> WorldState:
+        """Returns the present state; the tool is looked for in the first observation only.
+
+        Raises:
+            PolicyError: Tool or object is out of view when an episode begins.
+        """
+        seen = _Seen.of(observation)
+        memory = self._memory
+        if memory is None:
+            memory = self._first(seen)
+        else:
+            acted_on = memory.acted_on or seen.touches
+            followed = memory.instance.follow_object(seen.object_W, memory.object, acted_on)
+            memory = replace(memory, seen=seen, acted_on=acted_on, object=followed)
+        return self._remember(memory)
+
+    def look_again(self) -> WorldState:
+        """Looks for the object where it was last, and where it was at first."""
+        memory = self._memory
+        assert memory is not None  # it has looked before
+        candidates = memory.object, memory.first_object
+        found = memory.instance.find_object_again(memory.seen.object_W, *candidates)
+        return self._remember(replace(memory, object=found))
+
+    def latest(self) -> WorldState | None:
+        """Returns the state that was seen last."""
+        return self._latest
+
+    def unmet(
+        self, predicates: Sequence[Predicate], initial: WorldState, present: WorldState
+    ) -> tuple[str, ...]:
+        """Returns descriptions of the predicates of keypoints that do not hold."""
+        judged = [each for each in predicates if isinstance(each, JUDGED)]
+        return unmet_predicates(judged, initial, present)
+
+    def _first(self, seen: "_Seen") -> "_Memory":
+        for name, points in (("tool", seen.tool_E), ("object", seen.object_W)):
+            if len(points) < MIN_POINTS:
+                raise PolicyError(f"the {name} is out of view: {len(points)} points of it are seen")
+        instance = KnownInstance(self._task, *self._models())
+        tool, object = instance.find_tool(seen.tool_E), instance.find_object(seen.object_W)
+        return _Memory(instance, tool, object, object, seen)
+
+    def _remember(self, memory: "_Memory") -> WorldState:
+        self._memory, self._latest = memory, memory.state()
+        return self._latest
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What an observation shows.
+
+    Attributes:
+        q, v, tau_external: The arm's own senses, (7,) each.
+        X_WE: Pose of the end effector.
+        F_E: (6,), moment and force on it.
+        tool_E: (n, 3), points of the tool in E, m.
+        object_W: (m, 3), points of the object in W, m.
+    """
+
+    q: np.ndarray
+    v: np.ndarray
+    tau_external: np.ndarray
+    X_WE: RigidTransform
+    F_E: np.ndarray
+    tool_E: np.ndarray
+    object_W: np.ndarray
+
+    @classmethod
+    def of(cls, observation: dict[str, Any]) -> "_Seen":
+        senses = {name: np.asarray(value, dtype=float) for name, value in observation.items()}
+        X, cloud = senses["end_effector_pose"], senses["point_cloud"]
+        R_WE = RotationMatrix.ProjectToRotationMatrix(X[:, :3])
+        X_WE = RigidTransform(R_WE, X[:, 3])
+        tool_E, object_E = (  # rows may repeat
+            np.unique(cloud[cloud[:, 3] == mask, :3], axis=0) for mask in (TOOL_MASK, OBJECT_MASK)
+        )
+        return cls(
+            q=senses["joint_position"],
+            v=senses["joint_velocity"],
+            tau_external=senses["joint_external_torque"],
+            X_WE=X_WE,
+            F_E=senses["end_effector_wrench"],
+            tool_E=tool_E,
+            object_W=X_WE.multiply(object_E.T).T,
+        )
+
+    @property
+    def touches(self) -> bool:
+        """Whether something touches tool, hand or arm."""
+        return float(np.linalg.norm(self.F_E[3:])) > TOUCH_N
+
+
+@dataclass(frozen=True, eq=False)
+class _Memory:
+    """What is known of an episode.
+
+    Attributes:
+        instance: The models of tool and object.
+        tool: The tool in E, where it stays.
+        first_object, object: The object in W, at first and at last.
+        seen: The last observation.
+        acted_on: Whether something has touched the tool, so that the object may have changed.
+    """
+
+    instance: KnownInstance
+    tool: Estimate
+    first_object: Estimate
+    object: Estimate
+    seen: _Seen
+    acted_on: bool = False
+
+    def state(self) -> WorldState:
+        """Returns the state of the world as far as it is known."""
+        seen, X_WO = self.seen, self.object.X_P[self.instance.main]
+        return WorldState(
+            time=np.nan,
+            q=seen.q,
+            v=seen.v,
+            tau_external=seen.tau_external,
+            X_WE=seen.X_WE,
+            F_E=seen.F_E,
+            p_W_tool={name: seen.X_WE @ p for name, p in self.tool.keypoints.items()},
+            X_WO=RigidTransform(RotationMatrix.ProjectToRotationMatrix(X_WO[:3, :3]), X_WO[:3, 3]),
+            p_W_object=self.object.keypoints,
+            object_joints={},
+            # It cannot tell what touches: it may be the object.
+            contacts=frozenset({("object", "tool")} if seen.touches else ()),
+            F_W_tool=np.full(6, np.nan),
+            object_joint_forces={},
+            object_joint_impulses={},
+            V_WE=np.full(6, np.nan),
+            links={},
+            motion_scale=np.nan,
+            limit_times={},
+        )

@@ -1,0 +1,110 @@
+"""Shapes of models: surfaces of links, the poses that these can have, and labelled points.
+
+A shape has pieces that move independently of each other: the one that is fixed to the world or to
+the hand, or each of the bodies that lie free on the table. The pose of a piece is that of the
+model's frame if the whole model had moved with it, so that all pieces begin with the same.
+"""
+
+import numpy as np
+from pydrake.geometry import FrameId, SceneGraph
+from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
+from pydrake.systems.framework import DiagramBuilder
+
+from fleet_tools.experts.closest_points import Surface
+from fleet_tools.perception.visible_links import link_triangles
+from fleet_tools.sim.add_models import add_model
+from fleet_tools.sim.catalog import Model
+from fleet_tools.sim.model_checks import model_frame
+
+_TIME_STEP = 0.004  # of a plant that is never simulated, s
+
+
+class Shape:
+    """The shape of a model.
+
+    Args:
+        model: The model.
+        fixed: Whether its frame is fixed, to the world or to the hand.
+
+    Attributes:
+        surfaces: Surfaces of the visible links, each in its frame L.
+        pieces: Number of pieces.
+        main: The piece to which the model's frame belongs.
+        rest: (joints,), positions in which the model begins, m or rad.
+        low, high: (joints,), limits of the positions.
+
+    Raises:
+        ConfigError: Drake cannot read the model.
+    """
+
+    def __init__(self, model: Model, fixed: bool) -> None:
+        builder = DiagramBuilder()
+        plant, scene_graph = AddMultibodyPlantSceneGraph(builder, _TIME_STEP)
+        instance = add_model(plant, model, model.labels.kind)
+        frame = model_frame(plant, instance)
+        if fixed:
+            plant.WeldFrames(plant.world_frame(), frame)
+        plant.Finalize()
+        self._plant, self._diagram = plant, builder.Build()
+        self._context = plant.CreateDefaultContext()
+        self._X_OW = frame.CalcPoseInWorld(self._context).inverse()
+
+        bodies = [plant.get_body(index) for index in plant.GetBodyIndices(instance)]
+        surfaces = [
+            _surface(scene_graph, plant.GetBodyFrameIdOrThrow(body.index())) for body in bodies
+        ]
+        visible = [surface is not None for surface in surfaces]
+        order = sorted(range(len(bodies)), key=lambda i: not visible[i])  # the visible first
+        self._bodies = [bodies[i] for i in order]
+        self.surfaces = tuple(surface for surface in surfaces if surface is not None)
+        joints = [plant.get_joint(index) for index in plant.GetJointIndices()]
+        floating = [joint.index() for joint in joints if joint.num_velocities() == 6]
+        moved = [plant.GetBodiesKinematicallyAffectedBy([index]) for index in floating]
+        self.pieces = max(len(moved), 1)
+        piece = {body: k for k, bodies in enumerate(moved) for body in bodies}
+        self._piece_of = [piece.get(body.index(), 0) for body in self._bodies]
+        self.main = piece.get(frame.body().index(), 0)
+
+        own = [joint for joint in joints if joint.num_positions() == 1]
+        self._q = plant.GetPositions(self._context)
+        self._position_of = [joint.position_start() for joint in own]
+        self.rest = self._q[self._position_of]
+        self.low = np.array([joint.position_lower_limits()[0] for joint in own])
+        self.high = np.array([joint.position_upper_limits()[0] for joint in own])
+        index_of = {body.index(): i for i, body in enumerate(self._bodies)}
+        self._points = {
+            name: (index_of[plant.GetBodyByName(point.link, instance).index()], point.position)
+            for name, point in model.labels.keypoints.items()
+        }
+
+    def place(self, X_P: np.ndarray, joints: np.ndarray) -> np.ndarray:
+        """Returns the poses of the visible links, (links, 4, 4).
+
+        Args:
+            X_P: (pieces, 4, 4), poses of the pieces in any frame.
+            joints: (joints,), positions, m or rad.
+        """
+        return self._poses(X_P, joints)[: len(self.surfaces)]
+
+    def keypoints(self, X_P: np.ndarray, joints: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the labelled points, (3,) each, m; see `place`."""
+        X = self._poses(X_P, joints)
+        return {
+            name: X[body, :3, :3] @ p + X[body, :3, 3] for name, (body, p) in self._points.items()
+        }
+
+    def _poses(self, X_P: np.ndarray, joints: np.ndarray) -> np.ndarray:
+        q = self._q.copy()
+        q[self._position_of] = joints
+        self._plant.SetPositions(self._context, q)
+        X_O = [
+            (self._X_OW @ body.EvalPoseInWorld(self._context)).GetAsMatrix4()
+            for body in self._bodies
+        ]
+        return X_P[self._piece_of] @ np.array(X_O)
+
+
+def _surface(scene_graph: SceneGraph, frame: FrameId) -> Surface | None:
+    """Returns the visible surface of a link, if it has one."""
+    triangles = link_triangles(scene_graph, frame)
+    return Surface(triangles.astype(float)) if len(triangles) else None
