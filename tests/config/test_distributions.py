@@ -46,7 +46,7 @@ def test_samples_are_possible(distribution, seed):
 @example(WIDEST, 0)
 def test_samples_are_within_the_bounds(distribution, seed):
     low, high = bounds(distribution)
-    assert low <= sample(distribution, np.random.default_rng(seed)) <= high
+    assert low <= float(sample(distribution, np.random.default_rng(seed))) <= high
     assert is_possible(distribution, low) and is_possible(distribution, high)
 
 

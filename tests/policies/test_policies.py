@@ -92,7 +92,8 @@ def test_a_policy_chooses_its_observations(monkeypatch: pytest.MonkeyPatch) -> N
     assert find_policy("support.evaluated:FaultyPolicy").env_kwargs == {}
     kwargs = {"obs_mode": "point_cloud", "cloud_size": [8, 8]}
     monkeypatch.setattr(FaultyPolicy, "env_kwargs", kwargs, raising=False)
-    assert find_policy("support.evaluated:FaultyPolicy").env_kwargs == kwargs
+    found = find_policy("support.evaluated:FaultyPolicy").env_kwargs
+    assert found == {**kwargs, "cloud_source": "rays"}
 
 
 def test_the_former_name_of_a_policy_is_its_present_one() -> None:
