@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet_tools.config.cameras import Camera
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError, require_name, shown
-from fleet_tools.perception.point_cloud import (
-    RENDERED_SAMPLINGS,
-    SAMPLINGS,
-    Sampling,
-    require_sampling,
-)
+
+# Programs read keyword arguments before they compile anything.
+if TYPE_CHECKING:
+    from fleet_tools.perception.point_cloud import Sampling
 
 OBS_MODES = {
     "state": (),
@@ -23,6 +21,8 @@ OBS_MODES = {
 """By mode, the other keyword arguments of an environment that affect its observations."""
 OBSERVATION_KWARGS = ("obs_mode", *sorted({name for names in OBS_MODES.values() for name in names}))
 """All of these; a policy may choose them."""
+CLOUD_SAMPLINGS = ("farthest", "even")
+"""How points are sampled, names in `point_cloud.SAMPLINGS`."""
 RENDERED = "vtk"
 CLOUD_SOURCES = ("rays", RENDERED)
 """How points are seen: by casting rays, or by rendering with VTK, which needs OpenGL."""
@@ -100,8 +100,10 @@ class ObservationConfig:
         return self.obs_mode in ("point_cloud", "rgbd")
 
     @property
-    def sampling(self) -> Sampling:
+    def sampling(self) -> "Sampling":
         """How points are sampled."""
+        from fleet_tools.perception.point_cloud import RENDERED_SAMPLINGS, SAMPLINGS
+
         return (SAMPLINGS if self.casts_rays else RENDERED_SAMPLINGS)[self.cloud_sampling]
 
     @property
@@ -136,7 +138,7 @@ class ObservationConfig:
             UnknownNameError, ConfigError: An argument is not valid, or the task has no cameras.
         """
         _require_mode(obs_mode)
-        require_sampling(cloud_sampling)
+        require_name("cloud_sampling", cloud_sampling, CLOUD_SAMPLINGS)
         require_name("cloud_source", cloud_source, CLOUD_SOURCES)
         _require_channels(channels)
         config = cls(

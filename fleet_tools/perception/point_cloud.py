@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fleet_tools.errors import require_name
 from fleet_tools.perception.farthest_points import farthest_indices, farthest_indices_by_blas
 from fleet_tools.perception.pinhole import Pinhole
 
@@ -86,15 +85,6 @@ def even_indices(points: np.ndarray, count: int) -> np.ndarray:
 SAMPLINGS: dict[str, Sampling] = {"farthest": farthest_indices, "even": even_indices}
 RENDERED_SAMPLINGS = SAMPLINGS | {"farthest": farthest_indices_by_blas}
 """Those of clouds that are rendered, which keep the bits of version 0.1."""
-
-
-def require_sampling(name: str) -> None:
-    """Checks that there is such a sampling.
-
-    Raises:
-        UnknownNameError: There is not.
-    """
-    require_name("cloud_sampling", name, SAMPLINGS)
 
 
 def _side(points: np.ndarray, count: int, mask: float, sampling: Sampling) -> np.ndarray:

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.farthest_points import farthest_indices, farthest_indices_by_blas
+from fleet_tools.perception.observation_config import CLOUD_SAMPLINGS
 from fleet_tools.perception.point_cloud import (
     ABSENT,
     OBJECT_MASK,
+    RENDERED_SAMPLINGS,
     SAMPLINGS,
     TOOL_MASK,
-    require_sampling,
     stack,
 )
 
@@ -124,6 +124,5 @@ def test_no_point_is_sampled_twice_while_others_remain(tool, sampling):
     assert len(set(indices.tolist())) == len(indices)
 
 
-def test_an_unknown_sampling_is_refused_with_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"'farthst'. Did you mean 'farthest'"):
-        require_sampling("farthst")
+def test_every_sampling_has_a_name_in_the_arguments_of_environments():
+    assert set(CLOUD_SAMPLINGS) == set(SAMPLINGS) == set(RENDERED_SAMPLINGS)
