@@ -74,6 +74,15 @@ def windows_of_boxes(boxes, R_CB, p_CB, near, intrinsics, size):
 
 
 @compiled
+def _set_ray(origin, direction, x, y, R_CB, p_CB, near):
+    """Writes the ray in B that passes (x, y) at depth 1 of the camera and begins at `near`."""
+    for j in range(3):
+        d = x * R_CB[0, j] + y * R_CB[1, j] + R_CB[2, j]
+        o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
+        direction[j], origin[j] = d, near * d - o
+
+
+@compiled
 def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
     """Returns the rays of all pixels of a window.
 
@@ -100,10 +109,7 @@ def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
         for u in range(left, right):
             x = (u - center_u) / f
             pixels[k] = v * width + u
-            for j in range(3):
-                d = x * R_CB[0, j] + y * R_CB[1, j] + R_CB[2, j]
-                o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
-                directions[k, j], origins[k, j] = d, near * d - o
+            _set_ray(origins[k], directions[k], x, y, R_CB, p_CB, near)
             k += 1
     return pixels, origins, directions
 
@@ -140,9 +146,6 @@ def rays_to_points(pixels, depths, window, R_CB, p_CB, near, intrinsics, width):
     for i in range(n):
         k = chosen[i]
         x, y = (pixels[k] % width - center_u) / f, (pixels[k] // width - center_v) / f
-        for j in range(3):
-            d = x * R_CB[0, j] + y * R_CB[1, j] + R_CB[2, j]
-            o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
-            directions[i, j], origins[i, j] = d, near * d - o
+        _set_ray(origins[i], directions[i], x, y, R_CB, p_CB, near)
         lengths[i] = depths[k] - near
     return chosen[:n], origins, directions, lengths
