@@ -20,11 +20,7 @@ from fleet_tools.baselines.policies.layout import (
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.config.values import Value, differences, parse
 from fleet_tools.dataset.header import ArraySpec, describe_action, describe_observation
-from fleet_tools.perception.observation_config import (
-    RENDERED,
-    observation_kwargs,
-    with_cloud_source,
-)
+from fleet_tools.perception.observation_config import StoredEnvKwargs, observation_kwargs
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.merging.symmetry.table import Symmetry
@@ -54,14 +50,9 @@ class Blueprint(Value):
     observation: dict[str, ArraySpec]
     action: ArraySpec
     scaling: Scaling
-    env_kwargs: dict[str, pydantic.JsonValue] = pydantic.Field(
+    env_kwargs: StoredEnvKwargs = pydantic.Field(
         validation_alias="environment", serialization_alias="environment"
     )
-
-    @pydantic.field_validator("env_kwargs")
-    @classmethod
-    def _with_cloud_source(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return with_cloud_source(given, RENDERED)  # if it was stored by version 0.1
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -7,7 +7,7 @@ import pydantic
 from fleet_tools.config.tasks import task_names, task_path
 from fleet_tools.config.values import Value
 from fleet_tools.envs.making import CUSTOM_ID, env_id, make_env
-from fleet_tools.perception.observation_config import RENDERED, with_cloud_source
+from fleet_tools.perception.observation_config import StoredEnvKwargs, with_cloud_source
 
 if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -22,7 +22,7 @@ class EnvSpec(Value):
     """
 
     id: str
-    kwargs: dict[str, pydantic.JsonValue]
+    kwargs: StoredEnvKwargs
 
     @pydantic.field_validator("kwargs")
     @classmethod
@@ -31,7 +31,7 @@ class EnvSpec(Value):
         for name, value in named.items():
             if not isinstance(value, str):
                 raise ValueError(f"{name} is a name; given: {value!r}")
-        return with_cloud_source(kwargs, RENDERED)  # if it was stored by version 0.1
+        return kwargs
 
     @classmethod
     def of(cls, task: str, **kwargs: Any) -> "EnvSpec":

@@ -16,7 +16,7 @@ from fleet_tools.config.values import NonNegative, Number, Seed, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
-from fleet_tools.perception.observation_config import RENDERED, with_cloud_source
+from fleet_tools.perception.observation_config import StoredEnvKwargs, with_cloud_source
 from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
@@ -150,7 +150,7 @@ class PolicyProvenance(Value):
     kind: Literal["built_in", "factory", "checkpoint"]
     source: str
     content_digest: str | None
-    env_kwargs: dict[str, pydantic.JsonValue]
+    env_kwargs: StoredEnvKwargs
     training_seed: Seed | None = None
     track: Track
 
@@ -160,11 +160,6 @@ class PolicyProvenance(Value):
         if isinstance(data, dict) and "track" not in data:
             return {**data, "track": natural_track(data.get("kind"), data.get("source"))}
         return data
-
-    @pydantic.field_validator("env_kwargs")
-    @classmethod
-    def _with_cloud_source(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return with_cloud_source(given, RENDERED)  # if it was stored by version 0.1
 
     @classmethod
     def of(

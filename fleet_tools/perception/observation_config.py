@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pydantic
 
 from fleet_tools.config.cameras import Camera
 from fleet_tools.config.tasks import TaskConfig
@@ -60,6 +63,13 @@ def with_cloud_source(
     if env_kwargs.get("obs_mode") != "point_cloud":
         return dict(env_kwargs)
     return {**env_kwargs, "cloud_source": env_kwargs.get("cloud_source", source)}
+
+
+StoredEnvKwargs = Annotated[
+    dict[str, pydantic.JsonValue],
+    pydantic.AfterValidator(partial(with_cloud_source, source=RENDERED)),
+]
+"""Stored keyword arguments of an environment; those of version 0.1 name no source of clouds."""
 
 
 def channel_of(name: str) -> str | None:
