@@ -1,9 +1,14 @@
 """The first load of a stranger's model, in a process of its own with limits on time and memory."""
 
+import contextlib
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydrake.multibody.plant import MultibodyPlant
 
 MAX_SECONDS = 120
 """Longest processor time that a model may take to load, start of the process included."""
@@ -60,24 +65,33 @@ def first_load_problem(
 
 
 def load_alone(folder: Path) -> None:
-    """Loads a model with its contact meshes, and measures it; typed errors are left to others."""
+    """Loads a model, see `load`; typed errors are left to others."""
+    from fleet_tools.errors import FleetToolsError
+
+    with contextlib.suppress(FleetToolsError):
+        load(folder)
+
+
+def load(folder: Path) -> "MultibodyPlant":
+    """Loads a model with its contact meshes as a world does, and measures it.
+
+    Raises:
+        FleetToolsError: The model is refused.
+    """
     from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
     from pydrake.systems.framework import DiagramBuilder
 
     from fleet_tools.assets.checking.model_geometry import measure_model
     from fleet_tools.assets.checking.program import read_model
-    from fleet_tools.errors import FleetToolsError
     from fleet_tools.sim.add_models import add_model
     from fleet_tools.sim.contact_shapes import complete_contact
 
-    try:
-        model = read_model(folder)
-        builder = DiagramBuilder()
-        plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
-        instance = add_model(plant, model, model.labels.kind)
-        complete_contact(plant, scene_graph, instance, model.file)
-        plant.Finalize()
-        builder.Build().CreateDefaultContext()
-        measure_model(model)
-    except FleetToolsError:
-        pass
+    model = read_model(folder)
+    builder = DiagramBuilder()
+    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+    instance = add_model(plant, model, model.labels.kind)
+    complete_contact(plant, scene_graph, instance, model.file)
+    plant.Finalize()
+    builder.Build().CreateDefaultContext()
+    measure_model(model)
+    return plant

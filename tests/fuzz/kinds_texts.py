@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import yaml
-from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlant, MultibodyPlantConfig
-from pydrake.systems.framework import DiagramBuilder
+from pydrake.multibody.plant import MultibodyPlant
 from support.damage import damaged
 from support.processes import ROOT
 
-from fleet_tools.assets.checking.model_geometry import measure_model
+from fleet_tools.assets.checking.first_load import load
 from fleet_tools.assets.checking.program import read_model
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
@@ -23,8 +22,6 @@ from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.config.values import Value, load_yaml, parse
 from fleet_tools.envs.making import make_env
 from fleet_tools.evaluation.protocol import Protocol, load_protocol
-from fleet_tools.sim.add_models import add_model
-from fleet_tools.sim.contact_shapes import complete_contact
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,
@@ -176,7 +173,7 @@ def models(folder: Path) -> Subject:
     def read(given: tuple[Path, bytes]) -> MultibodyPlant:
         path, content = given
         path.write_bytes(content)
-        return _loaded(path.parent)
+        return load(path.parent)
 
     return Subject(make, read, _check_plant)
 
@@ -208,19 +205,6 @@ def _changed_xml(text: str, generator: np.random.Generator) -> bytes:
     for _ in range(int(generator.integers(1, 3))):
         text = changed_number(text, generator)
     return text.encode(errors="replace")
-
-
-def _loaded(folder: Path) -> MultibodyPlant:
-    """Loads a model as a world does, and measures it as `assets check` does."""
-    model = read_model(folder)
-    builder = DiagramBuilder()
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
-    instance = add_model(plant, model, model.labels.kind)
-    complete_contact(plant, scene_graph, instance, model.file)
-    plant.Finalize()
-    builder.Build().CreateDefaultContext()
-    measure_model(model)
-    return plant
 
 
 def _check_plant(given: Any, plant: MultibodyPlant) -> None:
