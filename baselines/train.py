@@ -7,24 +7,22 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 from tyro.conf import UseAppendAction, arg
 
-from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.baselines.training.config import Criterion, TrainingConfig
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import KeyValue
-from fleet_tools.utils.progress import progress_bar
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.config import PolicyConfig
-    from fleet_tools.baselines.training.progress import TrainingProgress
     from fleet_tools.baselines.training.run_spec import TrainingRunSpec
     from fleet_tools.dataset.samples import Samples
 
@@ -92,6 +90,15 @@ class TrainOptions(cli.Options):
     """Number of epochs between these evaluations; there is one at the end in any case."""
     rollout_workers: CountOrZero = 0
     """Number of processes of these evaluations; 0 for this one."""
+    dagger: CountOrZero = 0
+    """Number of rounds of DAgger, after the first training: in each, policy and expert take turns
+    at acting, and a new training learns from all that the expert did or would have done. The run
+    is then OUTPUT/round_0, OUTPUT/round_1, ..., and the demonstrations OUTPUT/data_1, ...."""
+    dagger_episodes: Count = 100
+    """Number of episodes of each task that a round collects."""
+    choose_by: Criterion = "loss"
+    """By what the best weights are chosen: the lowest validation loss, or the most successful
+    rollouts."""
 
     aliases = {
         # their names in version 0.1
@@ -99,14 +106,73 @@ class TrainOptions(cli.Options):
         "validation_fraction": ["--validation-share"],
     }
 
+    @pydantic.model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.choose_by == "rollouts" and self.rollouts == 0:
+            raise ValueError("--choose-by rollouts needs --rollouts, their number in each task")
+        if self.dagger and self.restart:
+            raise ValueError("--restart begins one training anew; give --dagger another --output")
+        return self
+
 
 def _train(options: TrainOptions) -> int:
+    if options.dagger == 0:
+        code, summary = _learn(options)
+        options.report(summary, lambda: _as_text(summary))
+        return code
+    code, summaries = _train_in_rounds(options)
+    report = {"output": str(options.output), "rounds": summaries}
+    options.report(report, lambda: "\n".join(map(_as_text, summaries)))
+    return code
+
+
+def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
+    """Trains, and lets the policy collect with the expert, in turns.
+
+    Returns:
+        The exit code, and the summaries of all trainings.
+    """
+    from fleet_tools.baselines.training.dagger import collect_round
+    from fleet_tools.baselines.training.record import chosen_checkpoint
+
+    datasets, summaries = list(options.dataset), []
+    for number in range(options.dagger + 1):
+        output = options.output / f"round_{number}"
+        code, summary = _learn(
+            options.model_copy(update={"dataset": tuple(datasets), "output": output})
+        )
+        summaries.append(summary)
+        if code != cli.OK or number == options.dagger:
+            return code, summaries
+        data = options.output / f"data_{number + 1}"
+        with deferred_interrupt() as interrupted:
+            try:
+                datasets += collect_round(
+                    options.dataset,
+                    chosen_checkpoint(output),
+                    number + 1,
+                    options.dagger_episodes,
+                    data,
+                    options.rollout_workers,
+                    quiet=options.quiet,
+                    stop=interrupted,
+                )
+            except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
+                return cli.stopped(error), summaries
+        if interrupted():
+            return cli.stopped(None), summaries
+    raise AssertionError  # the last round returns
+
+
+def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
+    """Trains once; returns the exit code and a summary."""
     from fleet_tools.baselines.training.demonstrations import split
+    from fleet_tools.baselines.training.epoch_bar import EpochBar
     from fleet_tools.baselines.training.errors import DivergedError
     from fleet_tools.baselines.training.record import TrainingWriter, restart
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.run import Hooks, run
-    from fleet_tools.baselines.training.summary import as_text, summarize
+    from fleet_tools.baselines.training.summary import summarize
     from fleet_tools.baselines.training.trajectories import Trajectories
     from fleet_tools.dataset.samples import Samples
 
@@ -130,7 +196,7 @@ def _train(options: TrainOptions) -> int:
         print(f"The former run is kept in {former}.", file=sys.stderr)
     with TrainingWriter(options.output, spec) as writer:
         before = writer.load(trajectories)
-        with _EpochBar(spec, before, options.quiet) as bar, deferred_interrupt() as interrupted:
+        with EpochBar(spec, before, options.quiet) as bar, deferred_interrupt() as interrupted:
             hooks = Hooks(
                 save=writer.save,
                 measure_success=measure_success,
@@ -144,13 +210,18 @@ def _train(options: TrainOptions) -> int:
                 failure = error
         progress = writer.load(trajectories)  # from the disk: Ctrl-C may have come at any moment
     summary = summarize(options.output, spec, trajectories, before, progress)
-    options.report(summary, lambda: as_text(summary))
     if isinstance(failure, DivergedError):
         print(f"Stopped: {failure}", file=sys.stderr)
-        return cli.FAILED
+        return cli.FAILED, summary
     if failure is not None or progress.state.epoch < spec.training.epochs:
-        return cli.stopped(failure)
-    return cli.OK
+        return cli.stopped(failure), summary
+    return cli.OK, summary
+
+
+def _as_text(summary: dict[str, Any]) -> str:
+    from fleet_tools.baselines.training.summary import as_text
+
+    return as_text(summary)
 
 
 def _policy(options: PolicyOptions) -> tuple["PolicyConfig", "Blueprint | None"]:
@@ -191,6 +262,7 @@ def _spec(options: TrainOptions, samples: "Samples", blueprint: "Blueprint") -> 
         validation_fraction=options.validation_fraction,
         rollouts=options.rollouts,
         rollout_every=options.rollout_every,
+        choose_by=options.choose_by,
         device=_device(options.device),
         threads=options.threads,
         packages=packages(),
@@ -217,38 +289,6 @@ def _make_deterministic(spec: "TrainingRunSpec") -> None:
     if spec.device == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-
-
-class _EpochBar:
-    """Progress bar of epochs, with the present losses and the last rollouts."""
-
-    def __init__(self, spec: "TrainingRunSpec", progress: "TrainingProgress", quiet: bool) -> None:
-        epochs = spec.training.epochs
-        self._bar = progress_bar(epochs, "epoch", initial=progress.state.epoch, quiet=quiet)
-        self._rollouts = ""
-
-    def refresh(self) -> None:
-        """Brings the elapsed time up to date."""
-        self._bar.update(0)
-
-    def update(self, progress: "TrainingProgress") -> None:
-        """Advances by an epoch."""
-        from fleet_tools.baselines.training.rollouts import format_successes
-
-        epoch = progress.metrics[-1]
-        if epoch.rollouts:
-            self._rollouts = f", {format_successes(epoch.rollouts)} succeeded"
-        text = f"loss {epoch.loss:.3g}"
-        if epoch.validation_loss is not None:
-            text += f", validation {epoch.validation_loss:.3g}"
-        self._bar.set_postfix_str(text + self._rollouts, refresh=False)
-        self._bar.update(1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
 
 
 PROGRAM = cli.Program("baselines.train", cli.Command(TrainOptions, _train))

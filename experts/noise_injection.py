@@ -6,27 +6,14 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.experts.imitation import NOISE_STEPS
 from fleet_tools.experts.policy import ExpertPolicy
-
-NOISE_STEPS = "noise_steps"
-"""Key of an episode's `info` that lists the steps with noise, which are not to be imitated."""
-
-_FORMER_KEY = "disturbed"  # in datasets of schema version 1
 
 NOISE_PROBABILITY = 0.3
 """Probability of noise in one step."""
 
 MAX_DEVIATION = 0.3
 """Largest standard deviation of the noise, which is added to each entry of the action."""
-
-
-def noise_steps(info: dict[str, Any]) -> list[int]:
-    """Returns the steps of an episode whose actions have noise in them.
-
-    Args:
-        info: The episode's `info`.
-    """
-    return info.get(NOISE_STEPS, info.get(_FORMER_KEY, []))
 
 
 class NoisyExpert:

@@ -68,7 +68,7 @@ class FleetRobot:
             epochs=request.epochs,
         )
         steps = self._trajectories.steps
-        return encode_update(LocalUpdate(request.round, steps, state.loss, state.weights))
+        return encode_update(LocalUpdate(request.round, steps, state.loss, state.policy_weights))
 
     @cached_property
     def _trajectories(self) -> Trajectories:

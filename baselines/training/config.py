@@ -1,10 +1,15 @@
 """Configuration of training."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
+
+import pydantic
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import Count, Positive, Seed
+from fleet_tools.config.values import Count, Number, Positive, Seed
+
+Criterion = Literal["loss", "rollouts"]
+"""By what the best epoch is chosen: the lowest validation loss, or the most successful rollouts."""
 
 
 class TrainingConfig(OptionGroup):
@@ -22,6 +27,9 @@ class TrainingConfig(OptionGroup):
     last epoch (Loshchilov and Hutter 2017, without restarts)."""
     gradient_norm: Positive = 1.0
     """Norm to which longer gradients are shortened (Pascanu et al. 2013)."""
+    ema_decay: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.0
+    """Decay of the exponential moving average of the weights, which is then the policy, such as
+    0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the computation; weights and sums are in float32 in any case."""
     seed: Seed = 0
@@ -33,3 +41,10 @@ class TrainingConfig(OptionGroup):
             return self.learning_rate
         done = min(epochs_done / self.epochs, 1.0)
         return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+
+    def decay(self, updates: int) -> float:
+        """Returns the decay of the moving average in the update after a number of them.
+
+        It rises from 0.1, or the first weights would stay in the average of a short training.
+        """
+        return min(self.ema_decay, (1 + updates) / (10 + updates))

@@ -1,11 +1,12 @@
 """The loss of trajectories, and the loop that minimizes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.config import TrainingConfig
@@ -92,13 +93,16 @@ def train(
     names, parameters = list(named), list(named.values())
     optimizer = torch.optim.Adam(parameters)
     set_moments(optimizer, names, state.moments)
+    average = _average(config, state, named)
 
     def snapshot() -> TrainingState:
         weights = {name: each.detach().cpu().clone() for name, each in network.state_dict().items()}
         diverged = [name for name, each in weights.items() if not torch.isfinite(each).all()]
         if diverged:
             raise DivergedError(_message(state, f"{diverged[0]} is no longer finite", config))
-        return replace(state, weights=weights, moments=moments_of(optimizer, names))
+        averages = {name: each.detach().cpu().clone() for name, each in average.items()}
+        moments = moments_of(optimizer, names)
+        return replace(state, weights=weights, moments=moments, average=averages)
 
     last = config.epochs if epochs is None else state.epoch + epochs
     while state.epoch < last:
@@ -118,10 +122,39 @@ def train(
                 found = f"the loss is {loss:g}, and the norm of its gradient {norm.item():g}"
                 raise DivergedError(_message(state, found, config))
             optimizer.step()
+            _update(average, named, config, optimizer)
             state = _after(state, errors.double().sum().item(), steps, len(order))
             if not after_batch(snapshot):
                 return snapshot()
     return snapshot()
+
+
+def _average(
+    config: TrainingConfig, state: TrainingState, parameters: Mapping[str, nn.Parameter]
+) -> dict[str, torch.Tensor]:
+    """Returns the moving averages of a state, on the device; empty without averaging."""
+    if config.ema_decay == 0:
+        return {}
+    return {
+        name: state.average.get(name, each.detach()).to(each.device, copy=True)
+        for name, each in parameters.items()
+    }
+
+
+@torch.no_grad()
+def _update(
+    average: dict[str, torch.Tensor],
+    parameters: Mapping[str, nn.Parameter],
+    config: TrainingConfig,
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    """Moves averages towards the weights after a step."""
+    if not average:
+        return
+    present = list(parameters.values())
+    updates = int(optimizer.state[present[0]]["step"])
+    move = get_ema_multi_avg_fn(config.decay(updates - 1))
+    move(tuple(average.values()), tuple(present), updates)
 
 
 def _message(state: TrainingState, found: str, config: TrainingConfig) -> str:

@@ -4,7 +4,7 @@
     state.safetensors       all that is needed to resume it (`progress.TrainingProgress`)
     metrics.jsonl           a line for each epoch (`progress.EpochMetrics`)
     last.safetensors        the policy at that state (`policies.checkpoint`)
-    best.safetensors        the policy after the epoch with the lowest validation loss
+    best.safetensors        the policy after the best epoch (`progress.best_epoch`)
 
 The last three follow from the state, which is stored first.
 """
@@ -86,6 +86,7 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
             for kind, named in (
                 ("weights", state.weights),
                 ("moments", state.moments),
+                ("average", state.average),
                 ("best", progress.best),
             )
             for name, tensor in named.items()
@@ -95,7 +96,7 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
         content = json.dumps({**numbers, "metrics": metrics})
         write_checked(self.folder / STATE, tensors, {_KEY: content})
         self.write_log([json.dumps(each) for each in metrics])
-        save_checkpoint(self.folder / LAST, Checkpoint(self.spec.blueprint, state.weights))
+        save_checkpoint(self.folder / LAST, Checkpoint(self.spec.blueprint, state.policy_weights))
         if progress.best:
             save_checkpoint(self.folder / BEST, Checkpoint(self.spec.blueprint, progress.best))
 
@@ -108,7 +109,9 @@ def load_progress(folder: Path) -> TrainingProgress:
     """
     path = folder / STATE
     stored, metadata = read_checked(path, TrainingError, REMEDY)
-    tensors: dict[str, dict[str, Any]] = {"weights": {}, "moments": {}, "best": {}}
+    tensors: dict[str, dict[str, Any]] = {
+        kind: {} for kind in ("weights", "moments", "average", "best")
+    }
     try:
         for key, tensor in stored.items():
             kind, _, name = key.partition("/")
@@ -118,8 +121,16 @@ def load_progress(folder: Path) -> TrainingProgress:
     except (KeyError, ValueError, RecursionError) as error:
         raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None
     numbers = {name: getattr(content, name) for name in _NUMBERS}
-    state = TrainingState(tensors["weights"], tensors["moments"], **numbers)
+    state = TrainingState(
+        tensors["weights"], tensors["moments"], tensors["average"], **numbers
+    )
     return TrainingProgress(state, tensors["best"], content.metrics)
+
+
+def chosen_checkpoint(folder: Path) -> Path:
+    """Returns the policy that a training run ends with: its best one, or the last without any."""
+    best = folder / BEST
+    return best if best.is_file() else folder / LAST
 
 
 def restart(folder: Path) -> Path | None:

@@ -9,7 +9,7 @@ from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.loop import batches_of
-from fleet_tools.baselines.training.progress import TrainingProgress
+from fleet_tools.baselines.training.progress import TrainingProgress, best_epoch
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
 from fleet_tools.baselines.training.state import Tensors, TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
@@ -31,7 +31,7 @@ def defects(spec: TrainingRunSpec, trajectories: Trajectories, progress: Trainin
     """
     with torch.device("meta"):  # shapes without numbers
         network = PolicyNetwork(spec.blueprint)
-    found = list(_of_tensors(network, progress)) or [
+    found = list(_of_tensors(spec, network, progress)) or [
         *_of_metrics(spec, progress),
         *_of_counts(spec, trajectories, progress.state),
     ]
@@ -74,14 +74,18 @@ def _of_counts(
         yield f"the moments are not those after {updates} updates"
 
 
-def _of_tensors(network: nn.Module, progress: TrainingProgress) -> Iterator[str]:
+def _of_tensors(
+    spec: TrainingRunSpec, network: nn.Module, progress: TrainingProgress
+) -> Iterator[str]:
     state, weights = progress.state, network.state_dict()
     yield from _other_tensors("weights", weights, state.weights)
     if state.moments:
         yield from _other_tensors("moments", expected_moments(network), state.moments)
     if any(bool((each < 0).any()) for name, each in state.moments.items() if name.endswith("_sq")):
         yield "a second moment is negative"
-    best = progress.best_epoch
+    averaged = spec.training.ema_decay > 0 and (state.epoch > 0 or state.batch > 0)
+    yield from _other_tensors("averages", _parameters(network) if averaged else {}, state.average)
+    best = best_epoch(progress.metrics, spec.choose_by)
     if (best is None) != (not progress.best):
         yield "the best weights are not those of its best epoch"
     elif best is not None:
@@ -89,7 +93,7 @@ def _of_tensors(network: nn.Module, progress: TrainingProgress) -> Iterator[str]
         if (
             best.epoch == state.epoch
             and state.batch == 0
-            and not _same(progress.best, state.weights)
+            and not _same(progress.best, state.policy_weights)
         ):
             yield "the best weights are not those of its last epoch"
 
@@ -102,10 +106,13 @@ def expected_moments(network: nn.Module) -> dict[str, torch.Tensor]:
     """
     return {
         f"{name}/{moment}": torch.empty((), device="meta") if moment == "step" else parameter
-        for name, parameter in network.named_parameters()
-        if parameter.requires_grad
+        for name, parameter in _parameters(network).items()
         for moment in ("step", "exp_avg", "exp_avg_sq")
     }
+
+
+def _parameters(network: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: each for name, each in network.named_parameters() if each.requires_grad}
 
 
 def _other_tensors(

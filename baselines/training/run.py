@@ -86,7 +86,8 @@ def run(
         if state.batch > 0:
             break
         seconds = round(time.perf_counter() - started, 3)
-        progress = progress.after_epoch(_metrics(spec, validation, state, hooks, seconds))
+        metrics = _metrics(spec, validation, state, hooks, seconds)
+        progress = progress.after_epoch(metrics, spec.choose_by)
         hooks.after_epoch(progress)
         save_if_due(lambda: progress)  # noqa: B023
     hooks.save(progress)
@@ -105,12 +106,12 @@ def _metrics(
     hooks: Hooks,
     seconds: float,
 ) -> EpochMetrics:
-    blueprint, config = spec.blueprint, spec.training
-    loss = None if validation is None else validate(blueprint, validation, config, state.weights)
+    blueprint, config, weights = spec.blueprint, spec.training, state.policy_weights
+    loss = None if validation is None else validate(blueprint, validation, config, weights)
     rollouts = None
     due = state.epoch % spec.rollout_every == 0 or state.epoch == config.epochs
     if due and spec.rollouts > 0:
-        rollouts = hooks.measure_success(Checkpoint(blueprint, state.weights))
+        rollouts = hooks.measure_success(Checkpoint(blueprint, weights))
     return EpochMetrics(
         epoch=state.epoch,
         loss=state.loss,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pydantic
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.baselines.training.config import Criterion, TrainingConfig
 from fleet_tools.config.values import Count, CountOrZero, Number
 from fleet_tools.storage.provenance import installed_packages
 from fleet_tools.storage.record_folder import Document
@@ -28,6 +28,7 @@ class TrainingRunSpec(Document):
             training. The file calls it "validation_share".
         rollouts: Number of validation scenes of each task in which the policy is evaluated.
         rollout_every: Number of epochs between these evaluations.
+        choose_by: Criterion by which the best weights are chosen.
         device: Device of the computation.
         threads: Number of threads; another number rounds sums differently.
         packages: Versions of the packages on which the bits of the result depend.
@@ -44,6 +45,7 @@ class TrainingRunSpec(Document):
     )
     rollouts: CountOrZero
     rollout_every: Count
+    choose_by: Criterion = "loss"
     device: Literal["cpu", "cuda"]
     threads: Count
     packages: dict[str, str]

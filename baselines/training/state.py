@@ -17,6 +17,8 @@ class TrainingState:
 
     Attributes:
         weights: State dict of the network.
+        average: Moving averages of its trained weights; empty without averaging, and before the
+            first step.
         moments: Moments of Adam by the names of weight and moment, such as "head.bias/exp_avg";
             empty before the first step.
         epoch: Number of complete epochs.
@@ -27,6 +29,7 @@ class TrainingState:
 
     weights: Tensors
     moments: Tensors = field(default_factory=dict)
+    average: Tensors = field(default_factory=dict)
     epoch: int = 0
     batch: int = 0
     squares: float = 0.0
@@ -36,6 +39,11 @@ class TrainingState:
     def initial(cls, weights: Tensors) -> Self:
         """Returns the state before the first step, with a copy of the weights."""
         return cls({name: tensor.detach().clone() for name, tensor in weights.items()})
+
+    @property
+    def policy_weights(self) -> Tensors:
+        """The weights of the policy: the moving averages, where there are any."""
+        return {**self.weights, **self.average}
 
     @property
     def loss(self) -> float:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.baselines.training.progress import TrainingProgress
+from fleet_tools.baselines.training.progress import TrainingProgress, best_epoch
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
 from fleet_tools.baselines.training.trajectories import Trajectories
 
@@ -24,7 +24,8 @@ def summarize(
         before: Progress before the command.
         progress: Progress after it.
     """
-    best, metrics = progress.best_epoch, progress.metrics
+    metrics = progress.metrics
+    best = best_epoch(metrics, spec.choose_by)
     # Without the epochs of earlier commands, of which the first of this one may be a part.
     now = metrics[len(before.metrics) + (before.state.batch > 0) :]
     seconds = sum(epoch.seconds for epoch in now)
@@ -39,6 +40,7 @@ def summarize(
         "best_epoch": best.epoch if best else None,
         "best_validation_loss": best.validation_loss if best else None,
         "rollouts": rollouts[-1] if rollouts else None,
+        "best_rollouts": best.rollouts if best else None,
         "samples": trajectories.steps,
         "samples_per_second": rate and round(rate * trajectories.steps, 1),
         "batches_per_second": rate and round(rate * batches, 2),

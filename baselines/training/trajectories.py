@@ -8,7 +8,7 @@ import torch
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
-from fleet_tools.experts.noise_injection import noise_steps
+from fleet_tools.experts.imitation import Labels
 from fleet_tools.utils import machine
 
 _MEMORY_FRACTION = 0.4
@@ -35,7 +35,7 @@ class Trajectories:
     """Observations and actions of all steps of some episodes.
 
     Policies with memory read steps with noise in their actions (`experts.noise_injection`), but do
-    not imitate them. All data lie on the device if they fit, and are read from the disk batch by
+    not imitate them. Where a learner acted, they imitate the expert (`experts.dagger`). All data lie on the device if they fit, and are read from the disk batch by
     batch otherwise.
 
     Args:
@@ -51,8 +51,8 @@ class Trajectories:
         imitated: (steps,) bool, whether a step is to be imitated.
 
     Raises:
-        DatasetError: The samples are windows, there is no step to imitate, or a file cannot be
-            read.
+        DatasetError: The samples are windows, there is no step to imitate, an episode's `info` is
+            not valid, or a file cannot be read.
     """
 
     def __init__(
@@ -68,9 +68,12 @@ class Trajectories:
         self.lengths = np.array([episode.record.steps for episode in episodes], np.int64)
         self.imitated = np.ones(self.lengths.sum(), bool)
         self._starts = np.cumsum(self.lengths) - self.lengths
-        for start, episode in zip(self._starts, episodes, strict=True):
-            noisy = np.array(noise_steps(episode.record.info), np.int64)
-            self.imitated[start + noisy] = False
+        self._corrected: dict[int, tuple[float, ...]] = {}
+        for start, episode in zip(self._starts.tolist(), episodes, strict=True):
+            labels = Labels.of(episode.record.info, episode.record.steps)
+            self.imitated[start + np.array(labels.noise_steps, np.int64)] = False
+            for step, action in zip(labels.learner_steps, labels.expert_actions, strict=True):
+                self._corrected[start + step] = action
         if not self.imitated.any():
             raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
         self._samples, self._names = samples, list(blueprint.observation)
@@ -131,7 +134,10 @@ class Trajectories:
     def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         gathered = self._samples.gather(rows)
         observed = {name: self._on_device(gathered["observation"][name]) for name in self._names}
-        return observed, self._on_device(gathered["action"])
+        actions = gathered["action"]
+        for k, row in enumerate(rows.tolist() if self._corrected else ()):
+            actions[k] = self._corrected.get(row, actions[k])
+        return observed, self._on_device(actions)
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -5,6 +5,8 @@
                         have a mapping `env_kwargs` with keyword arguments of the environment that
                         affect its observations, such as {"obs_mode": "point_cloud"}
     PATH                a checkpoint of `fleet_tools.baselines.policies`
+    dagger:PATH         a checkpoint that takes turns with the expert, to collect what the expert
+                        would do where the checkpoint goes
 
 All programs that run a policy find it here.
 """
@@ -31,13 +33,14 @@ PolicyName = Annotated[
     pydantic.Field(
         description="The policy: expert, noisy_expert, perceived_expert, random or zero; "
         "module:factory, where "
-        "factory(env) returns an object with reset() and act(observation); or the path of a "
-        "checkpoint."
+        "factory(env) returns an object with reset() and act(observation); the path of a "
+        "checkpoint; or dagger:PATH, a checkpoint that takes turns with the expert."
     ),
 ]
 """An option that names a policy."""
 
 
+Kind = Literal["built_in", "factory", "checkpoint", "dagger"]
 Track = Literal["observations", "privileged"]
 """What a policy knows: its observations alone, or the simulator's state, too."""
 
@@ -87,6 +90,8 @@ _BUILT_IN = {
 }
 _FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
 
+_DAGGER = "dagger:"
+_DAGGER_POLICY = "fleet_tools.experts.dagger:DAggerPolicy"
 _LOAD_CHECKPOINT_POLICY = "fleet_tools.baselines.policies.policy:load_checkpoint_policy"
 _ENV_KWARGS_OF_CHECKPOINT = "fleet_tools.baselines.policies.checkpoint:env_kwargs_of"
 
@@ -102,7 +107,7 @@ class PolicySource:
         env_kwargs: Keyword arguments of the environment that give the observations it reads.
     """
 
-    kind: Literal["built_in", "factory", "checkpoint"]
+    kind: Kind
     source: str
     content_digest: str | None
     env_kwargs: dict[str, Any]
@@ -110,7 +115,8 @@ class PolicySource:
     @property
     def name(self) -> str:
         """The source, without the folder of a checkpoint."""
-        return Path(self.source).name if self.kind == "checkpoint" else self.source
+        name = self.source if self.kind in ("built_in", "factory") else Path(self.source).name
+        return _DAGGER + name if self.kind == "dagger" else name
 
     def __str__(self) -> str:
         """Returns a name that differs for different content, as "best.safetensors (3f2a)"."""
@@ -140,7 +146,8 @@ class PolicySource:
                 )
             if factory is not None:
                 return factory(env)
-            return load_function(_LOAD_CHECKPOINT_POLICY)(Path(self.source), env)
+            policy = load_function(_LOAD_CHECKPOINT_POLICY)(Path(self.source), env)
+            return load_function(_DAGGER_POLICY)(env, policy) if self.kind == "dagger" else policy
 
 
 def find_policy(source: str) -> PolicySource:
@@ -157,10 +164,11 @@ def find_policy(source: str) -> PolicySource:
     name = current_name(source)
     if name in _BUILT_IN:
         return PolicySource("built_in", name, None, with_cloud_source(_BUILT_IN[name].env_kwargs))
-    if Path(source).is_file():
-        path = Path(source).absolute()  # a link keeps its name
+    path = Path(source.removeprefix(_DAGGER)).absolute()  # a link keeps its name
+    if path.is_file():
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
-        return PolicySource("checkpoint", str(path), _digest(path), env_kwargs)
+        kind = "dagger" if source.startswith(_DAGGER) else "checkpoint"
+        return PolicySource(kind, str(path), _digest(path), env_kwargs)
     if ":" in source:
         env_kwargs = _env_kwargs_of_factory(_factory(source), source)
         return PolicySource("factory", source, _digest(_file("factory", source)), env_kwargs)
@@ -176,7 +184,7 @@ def natural_track(kind: object, source: object) -> Track:
         source: Its source.
     """
     without = [name for name, built_in in _BUILT_IN.items() if not built_in.privileged]
-    if kind == "factory" or (kind == "built_in" and source not in without):
+    if kind in ("factory", "dagger") or (kind == "built_in" and source not in without):
         return "privileged"
     return "observations"
 
@@ -233,7 +241,7 @@ def _factory(source: str) -> Callable[[gymnasium.Env], Policy]:
 
 def _file(kind: str, source: str) -> Path | None:
     """Returns the file whose content is hashed; an imported module may have none."""
-    if kind == "checkpoint":
+    if kind in ("checkpoint", "dagger"):
         return Path(source)
     file = getattr(sys.modules[source.partition(":")[0]], "__file__", None)
     return Path(file) if file else None

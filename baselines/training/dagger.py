@@ -1,0 +1,90 @@
+"""Rounds of DAgger: demonstrations by a policy and the expert, who take turns."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from fleet_tools.dataset.attempts import make_attempts
+from fleet_tools.dataset.collection import fill
+from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.writer import DatasetWriter
+from fleet_tools.parallel import workers
+from fleet_tools.policies.sources import find_policy
+from fleet_tools.storage.provenance import installed_packages
+from fleet_tools.utils.progress import TallyBar
+
+_SEEDS = 2**32
+"""Seeds of a round's datasets are a multiple of it away from those that people give."""
+_TIMEOUT_S = 300.0
+"""Time limit of an episode."""
+
+
+def collect_round(
+    datasets: Sequence[Path],
+    checkpoint: Path,
+    number: int,
+    episodes: int,
+    folder: Path,
+    worker_count: int,
+    *,
+    quiet: bool,
+    stop: Callable[[], bool],
+) -> list[Path]:
+    """Collects a round's datasets, or goes on with them; see `experts.dagger`.
+
+    Args:
+        datasets: Folders of the first demonstrations, whose tasks and environments are used.
+        checkpoint: The policy that takes turns with the expert.
+        number: Number of the round, from 1.
+        episodes: Number of successful episodes of each task.
+        folder: Folder of the round, with a dataset for each task.
+        worker_count: Number of worker processes; 0 works in this one.
+        quiet: Whether to show no progress.
+        stop: Whether to begin no more episodes.
+
+    Returns:
+        Folders of the datasets.
+
+    Raises:
+        FleetToolsError: An environment cannot be made here, or the policy cannot act in it.
+        OSError: The disk is full or gone.
+    """
+    policy = find_policy(f"dagger:{checkpoint}")
+    headers: dict[str, Header] = {}
+    for dataset in datasets:
+        header = Dataset(dataset).header
+        headers.setdefault(header.task.name, header)
+    for name, header in headers.items():
+        of_round = header.model_copy(
+            update={
+                "policy": str(policy),
+                "seed": header.seed + number * _SEEDS,
+                "keep_failures": False,
+                "packages": installed_packages(),
+            }
+        )
+        make_work = partial(make_attempts, of_round, policy, False)
+        with (
+            DatasetWriter(folder / name, of_round) as writer,
+            TallyBar(
+                episodes,
+                f"{name} episode",
+                tally=Counter(record.outcome for record in writer.records),
+                quiet=quiet,
+                counted="success",
+            ) as bar,
+        ):
+            fill(
+                writer,
+                partial(
+                    workers.run, make_work=make_work, count=worker_count, timeout_s=_TIMEOUT_S
+                ),
+                episodes,
+                after_each=lambda record: bar.update(record.outcome),  # noqa: B023
+                stop=stop,
+            )
+        if stop():
+            break
+    return [folder / name for name in headers]

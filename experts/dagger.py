@@ -1,0 +1,71 @@
+"""A learner and the expert take turns, and the expert says what it would do in each step (DAgger)."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.experts.imitation import EXPERT_ACTIONS, LEARNER_STEPS
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.policies.policy import Policy
+
+LEARNER_TURN, EXPERT_TURN = 8.0, 4.0
+"""Mean numbers of steps of their turns."""
+
+
+class DAggerPolicy:
+    """Visits the states to which a learner's errors lead, with the expert's action in each.
+
+    In the first rounds of DAgger (Ross et al. 2011) a mixture of expert and learner acts. Here they
+    act in turns of random length, so that the learner's errors can accumulate, and the expert leads
+    back from them. Episodes store executed actions as always, and `info` those of the expert.
+
+    The turns are drawn from the scene's seed, so an attempt is the same wherever it is made.
+
+    Args:
+        env: An environment of this package, wrapped or not, with the learner's observations.
+        learner: The learner.
+    """
+
+    def __init__(self, env: gymnasium.Env, learner: Policy) -> None:
+        self._env = unwrap(env)
+        self._expert, self._learner = ExpertPolicy(env), learner
+        self._generator, self._learner_acts = np.random.default_rng(0), True
+        self._step = 0
+        self._labels: list[tuple[int, list[float]]] = []
+
+    def reset(self) -> None:
+        """Plans from the environment's present state.
+
+        Raises:
+            InfeasibleError: There is no plan.
+        """
+        self._expert.reset()
+        self._learner.reset()
+        self._generator = np.random.default_rng((self._env.scene.seed, 2))
+        share = LEARNER_TURN / (LEARNER_TURN + EXPERT_TURN)
+        self._learner_acts = bool(self._generator.random() < share)
+        self._step = 0
+        self._labels = []
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Information about the plans, the learner's steps, and the expert's actions in these."""
+        return {
+            **self._expert.info,
+            LEARNER_STEPS: [step for step, _ in self._labels],
+            EXPERT_ACTIONS: [action for _, action in self._labels],
+        }
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns the action of the one whose turn it is, (6,)."""
+        expert, learner = self._expert.act(observation), self._learner.act(observation)
+        acting = learner if self._learner_acts else expert
+        if self._learner_acts:
+            self._labels.append((self._step, expert.tolist()))
+        turn = LEARNER_TURN if self._learner_acts else EXPERT_TURN
+        if self._generator.random() < 1 / turn:
+            self._learner_acts = not self._learner_acts
+        self._step += 1
+        return acting
