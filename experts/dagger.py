@@ -1,4 +1,4 @@
-"""A learner and the expert take turns, and the expert says what it would do in each step (DAgger)."""
+"""DAgger: a learner and the expert take turns, and the expert's action is known in each step."""
 
 from typing import Any
 

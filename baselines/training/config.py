@@ -6,10 +6,26 @@ from typing import Annotated, Literal
 import pydantic
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import Count, Number, Positive, Seed
+from fleet_tools.config.values import Count, NonNegative, Number, Positive, Seed
 
 Criterion = Literal["loss", "rollouts"]
 """By what the best epoch is chosen: the lowest validation loss, or the most successful rollouts."""
+
+
+class CloudAugmentation(OptionGroup):
+    """How point clouds differ from those of the demonstrations, anew in every batch."""
+
+    jitter_m: NonNegative = 0.0
+    """Standard deviation of the noise that is added to each coordinate, m."""
+    dropout: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.0
+    """Fraction of the points that is left out."""
+    crop_m: NonNegative = 0.0
+    """Largest radius of a ball about one of the points in which all are left out, m."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is done."""
+        return max(self.jitter_m, self.dropout, self.crop_m) > 0
 
 
 class TrainingConfig(OptionGroup):
@@ -30,8 +46,11 @@ class TrainingConfig(OptionGroup):
     ema_decay: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.0
     """Decay of the exponential moving average of the weights, which is then the policy, such as
     0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
+    clouds: CloudAugmentation = CloudAugmentation()
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the computation; weights and sums are in float32 in any case."""
+    compile: bool = False
+    """Compile the network by torch.compile: minutes at the start, for faster steps on a GPU."""
     seed: Seed = 0
     """Seed of the initial weights, the validation split and the order of batches."""
 

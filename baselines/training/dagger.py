@@ -78,11 +78,9 @@ def collect_round(
         ):
             fill(
                 writer,
-                partial(
-                    workers.run, make_work=make_work, count=worker_count, timeout_s=_TIMEOUT_S
-                ),
+                partial(workers.run, make_work=make_work, count=worker_count, timeout_s=_TIMEOUT_S),
                 episodes,
-                after_each=lambda record: bar.update(record.outcome),  # noqa: B023
+                after_each=lambda record: bar.update(record.outcome),
                 stop=stop,
             )
         if stop():

@@ -32,7 +32,9 @@ class EpochBar:
         self._bar.update(1)
 
     def __enter__(self) -> Self:
+        """Returns the bar itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Closes the bar."""
         self._bar.close()

@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.training.augmentation import augment_clouds
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.state import (
@@ -94,6 +95,9 @@ def train(
     optimizer = torch.optim.Adam(parameters)
     set_moments(optimizer, names, state.moments)
     average = _average(config, state, named)
+    clouds = blueprint.names("cloud") if config.clouds.any else []
+    if config.compile:
+        network.compile()
 
     def snapshot() -> TrainingState:
         weights = {name: each.detach().cpu().clone() for name, each in network.state_dict().items()}
@@ -109,6 +113,10 @@ def train(
         order = batches_of(trajectories, config, state.epoch)
         for items in order[state.batch :]:
             batch = trajectories.batch(items)
+            if clouds:
+                generator = _generator(config, state)
+                observed = augment_clouds(batch.observations, clouds, config.clouds, generator)
+                batch = replace(batch, observations=observed)
             for group in optimizer.param_groups:
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
@@ -127,6 +135,12 @@ def train(
             if not after_batch(snapshot):
                 return snapshot()
     return snapshot()
+
+
+def _generator(config: TrainingConfig, state: TrainingState) -> torch.Generator:
+    """Returns what draws the augmentation of the next batch."""
+    entropy = np.random.SeedSequence([config.seed, state.epoch, state.batch])
+    return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
 
 
 def _average(

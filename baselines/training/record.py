@@ -121,9 +121,7 @@ def load_progress(folder: Path) -> TrainingProgress:
     except (KeyError, ValueError, RecursionError) as error:
         raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None
     numbers = {name: getattr(content, name) for name in _NUMBERS}
-    state = TrainingState(
-        tensors["weights"], tensors["moments"], tensors["average"], **numbers
-    )
+    state = TrainingState(tensors["weights"], tensors["moments"], tensors["average"], **numbers)
     return TrainingProgress(state, tensors["best"], content.metrics)
 
 

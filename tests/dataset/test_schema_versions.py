@@ -17,7 +17,7 @@ import yaml
 from fleet_tools import collect
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.experts.noise_injection import noise_steps
+from fleet_tools.experts.imitation import Labels
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.storage.provenance import installed_packages, read_task_file
 
@@ -74,7 +74,7 @@ def test_manifest_lists_the_same_attempts():
     records = Dataset(V1).manifest()
     expected = [line | {"file_digest": None} for line in stored_lines()]
     assert [record.model_dump(mode="json") for record in records] == expected
-    assert [noise_steps(record.info) for record in records] == [[2, 4]]
+    assert [Labels.of(each.info, each.steps).noise_steps for each in records] == [(2, 4)]
 
 
 def test_values_are_those_of_the_files():

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
+from fleet_tools.experts.imitation import NOISE_STEPS, Labels
 from fleet_tools.experts.noise_injection import (
     MAX_DEVIATION,
     NOISE_PROBABILITY,
-    NOISE_STEPS,
     NoisyExpert,
-    noise_steps,
 )
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
@@ -33,7 +32,7 @@ def test_actions_differ_from_the_intended_ones_in_the_listed_steps_only(make):
         policy = NoisyExpert(env)
         policy._expert = expert = RecordingExpert(env)
         episode = rollout(env, policy, seed=seed)
-        listed = noise_steps(dict(episode.info))
+        listed = list(Labels.of(episode.info, len(episode.actions)).noise_steps)
         differing = (episode.actions != np.array(expert.intended)).any(axis=1)
         assert np.flatnonzero(differing).tolist() == listed
         noise = np.abs(episode.actions - np.array(expert.intended))
@@ -51,9 +50,3 @@ def test_noise_follows_from_the_scene(hammer):
         again = rollout(hammer, expert, seed=3)
         np.testing.assert_array_equal(first.actions, again.actions)
         assert first.info[NOISE_STEPS] == again.info[NOISE_STEPS]
-
-
-def test_the_steps_are_read_from_present_and_former_info():
-    assert noise_steps({NOISE_STEPS: [1, 4]}) == [1, 4]
-    assert noise_steps({"disturbed": [2]}) == [2]  # version 0.1
-    assert noise_steps({"plans": 1}) == []  # of the expert without noise

@@ -1,0 +1,130 @@
+"""A learner and the expert take turns; what the expert would do is stored, and learned."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_tools.envs.making import make_env
+from fleet_tools.errors import DatasetError
+from fleet_tools.experts.dagger import DAggerPolicy
+from fleet_tools.experts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.policies.policy import StoredActions
+from fleet_tools.rollouts.episode import first_difference
+from fleet_tools.rollouts.rollout import rollout
+
+STEPS = st.lists(st.integers(0, 19), unique=True, max_size=20)
+ACTION = [0.5, -1.0, 1.0, 0.0, 0.25, -0.125]
+
+
+class Straying:
+    """A learner that drifts sideways."""
+
+    def reset(self) -> None:
+        """Has nothing to forget."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns always the same action."""
+        return np.array([0.1, 0.1, 0.0, 0.0, 0.0, 0.0], np.float32)
+
+
+@pytest.fixture(scope="module", name="env")
+def _env():
+    env = make_env(task="hammer")
+    yield env
+    env.close()
+
+
+def test_the_learner_acts_in_its_steps_and_the_expert_in_all_others(env):
+    policy = DAggerPolicy(env, Straying())
+    episode = rollout(env, policy, seed=3)
+    labels = Labels.of(episode.info, len(episode.actions))
+    steps = set(labels.learner_steps)
+    assert 0 < len(steps) < len(episode.actions)
+    straying = Straying().act({})
+    for step, action in enumerate(episode.actions):
+        assert np.array_equal(action, straying) == (step in steps)
+    again = rollout(env, DAggerPolicy(env, Straying()), seed=3)
+    assert again.info[EXPERT_ACTIONS] == episode.info[EXPERT_ACTIONS]
+    repeated = rollout(env, StoredActions(episode.actions), scene=episode.scene)
+    assert first_difference(episode, repeated) is None
+
+
+def test_a_learner_that_is_the_expert_is_the_expert(env):
+    alone = rollout(env, ExpertPolicy(env), seed=5)
+    both = rollout(env, DAggerPolicy(env, ExpertPolicy(env)), seed=5)
+    assert np.array_equal(alone.actions, both.actions)
+    labels = Labels.of(both.info, len(both.actions))
+    for step, action in zip(labels.learner_steps, labels.expert_actions, strict=True):
+        assert np.array_equal(np.array(action, np.float32), both.actions[step])
+
+
+@given(noise=STEPS, learner=STEPS)
+def test_labels_survive_or_are_refused(noise, learner):
+    info = {
+        NOISE_STEPS: noise,
+        LEARNER_STEPS: learner,
+        EXPERT_ACTIONS: [ACTION] * len(learner),
+        "plans": 1,
+    }
+    if set(noise) & set(learner):
+        with pytest.raises(DatasetError, match="twice"):
+            Labels.of(info, 20)
+        return
+    labels = Labels.of(info, 20)
+    assert list(labels.noise_steps) == noise
+    assert list(labels.learner_steps) == learner
+    if noise or learner:
+        with pytest.raises(DatasetError, match="names the step"):
+            Labels.of(info, max(noise + learner))
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {NOISE_STEPS: [-1]},
+        {NOISE_STEPS: [1, 1]},
+        {NOISE_STEPS: "12"},
+        {LEARNER_STEPS: [1]},
+        {LEARNER_STEPS: [1], EXPERT_ACTIONS: [[0.0] * 5]},
+        {LEARNER_STEPS: [1], EXPERT_ACTIONS: [[2.0] + [0.0] * 5]},
+        {LEARNER_STEPS: [1], EXPERT_ACTIONS: [[float("nan")] * 6]},
+    ],
+)
+def test_an_info_that_lies_is_refused(info):
+    with pytest.raises(DatasetError):
+        Labels.of(info, 20)
+
+
+def test_former_names_and_none_at_all():
+    assert Labels.of({"disturbed": [2]}, 5).noise_steps == (2,)
+    assert Labels.of({"plans": 1}, 5) == Labels()
+
+
+def test_trajectories_imitate_the_expert_where_the_learner_acted(tmp_path):
+    pytest.importorskip("torch")
+    from support.training_cases import cloned, small_data
+
+    from fleet_tools.baselines.training.trajectories import Trajectories
+
+    samples = small_data(tmp_path / "data")
+    blueprint, plain, _ = cloned(samples)
+    corrected = samples.subset(range(len(samples.episodes)))
+    info = {LEARNER_STEPS: [0, 2], EXPERT_ACTIONS: [ACTION, ACTION]}
+    corrected.episodes = tuple(
+        replace(each, record=each.record.model_copy(update={"info": info}))
+        if each.record.attempt == 2
+        else each
+        for each in samples.episodes
+    )
+    trajectories = Trajectories(corrected, blueprint)
+    items = np.arange(len(plain.lengths))
+    before, after = plain.batch(items), trajectories.batch(items)
+    changed = (before.actions != after.actions).any(-1) & before.mask
+    row = [each.record.attempt for each in samples.episodes if each.record.steps].index(2)
+    assert changed.nonzero().tolist() == [[row, 0], [row, 2]]
+    assert after.actions[row, 2].tolist() == ACTION
+    assert trajectories.steps == plain.steps
