@@ -56,10 +56,16 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
 
     Raises:
         FleetToolsError: There is no such policy, protocol, task or split, the policy's
-            environment cannot be made here, or a checkpoint cannot act in a task.
+            environment cannot be made here, a checkpoint cannot act in a task, or it takes turns
+            with the expert.
     """
     find = find_policy_apart if config.track == "observations" else find_policy
     policy = find(config.policy)
+    if policy.kind == "dagger":
+        raise PolicyError(
+            f"{policy} acts in turns with the expert, so its success is not its own. Evaluate the "
+            "checkpoint by itself."
+        )
     protocol = load_protocol(config.protocol)
     protocol.trials(config.tool, config.split)  # raises if it has no such task or split
     provenance = PolicyProvenance.of(
