@@ -19,7 +19,9 @@ class DAggerPolicy:
 
     In the first rounds of DAgger (Ross et al. 2011) a mixture of expert and learner acts. Here they
     act in turns of random length, so that the learner's errors can accumulate, and the expert leads
-    back from them. Episodes store executed actions as always, and `info` those of the expert.
+    back from them. The expert goes on with its plan from where the learner is, not from where the
+    plan would be by now: otherwise its actions would depend on how slow the learner was. Episodes
+    store executed actions as always, and `info` those of the expert.
 
     The turns are drawn from the scene's seed, so an attempt is the same wherever it is made.
 
@@ -63,6 +65,7 @@ class DAggerPolicy:
         expert, learner = self._expert.act(observation), self._learner.act(observation)
         acting = learner if self._learner_acts else expert
         if self._learner_acts:
+            self._expert.yield_step()
             self._labels.append((self._step, expert.tolist()))
         turn = LEARNER_TURN if self._learner_acts else EXPERT_TURN
         if self._generator.random() < 1 / turn:

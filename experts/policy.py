@@ -23,6 +23,10 @@ from fleet_tools.sim.world_state import WorldState
 NO_SUCCESS = "success, which has not come"
 """What is unmet if the episode goes on though no predicate is known not to hold."""
 
+SYNC_STEPS, SYNC_COST = 10, 0.1
+"""Largest change of the present target after another has acted, and its cost a step: as much as a
+distance to the target of that many control steps."""
+
 
 @dataclass
 class _Execution:
@@ -56,6 +60,17 @@ class _Execution:
         else:
             self.step += 1
         return self.targets[self.step]
+
+    def synchronize(self, distances: np.ndarray) -> None:
+        """Goes to where another has led: to a near target, not far from the present one in time.
+
+        Args:
+            distances: (targets,), to each target, in control steps.
+        """
+        steps = np.arange(len(self.targets))
+        near = np.abs(steps - self.step) <= SYNC_STEPS
+        costs = np.where(near, distances + SYNC_COST * np.abs(steps - self.step), np.inf)
+        self.step = int(np.argmin(costs))
 
     @property
     def ended(self) -> bool:
@@ -97,6 +112,7 @@ class ExpertPolicy:
         self._execution: _Execution | None = None
         self._began = False
         self._gave_up = False
+        self._another_acted = False
         self._planning_seconds: list[float] = []  # of each plan
         self._failures: list[Failure] = []  # of each attempt after which it retreated
         self._planning_errors: list[str] = []
@@ -107,7 +123,7 @@ class ExpertPolicy:
         Raises:
             InfeasibleError: There is no plan.
         """
-        self._execution, self._gave_up = None, False
+        self._execution, self._gave_up, self._another_acted = None, False, False
         self._planning_seconds, self._failures, self._planning_errors = [], [], []
         self._began = True
         initial = self._source.begin()
@@ -158,6 +174,10 @@ class ExpertPolicy:
             return "planning"
         return "retreat" if execution.retreating else execution.plan.leg(execution.step)
 
+    def yield_step(self) -> None:
+        """Says that another acts in its place now, so that its plan is not followed in time."""
+        self._another_acted = True
+
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the action towards the next pose, (6,); the last pose is held.
 
@@ -169,6 +189,9 @@ class ExpertPolicy:
             raise RuntimeError("reset() comes before act()")
         state = self._source.look(observation)
         execution = self._execution or self._begin(state)
+        if self._another_acted:
+            self._another_acted = False
+            execution.synchronize(self._steps_to(execution.targets, state.X_WE))
         if self._feedback and not self._gave_up:
             try:
                 self._react(execution, state)
@@ -176,6 +199,11 @@ class ExpertPolicy:
                 self._gave_up = True  # on feedback; it continues as before
         action = displacement(state.X_WE, execution.advance()) / self._action_scale
         return np.clip(action, -1.0, 1.0).astype(np.float32)
+
+    def _steps_to(self, targets: Sequence[RigidTransform], X_WE: RigidTransform) -> np.ndarray:
+        """Returns distances from a pose to targets, in control steps at the largest speed."""
+        moves = [displacement(X_WE, target) / self._action_scale for target in targets]
+        return np.linalg.norm(moves, axis=1)
 
     def _begin(self, initial: WorldState) -> _Execution:
         problem, plan = self._plan(initial)

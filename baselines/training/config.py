@@ -47,6 +47,7 @@ class TrainingConfig(OptionGroup):
     """Decay of the exponential moving average of the weights, which is then the policy, such as
     0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
     clouds: CloudAugmentation = CloudAugmentation()
+    """Augmentation of point clouds."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the computation; weights and sums are in float32 in any case."""
     compile: bool = False

@@ -62,6 +62,22 @@ def test_a_learner_that_is_the_expert_is_the_expert(env):
         assert np.array_equal(np.array(action, np.float32), both.actions[step])
 
 
+def test_the_experts_action_does_not_depend_on_how_long_the_learner_stays(env):
+    observation, _ = env.reset(seed=2)
+    expert = ExpertPolicy(env)
+    expert.reset()
+    actions = []
+    for _ in range(6):
+        actions.append(expert.act(observation))
+        expert.yield_step()
+    assert np.ptp(actions, axis=0).max() < 1e-6
+    assert np.abs(actions[0]).max() > 0.01
+    followed = ExpertPolicy(env)
+    followed.reset()
+    in_time = [followed.act(observation) for _ in range(6)]
+    assert np.ptp(in_time, axis=0).max() > 0.1
+
+
 @given(noise=STEPS, learner=STEPS)
 def test_labels_survive_or_are_refused(noise, learner):
     info = {
