@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 import torch
+from torch import nn
 
 from fleet_tools.baselines.training.config import CloudAugmentation
 
@@ -30,26 +31,31 @@ def augment_clouds(
 def _augmented(
     cloud: torch.Tensor, config: CloudAugmentation, generator: torch.Generator
 ) -> torch.Tensor:
-    points, mask = cloud[..., :3], cloud[..., 3]
-    present = mask != 0
-    if config.crop_m > 0:
-        present = present & ~_in_ball(points, config.crop_m, generator)
     if config.dropout > 0:
-        drawn = torch.rand(mask.shape, generator=generator).to(cloud.device)
-        present = present & (drawn >= config.dropout)
+        cloud = _some_points(cloud, config.dropout, generator)
+    present = cloud[..., 3:] != 0
+    if config.crop_m > 0:
+        present = present & ~_in_ball(cloud[..., :3], config.crop_m, generator)
     if config.jitter_m > 0:
-        noise = torch.randn(points.shape, generator=generator).to(cloud.device, cloud.dtype)
-        points = points + config.jitter_m * noise
-    rows = torch.cat([points, mask[..., None]], -1)
-    return torch.where(present[..., None], rows, torch.zeros_like(rows))
+        noise = torch.randn((*cloud.shape[:-1], 3), generator=generator)
+        noise = nn.functional.pad(config.jitter_m * noise, (0, 1))  # none on the mask
+        cloud = cloud + noise.to(cloud.device, cloud.dtype)
+    return torch.where(present, cloud, torch.zeros_like(cloud))
+
+
+def _some_points(cloud: torch.Tensor, dropout: float, generator: torch.Generator) -> torch.Tensor:
+    """Returns clouds of fewer points, which take less time to encode."""
+    count = cloud.shape[-2] - int(dropout * cloud.shape[-2])
+    order = torch.rand(cloud.shape[:-1], generator=generator).argsort(-1)[..., :count]
+    return cloud.gather(-2, order.to(cloud.device)[..., None].expand(*order.shape, 4))
 
 
 def _in_ball(
     points: torch.Tensor, largest_radius_m: float, generator: torch.Generator
 ) -> torch.Tensor:
-    """Whether points lie in a ball about one of them, of random radius, (..., points) bool."""
+    """Whether points lie in a ball about one of them, of random radius, (..., points, 1) bool."""
     *batch, count, _ = points.shape
     chosen = torch.randint(count, (*batch, 1, 1), generator=generator).to(points.device)
     center = points.gather(-2, chosen.expand(*batch, 1, 3))
-    radius = largest_radius_m * torch.rand((*batch, 1), generator=generator).to(points.device)
-    return (points - center).norm(dim=-1) < radius
+    radius = largest_radius_m * torch.rand((*batch, 1, 1), generator=generator).to(points.device)
+    return (points - center).norm(dim=-1, keepdim=True) < radius
