@@ -1,7 +1,8 @@
 """The expert as a policy: it plans from keypoints, follows the plan, and replans if needed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -37,6 +38,7 @@ class _Execution:
         problem, plan: What was planned last.
         targets: Poses X_WE to visit, one per control step.
         step: Index of the present target.
+        beyond: How far it is beyond it, as a fraction of the way to the next one.
         waited: Number of steps since the last target was reached.
         retreating: Whether the targets are those of a retreat.
     """
@@ -46,31 +48,48 @@ class _Execution:
     plan: Plan
     targets: Sequence[RigidTransform]
     step: int = 0
+    beyond: float = 0.0
     waited: int = 0
     retreating: bool = False
 
     def follow(self, targets: Sequence[RigidTransform], retreating: bool) -> None:
         """Starts with other targets."""
         self.targets, self.step, self.waited, self.retreating = targets, 0, 0, retreating
+        self.beyond = 0.0
 
-    def advance(self) -> RigidTransform:
-        """Goes on to the next target, and returns it; the last one is held."""
+    def advance(self) -> None:
+        """Goes on to the next target; the last one is held."""
         if self.ended:
             self.waited += 1
         else:
             self.step += 1
-        return self.targets[self.step]
 
-    def synchronize(self, distances: np.ndarray) -> None:
-        """Goes to where another has led: to a near target, not far from the present one in time.
+    def move(self, moves: Callable[[Sequence[RigidTransform]], np.ndarray]) -> np.ndarray:
+        """Returns the action towards the present target, (6,).
 
         Args:
-            distances: (targets,), to each target, in control steps.
+            moves: Returns the actions to poses, (poses, 6).
         """
-        steps = np.arange(len(self.targets))
-        near = np.abs(steps - self.step) <= SYNC_STEPS
-        costs = np.where(near, distances + SYNC_COST * np.abs(steps - self.step), np.inf)
-        self.step = int(np.argmin(costs))
+        ahead = moves(self.targets[self.step : self.step + 2])
+        return (
+            ahead[0] if self.beyond == 0 else (1 - self.beyond) * ahead[0] + self.beyond * ahead[-1]
+        )
+
+    def synchronize(self, moves: np.ndarray) -> None:
+        """Goes to where another has led: between near targets, not far from the present in time.
+
+        Args:
+            moves: (targets, 6), actions from the present pose to each target.
+        """
+        steps = np.arange(len(moves))
+        late = np.abs(steps - self.step)
+        costs = np.linalg.norm(moves, axis=1) + SYNC_COST * late
+        nearest = int(np.argmin(np.where(late <= SYNC_STEPS, costs, np.inf)))
+        for self.step in (nearest, max(nearest - 1, 0)):
+            self.beyond = _projection(moves[self.step : self.step + 2])
+            if self.beyond > 0:
+                return
+        self.step = nearest
 
     @property
     def ended(self) -> bool:
@@ -175,7 +194,11 @@ class ExpertPolicy:
         return "retreat" if execution.retreating else execution.plan.leg(execution.step)
 
     def yield_step(self) -> None:
-        """Says that another acts in its place now, so that its plan is not followed in time."""
+        """Says that another acts in its place now.
+
+        It then goes on with its plan from where the other has led, instead of from where the plan
+        would be by now; in contact, where poses do not say how hard it pushes, it does not.
+        """
         self._another_acted = True
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
@@ -189,21 +212,21 @@ class ExpertPolicy:
             raise RuntimeError("reset() comes before act()")
         state = self._source.look(observation)
         execution = self._execution or self._begin(state)
-        if self._another_acted:
-            self._another_acted = False
-            execution.synchronize(self._steps_to(execution.targets, state.X_WE))
+        if self._another_acted and not state.in_contact("tool", "object"):
+            execution.synchronize(self._moves(state.X_WE, execution.targets))
+        self._another_acted = False
         if self._feedback and not self._gave_up:
             try:
                 self._react(execution, state)
             except InfeasibleError:
                 self._gave_up = True  # on feedback; it continues as before
-        action = displacement(state.X_WE, execution.advance()) / self._action_scale
+        execution.advance()
+        action = execution.move(partial(self._moves, state.X_WE))
         return np.clip(action, -1.0, 1.0).astype(np.float32)
 
-    def _steps_to(self, targets: Sequence[RigidTransform], X_WE: RigidTransform) -> np.ndarray:
-        """Returns distances from a pose to targets, in control steps at the largest speed."""
-        moves = [displacement(X_WE, target) / self._action_scale for target in targets]
-        return np.linalg.norm(moves, axis=1)
+    def _moves(self, X_WE: RigidTransform, targets: Sequence[RigidTransform]) -> np.ndarray:
+        """Returns the actions from a pose to targets, (targets, 6), not clipped."""
+        return np.array([displacement(X_WE, target) / self._action_scale for target in targets])
 
     def _begin(self, initial: WorldState) -> _Execution:
         problem, plan = self._plan(initial)
@@ -264,3 +287,17 @@ class ExpertPolicy:
             raise
         self._planning_seconds.append(sum(made.seconds.values()))
         return problem, made
+
+
+def _projection(moves: np.ndarray) -> float:
+    """Returns where the pose lies from which moves to two targets begin.
+
+    Args:
+        moves: (2, 6); or (1, 6) at the last target.
+
+    Returns:
+        The fraction of the way from the first to the second that lies nearest.
+    """
+    way = moves[-1] - moves[0]
+    length = float(way @ way)
+    return 0.0 if length == 0 else float(np.clip(-(moves[0] @ way) / length, 0.0, 1.0))
