@@ -1,10 +1,33 @@
 """Configuration of training."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
+
+import pydantic
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import Count, Positive, Seed
+from fleet_tools.config.values import Count, Number, Positive, Seed
+
+Change = Annotated[Number, pydantic.Field(ge=0, lt=1)]
+"""Size of a change, as a fraction."""
+
+
+class ImageAugmentation(OptionGroup):
+    """How the colours of images differ from those of the demonstrations, anew in every batch.
+
+    Without it, a policy can tell the scenes of few demonstrations by their colours, and learn
+    their actions by heart.
+    """
+
+    color_gain: Change = 0.0
+    """Largest relative change of each channel, which scales all pixels."""
+    color_offset: Change = 0.0
+    """Largest change that is added to all pixels of a channel, as a fraction of full brightness."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is done."""
+        return max(self.color_gain, self.color_offset) > 0
 
 
 class TrainingConfig(OptionGroup):
@@ -22,6 +45,8 @@ class TrainingConfig(OptionGroup):
     last epoch (Loshchilov and Hutter 2017, without restarts)."""
     gradient_norm: Positive = 1.0
     """Norm to which longer gradients are shortened (Pascanu et al. 2013)."""
+    images: ImageAugmentation = ImageAugmentation()
+    """Augmentation of colour images."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the computation; weights and sums are in float32 in any case."""
     seed: Seed = 0

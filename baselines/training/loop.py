@@ -10,6 +10,7 @@ from torch import nn
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import DivergedError
+from fleet_tools.baselines.training.image_augmentation import augment_images
 from fleet_tools.baselines.training.state import (
     Tensors,
     TrainingState,
@@ -92,6 +93,7 @@ def train(
     names, parameters = list(named), list(named.values())
     optimizer = torch.optim.Adam(parameters)
     set_moments(optimizer, names, state.moments)
+    images = blueprint.names("image") if config.images.any else []
 
     def snapshot() -> TrainingState:
         weights = {name: each.detach().cpu().clone() for name, each in network.state_dict().items()}
@@ -105,6 +107,10 @@ def train(
         order = batches_of(trajectories, config, state.epoch)
         for items in order[state.batch :]:
             batch = trajectories.batch(items)
+            if images:
+                generator = _generator(config, state)
+                observed = augment_images(batch.observations, images, config.images, generator)
+                batch = replace(batch, observations=observed)
             for group in optimizer.param_groups:
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
@@ -122,6 +128,12 @@ def train(
             if not after_batch(snapshot):
                 return snapshot()
     return snapshot()
+
+
+def _generator(config: TrainingConfig, state: TrainingState) -> torch.Generator:
+    """Returns what draws the augmentation of the next batch."""
+    entropy = np.random.SeedSequence([config.seed, state.epoch, state.batch])
+    return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
 
 
 def _message(state: TrainingState, found: str, config: TrainingConfig) -> str:
