@@ -136,12 +136,19 @@ class ResNet18Config(Value):
     """The residual network of 18 layers (He et al. 2016), without its classifier.
 
     Attributes:
-        width: Number of channels of the first of four stages; each stage doubles it.
+        width: Number of channels of the first stage; each further one doubles it, and halves
+            width and height.
+        stages: Number of stages; fewer than the original's four leave more pixels for `pooling`.
+        pooling: How channels become features: "mean" over pixels, as in the original, or
+            "position", the mean pixel of a channel's softmax over pixels (Levine et al. 2016),
+            which says where something is rather than how much of it there is.
         frozen: Whether its weights and statistics stay as they are given, as in the paper's
             Meta-World experiments; see `resnet.load_features`.
     """
 
     width: Width = 64
+    stages: Annotated[Count, pydantic.Field(le=4)] = 4
+    pooling: Literal["mean", "position"] = "mean"
     frozen: bool = False
 
     def create(self) -> "ResNetEncoder":

@@ -71,6 +71,12 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
                 f"{', '.join(read) or 'no entries'}. Set `{key}` to None, or use data that have "
                 "one."
             )
+        if len({read[name].shape for name in names}) > 1:  # they are encoded in one pass
+            raise LayoutError(
+                f"One encoder reads entries of one shape; {', '.join(names)} have several: "
+                f"{', '.join(_brief(read[name]) for name in names)}. Name one of them in `reads`, "
+                "or use data of cameras with one size."
+            )
     if not read:
         raise LayoutError("There is nothing to read in an observation without entries.")
     return read

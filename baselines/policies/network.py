@@ -74,11 +74,12 @@ class PolicyNetwork(nn.Module):
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Returns the features that the body reads, (B, T, n); each step's depend on it alone."""
-        parts = [
-            encoding.encoder(observations[name])
-            for encoding in self._encodings
-            for name in encoding.entries
-        ]
+        parts: list[torch.Tensor] = []
+        for encoding in self._encodings:
+            # In one pass, so that BatchNorm learns with the statistics with which it will act,
+            # those of all cameras together.
+            rows = torch.stack([observations[name] for name in encoding.entries])
+            parts += encoding.encoder(rows)
         if self._state_names:
             state = torch.cat([observations[name].flatten(2) for name in self._state_names], -1)
             parts.append((state - self.mean) / self.std)

@@ -9,6 +9,7 @@ frozen encoder has neither.
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Self, cast
 
@@ -37,15 +38,15 @@ class ResNetEncoder(Encoder):
 
     def __init__(self, config: ResNet18Config) -> None:
         super().__init__()
-        channels = [config.width * 2**stage for stage in range(4)]
-        self.width, self.frozen = channels[-1], config.frozen
+        channels = [config.width * 2**stage for stage in range(config.stages)]
+        self.stages, self.pooling, self.frozen = config.stages, config.pooling, config.frozen
+        self.width = channels[-1] * (2 if config.pooling == "position" else 1)
         self.conv1 = nn.Conv2d(3, channels[0], 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(channels[0])
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.layer1 = _stage(channels[0], channels[0], stride=1)
-        self.layer2 = _stage(channels[0], channels[1], stride=2)
-        self.layer3 = _stage(channels[1], channels[2], stride=2)
-        self.layer4 = _stage(channels[2], channels[3], stride=2)
+        for stage, (inputs, outputs) in enumerate(pairwise([channels[0], *channels])):
+            layer = _stage(inputs, outputs, stride=1 if stage == 0 else 2)
+            self.add_module(f"layer{stage + 1}", layer)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -71,7 +72,8 @@ class ResNetEncoder(Encoder):
         x = self.maxpool(torch.relu(self.bn1(self.conv1((x - self.mean) / self.std))))
         for stage in self._stages():
             x = stage(x)
-        return x.mean((-2, -1)).reshape(*images.shape[:-3], self.width)
+        features = mean_positions(x) if self.pooling == "position" else x.mean((-2, -1))
+        return features.reshape(*images.shape[:-3], self.width)
 
     def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
         """Returns the table of its axes, and the axis of its features; see `Encoder.symmetry`."""
@@ -85,17 +87,35 @@ class ResNetEncoder(Encoder):
             for j, block in enumerate(cast(Iterable[_Block], stage)):
                 last, stream = stream, f"stage{i}" if streams else f"_stage{i}"
                 table |= block.symmetry(f"{module}.layer{i + 1}.{j}", last, f"block{i}.{j}", stream)
-        return table, stream
+        return table, f"{stream} _xy:2" if self.pooling == "position" else stream
 
-    def _stages(self) -> tuple[nn.Sequential, ...]:
-        return self.layer1, self.layer2, self.layer3, self.layer4
+    def _stages(self) -> Iterable[nn.Sequential]:
+        for stage in range(self.stages):
+            yield cast(nn.Sequential, self.get_submodule(f"layer{stage + 1}"))
+
+
+def mean_positions(channels: torch.Tensor) -> torch.Tensor:
+    """Returns the mean pixel of each channel's softmax over pixels (Levine et al. 2016).
+
+    Args:
+        channels: (n, channels, height, width).
+
+    Returns:
+        (n, channels, 2): x to the right and y down, from -1 in the first pixel to 1 in the last.
+    """
+    weights = channels.flatten(2).softmax(-1).unflatten(-1, channels.shape[-2:])
+    means = []
+    for marginal in (weights.sum(-2), weights.sum(-1)):
+        pixels = torch.linspace(-1, 1, marginal.shape[-1], device=weights.device)
+        means.append((marginal * pixels).sum(-1))
+    return torch.stack(means, -1)
 
 
 def load_features(encoder: ResNetEncoder, path: Path) -> None:
     """Loads weights into an encoder, such as those of ImageNet, before a policy is trained.
 
     torchvision's weights are stored by `safetensors.torch.save_file(resnet18(weights=...)
-    .state_dict(), path)`; their classifier ("fc") is ignored.
+    .state_dict(), path)`; their classifier ("fc") is ignored, as are stages that the encoder lacks.
 
     Args:
         encoder: Receives the weights.
@@ -111,7 +131,8 @@ def load_features(encoder: ResNetEncoder, path: Path) -> None:
         state = load_file(path)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} is not a safetensors file: {error}") from None
-    features = {name: value for name, value in state.items() if not name.startswith("fc.")}
+    absent = ("fc.", *(f"layer{stage}." for stage in range(encoder.stages + 1, 5)))
+    features = {name: value for name, value in state.items() if not name.startswith(absent)}
     require_weights(encoder.state_dict(), features)
     encoder.load_state_dict(features)
 

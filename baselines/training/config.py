@@ -11,13 +11,15 @@ from fleet_tools.config.values import Count, NonNegative, Number, Positive, Seed
 Criterion = Literal["loss", "rollouts"]
 """By what the best epoch is chosen: the lowest validation loss, or the most successful rollouts."""
 
+Fraction = Annotated[Number, pydantic.Field(ge=0, lt=1)]
+
 
 class CloudAugmentation(OptionGroup):
     """How point clouds differ from those of the demonstrations, anew in every batch."""
 
     jitter_m: NonNegative = 0.0
     """Standard deviation of the noise that is added to each coordinate, m."""
-    dropout: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.0
+    dropout: Fraction = 0.0
     """Fraction of the points that is left out."""
     crop_m: NonNegative = 0.0
     """Largest radius of a ball about one of the points in which all are left out, m."""
@@ -26,6 +28,24 @@ class CloudAugmentation(OptionGroup):
     def any(self) -> bool:
         """Whether anything is done."""
         return max(self.jitter_m, self.dropout, self.crop_m) > 0
+
+
+class ImageAugmentation(OptionGroup):
+    """How the colours of images differ from those of the demonstrations, anew in every batch.
+
+    Without it, a policy can tell the scenes of few demonstrations by their colours, and learn
+    their actions by heart.
+    """
+
+    color_gain: Fraction = 0.0
+    """Largest relative change of each channel, which scales all pixels."""
+    color_offset: Fraction = 0.0
+    """Largest change that is added to all pixels of a channel, as a fraction of full brightness."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is done."""
+        return max(self.color_gain, self.color_offset) > 0
 
 
 class TrainingConfig(OptionGroup):
@@ -43,11 +63,13 @@ class TrainingConfig(OptionGroup):
     last epoch (Loshchilov and Hutter 2017, without restarts)."""
     gradient_norm: Positive = 1.0
     """Norm to which longer gradients are shortened (Pascanu et al. 2013)."""
-    ema_decay: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.0
+    ema_decay: Fraction = 0.0
     """Decay of the exponential moving average of the weights, which is then the policy, such as
     0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
     clouds: CloudAugmentation = CloudAugmentation()
     """Augmentation of point clouds."""
+    images: ImageAugmentation = ImageAugmentation()
+    """Augmentation of colour images."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the computation; weights and sums are in float32 in any case."""
     compile: bool = False

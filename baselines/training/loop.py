@@ -9,9 +9,10 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.training.augmentation import augment_clouds
+from fleet_tools.baselines.training.cloud_augmentation import augment_clouds
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import DivergedError
+from fleet_tools.baselines.training.image_augmentation import augment_images
 from fleet_tools.baselines.training.state import (
     Tensors,
     TrainingState,
@@ -95,7 +96,6 @@ def train(
     optimizer = torch.optim.Adam(parameters)
     set_moments(optimizer, names, state.moments)
     average = _average(config, state, named)
-    clouds = blueprint.names("cloud") if config.clouds.any else []
     if config.compile:
         network.compile()
 
@@ -112,11 +112,7 @@ def train(
     while state.epoch < last:
         order = batches_of(trajectories, config, state.epoch)
         for items in order[state.batch :]:
-            batch = trajectories.batch(items)
-            if clouds:
-                generator = _generator(config, state)
-                observed = augment_clouds(batch.observations, clouds, config.clouds, generator)
-                batch = replace(batch, observations=observed)
+            batch = _augmented(trajectories.batch(items), blueprint, config, state)
             for group in optimizer.param_groups:
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
@@ -137,10 +133,20 @@ def train(
     return snapshot()
 
 
-def _generator(config: TrainingConfig, state: TrainingState) -> torch.Generator:
-    """Returns what draws the augmentation of the next batch."""
+def _augmented(
+    batch: Batch, blueprint: Blueprint, config: TrainingConfig, state: TrainingState
+) -> Batch:
+    """Returns the next batch with other clouds and images, drawn from the seed and its number."""
+    clouds = blueprint.names("cloud") if config.clouds.any else []
+    images = blueprint.names("image") if config.images.any else []
+    if not clouds and not images:
+        return batch
     entropy = np.random.SeedSequence([config.seed, state.epoch, state.batch])
-    return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
+    seed = int(entropy.generate_state(1, np.uint64)[0])
+    generator = torch.Generator().manual_seed(seed)
+    observed = augment_clouds(batch.observations, clouds, config.clouds, generator)
+    observed = augment_images(observed, images, config.images, generator)
+    return replace(batch, observations=observed)
 
 
 def _average(

@@ -48,6 +48,7 @@ BODIES: dict[str, BodyConfig] = {
 }
 
 _CLOUDS, _IMAGES = PointNetConfig(widths=(12, 16)), ResNet18Config(width=4)
+_POSITIONS = ResNet18Config(width=4, stages=3, pooling="position")
 
 BLUEPRINTS = {
     **{
@@ -59,6 +60,9 @@ BLUEPRINTS = {
             "images": Blueprint.of(PolicyConfig(body=body, images=_IMAGES), IMAGES, ACTION),
         }.items()
     },
+    "mlp on positions in images": Blueprint.of(
+        PolicyConfig(body=BODIES["mlp"], images=_POSITIONS), IMAGES | STATE, ACTION
+    ),
     "gru on all": Blueprint.of(
         PolicyConfig(body=BODIES["gru"], clouds=_CLOUDS, images=_IMAGES),
         STATE | CLOUD | IMAGES,

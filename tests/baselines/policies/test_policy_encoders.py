@@ -17,7 +17,7 @@ from fleet_tools.baselines.policies.config import PointNetConfig, ResNet18Config
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.pointnet import PointNetEncoder
-from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
+from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features, mean_positions
 
 
 def encoder() -> PointNetEncoder:
@@ -101,6 +101,20 @@ def test_each_image_is_encoded_by_itself():
         torch.testing.assert_close(network(images[1, 2]), features[1, 2])
 
 
+def test_images_of_unlike_cameras_are_read_alike_in_training_and_after_it():
+    """With a pass for each camera, BatchNorm would learn with the statistics of each alone."""
+    name = "mlp on images"
+    batch = observations(BLUEPRINTS[name], 8, 2)
+    batch["table_rgb"] //= 8  # a dark camera beside a bright one
+    network = BLUEPRINTS[name].create()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = None  # running statistics are those of all batches, so far of one
+    with torch.no_grad():
+        learned = network.train().features(batch)
+        torch.testing.assert_close(network.eval().features(batch), learned, rtol=0.05, atol=0.05)
+
+
 def test_features_come_from_a_file_of_the_right_network_only(tmp_path):
     path = tmp_path / "features.safetensors"
     given = ResNet18Config(width=4).create()
@@ -115,6 +129,78 @@ def test_features_come_from_a_file_of_the_right_network_only(tmp_path):
     for wrong in (path, tmp_path / "absent.safetensors"):
         with pytest.raises(CheckpointError, match="is not a safetensors file"):
             load_features(network, wrong)
+
+
+def test_an_encoder_of_fewer_stages_takes_the_features_of_those_that_it_has(tmp_path):
+    given = ResNet18Config(width=4).create()
+    save_file(given.state_dict(), tmp_path / "features.safetensors")
+    network = ResNet18Config(width=4, stages=2, pooling="position").create()
+    load_features(network, tmp_path / "features.safetensors")
+    assert not any(name.startswith(("layer3", "layer4")) for name in network.state_dict())
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, given.state_dict()[name])
+
+
+def test_configs_of_before_there_was_a_choice_mean_the_original():
+    stored = ResNet18Config.model_validate({"width": 64, "frozen": False})
+    assert stored == ResNet18Config(stages=4, pooling="mean")
+
+
+@settings(max_examples=50)
+@given(
+    height=st.integers(2, 9),
+    width=st.integers(2, 9),
+    contrast=st.floats(0, 50),
+    seed=st.integers(0, 1000),
+)
+def test_the_mean_position_is_that_of_a_softmax_over_pixels(height, width, contrast, seed):
+    """By another route: the pixels one by one, and reflections."""
+    generator = np.random.default_rng(seed)
+    channels = contrast * generator.normal(size=(2, 3, height, width))
+    found = mean_positions(torch.tensor(channels)).numpy()
+    for index in np.ndindex(2, 3):
+        heights = np.exp(channels[index] - channels[index].max())
+        mean = sum(
+            heights[row, column] * np.array([column / (width - 1), row / (height - 1)])
+            for row, column in np.ndindex(height, width)
+        )
+        np.testing.assert_allclose(found[index], 2 * mean / heights.sum() - 1, atol=1e-6)
+    reflected = mean_positions(torch.tensor(channels[..., ::-1].copy())).numpy()
+    np.testing.assert_allclose(reflected, found * [-1, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [ResNet18Config(width=4), ResNet18Config(width=4, stages=2, pooling="position")],
+    ids=lambda config: config.pooling,
+)
+def test_an_encoder_learns_what_stands_in_the_image_alone(config):
+    """Where a square is, on tables of all colours; without the images nothing can be learned."""
+    generator = np.random.default_rng(0)
+    corners = generator.integers(0, 26, (192, 2))
+    images = np.empty((192, 32, 32, 3), np.uint8)
+    images[:] = generator.integers(0, 200, (192, 1, 1, 3))
+    for image, (row, column) in zip(images, corners, strict=True):
+        image[row : row + 6, column : column + 6] = 255
+    targets = torch.tensor(corners / 12.5 - 1, dtype=torch.float32)
+
+    def fitted_loss(images: torch.Tensor) -> float:
+        """The loss in training mode, relative to the variance of the targets."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            encoder = config.create()
+            network = torch.nn.Sequential(encoder, torch.nn.Linear(encoder.width, 2)).train()
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+        loss = torch.tensor(torch.inf)
+        for _ in range(40):
+            loss = (network(images) - targets).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss.item() / targets.var().item()
+
+    assert fitted_loss(torch.tensor(images)) < 0.1
+    assert fitted_loss(torch.zeros(images.shape, dtype=torch.uint8)) > 0.9
 
 
 def test_frozen_features_stay_as_they_are():

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.baselines.training.augmentation import augment_clouds
+from fleet_tools.baselines.training.cloud_augmentation import augment_clouds
 from fleet_tools.baselines.training.config import CloudAugmentation
 
 CONFIGS = st.builds(
