@@ -10,14 +10,9 @@ import numpy as np
 
 from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, protocol_digest, task_digests
-from fleet_tools.evaluation.result import (
-    EpisodeResult,
-    Evaluation,
-    PolicyProvenance,
-    Result,
-    encode_actions,
-)
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, encode_actions
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.records import Verification
