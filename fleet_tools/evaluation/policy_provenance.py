@@ -8,7 +8,12 @@ import pydantic
 from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
 from fleet_tools.config.values import Seed, Value
 from fleet_tools.errors import shown
-from fleet_tools.perception.observation_config import CAMERA_MODES, StoredEnvKwargs, in_one_form
+from fleet_tools.perception.observation_config import (
+    CAMERA_MODES,
+    StoredEnvKwargs,
+    in_one_form,
+    require_sensors,
+)
 from fleet_tools.policies.sources import PolicySource, Track, natural_track
 
 
@@ -83,10 +88,15 @@ class PolicyProvenance(Value):
             training_seed: See the class.
             track: What a policy of others is given; those of the package know what they know.
             sensors: Depth cameras, which the policy has no say in.
+
+        Raises:
+            UnknownNameError, ConfigError: There are no such sensors, or its observation mode does
+                not show what they see.
         """
         natural = natural_track(policy.kind, policy.source)
         chosen = {"obs_mode": obs_mode} if obs_mode else {}
         env_kwargs = {**policy.env_kwargs, **chosen, "sensors": sensors}
+        require_sensors(sensors, env_kwargs.get("obs_mode", "state"))
         return cls(
             name=name or _default_name(policy),
             kind=policy.kind,

@@ -167,7 +167,7 @@ class ObservationConfig:
         _require_mode(obs_mode)
         require_name("cloud_sampling", cloud_sampling, CLOUD_SAMPLINGS)
         require_name("cloud_source", cloud_source, CLOUD_SOURCES)
-        require_name("sensors", sensors, SENSORS)
+        require_sensors(sensors, obs_mode)
         _require_channels(channels)
         config = cls(
             obs_mode=obs_mode,
@@ -183,17 +183,27 @@ class ObservationConfig:
             sensor=task.sensors.named(sensors),
             cameras=task.cameras,
         )
-        if config.sensor is not None and not config.has_cameras:
-            raise ConfigError(
-                f"sensors={sensors!r} are depth cameras with errors, and obs_mode={obs_mode!r} has "
-                'no cameras. Use obs_mode="point_cloud" or "rgbd", or sensors="ideal".'
-            )
         if config.has_cameras and not task.cameras:
             raise ConfigError(
                 f"obs_mode={obs_mode!r} needs cameras, and the task {task.name!r} has none. Add "
                 "`cameras` and `randomization.cameras` to its file, as in task_configs/hammer.yaml."
             )
         return config
+
+
+def require_sensors(sensors: str, obs_mode: str) -> None:
+    """Checks the sensors of an observation mode.
+
+    Raises:
+        UnknownNameError: There are no such sensors.
+        ConfigError: They make errors that the mode does not show.
+    """
+    require_name("sensors", sensors, SENSORS)
+    if sensors != IDEAL and obs_mode not in CAMERA_MODES:
+        raise ConfigError(
+            f"sensors={sensors!r} are depth cameras with errors, and obs_mode={obs_mode!r} has no "
+            'cameras. Use obs_mode="point_cloud" or "rgbd", or sensors="ideal".'
+        )
 
 
 def _require_mode(obs_mode: str) -> None:

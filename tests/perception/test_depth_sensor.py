@@ -148,9 +148,9 @@ def _ideal():
 
 
 def test_unknown_sensors_and_sensors_without_cameras_are_refused():
-    with pytest.raises(UnknownNameError, match="sensors: 'active_sterio'. Did you mean 'active_st"):
+    with pytest.raises(UnknownNameError, match="Did you mean 'active_stereo'"):
         make_env(task="hammer", sensors="active_sterio", **SMALL)
-    with pytest.raises(ConfigError, match="no cameras. Use obs_mode="):
+    with pytest.raises(ConfigError, match="has no cameras"):
         make_env(task="hammer", sensors="active_stereo")
     make_env(task="hammer", sensors="ideal").close()
 

@@ -61,6 +61,7 @@ def evaluation_with(
     protocol: Protocol = SMALL,
     tasks: Sequence[str] | None = None,
     training_seed: int | None = None,
+    **env_kwargs: Any,
 ) -> Evaluation:
     """Returns an evaluation with a given outcome of each trial.
 
@@ -70,6 +71,7 @@ def evaluation_with(
         protocol: The protocol.
         tasks: The covered tasks; all if None.
         training_seed: Seed of the policy's training run.
+        env_kwargs: Keyword arguments of its environment; it observes the state if there are none.
     """
     episodes = [
         _episode(trial, outcome_of(trial))
@@ -86,7 +88,7 @@ def evaluation_with(
             kind="factory",
             source="their_module:factory",
             content_digest="ab" * 16,
-            env_kwargs={"obs_mode": "state"},
+            env_kwargs=env_kwargs or {"obs_mode": "state"},
             training_seed=training_seed,
             track="observations",
         ),
