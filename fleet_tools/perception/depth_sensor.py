@@ -3,13 +3,12 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.config.cameras import Camera
-from fleet_tools.config.distributions import sample
+from fleet_tools.config.distributions import Distribution, sample
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.sensors import ActiveStereo, Sensor
 from fleet_tools.perception.depth_noise import AxialNoise, DepthNoise
@@ -52,13 +51,12 @@ class DepthSensor:
         """
         generator = _generator("calibration", name, seed)
 
-        def draw(of: Any) -> float:
+        def draw(of: Distribution) -> float:
             return float(sample(of, generator))
 
         error = sensor.calibration_error
-        X_CK = Pose(
-            translation_m=(*map(draw, error.translation_m),), rpy_deg=(*map(draw, error.rpy_deg),)
-        )
+        (x, y, z), (roll, pitch, yaw) = map(draw, error.translation_m), map(draw, error.rpy_deg)
+        X_CK = Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
         scale = pinhole.height / sensor.rows
         if isinstance(sensor, ActiveStereo):
             axial = AxialNoise.of_disparity(

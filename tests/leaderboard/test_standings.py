@@ -1,6 +1,7 @@
 """Ranks and success rates: their laws, and the same numbers computed in another way."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,12 +171,16 @@ def test_without_variation_the_interval_is_wilsons_of_the_scenes() -> None:
     assert crossed_interval([missing])[1] == 1.0
 
 
-NOISY = {"obs_mode": "point_cloud", "cloud_source": "rays", "sensors": "active_stereo"}
+NOISY: dict[str, Any] = {
+    "obs_mode": "point_cloud",
+    "cloud_source": "rays",
+    "sensors": "active_stereo",
+}
 
 
 def test_results_with_other_cameras_are_ranked_apart() -> None:
     def of(name: str, rate: float, **env_kwargs: str) -> Submission:
-        kwargs = {"obs_mode": "point_cloud", "cloud_source": "rays", **env_kwargs}
+        kwargs: dict[str, Any] = {"obs_mode": "point_cloud", "cloud_source": "rays", **env_kwargs}
         return submission(
             random_evaluation(rate, name=name, **kwargs), f"{name}/{env_kwargs.get('sensors')}"
         )

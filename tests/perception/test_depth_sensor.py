@@ -18,10 +18,12 @@ from fleet_tools.envs.making import make_env
 from fleet_tools.envs.observations import Observation
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.depth_sensor import DepthSensor
 from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.observer import camera_poses
 from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.point_cloud import MAX_POINTS
 from fleet_tools.perception.segmentation import OBJECT, TOOL
 
 ACTION = np.array([0.4, -0.3, 0.2, 0.3, 0.0, -0.5], np.float32)
@@ -207,7 +209,8 @@ def test_delayed_cameras_show_the_step_before(tmp_path):
         np.testing.assert_allclose(in_world(delayed), in_world(earlier), atol=1e-6)
         np.testing.assert_array_equal(delayed["end_effector_pose"], present["end_effector_pose"])
         assert np.abs(in_world(present) - in_world(delayed))[:512].max() > 0.01
-    prompt.close(), delayed_env.close()
+    prompt.close()
+    delayed_env.close()
 
 
 def test_every_point_lies_on_the_ray_of_a_pixel(tmp_path):
@@ -230,14 +233,13 @@ def test_points_move_with_the_calibration(tmp_path, ideal):
     env = make_env(task=own_task(tmp_path, **silent), sensors="active_stereo", **SMALL)
     (_, info), (_, true) = env.reset(seed=3), ideal.reset(seed=3)
     X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
-    believed = env._observer.visible_points(
-        env._simulation, X_WC, sensors := env._observer._sensors(env.scene.seed)
-    )
+    sensors = env._observer._sensors(env.scene.seed)
+    assert env._simulation is not None and ideal._simulation is not None
+    believed = env._observer.visible_points(env._simulation, X_WC, sensors)
     exact = ideal._observer.visible_points(ideal._simulation, X_WC)
     sizes = []
-    for name, X in X_WC.items():  # one camera after the other
-        part = ideal._observer._ray_scene.hits(ideal._simulation.query(), _views(ideal, X_WC))
-        sizes.append(min(len(part[list(X_WC).index(name)][TOOL].pixels), 1024))
+    for (name, X), hits in zip(X_WC.items(), seen_by(ideal), strict=True):
+        sizes.append(min(len(hits[TOOL].pixels), MAX_POINTS))
         shift = X @ sensors[name].X_CK @ X.inverse()
         rows = slice(sum(sizes[:-1]), sum(sizes))
         moved = shift.multiply(exact[0][rows].T).T
@@ -248,11 +250,15 @@ def test_points_move_with_the_calibration(tmp_path, ideal):
     env.close()
 
 
-def _views(env: ToolUseEnv, X_WC: dict) -> list:
-    from fleet_tools.perception.camera_view import CameraView
-
-    pinholes = env._observer._pinholes
-    return [CameraView(name, CAMERAS[name], pinholes[name], X) for name, X in X_WC.items()]
+def seen_by(env: ToolUseEnv) -> list[dict[int, Hits]]:
+    """Returns what ideal cameras see, one camera after the other."""
+    observer, simulation = env._observer, env._simulation
+    assert simulation is not None
+    X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
+    views = [
+        CameraView(name, CAMERAS[name], observer._pinholes[name], X) for name, X in X_WC.items()
+    ]
+    return (observer._ray_scene or observer._entered()).hits(simulation.query(), views)
 
 
 @needs_gl
@@ -274,7 +280,8 @@ def test_depth_images_err_and_other_images_do_not(sensors):
     later = [env.step(ACTION)[0] for env in (exact, with_errors)]
     assert (later[0]["wrist_rgb"] != later[1]["wrist_rgb"]).any()
     np.testing.assert_array_equal(later[1]["wrist_rgb"], one["wrist_rgb"])  # of the step before
-    exact.close(), with_errors.close()
+    exact.close()
+    with_errors.close()
 
 
 @needs_gl
@@ -286,10 +293,7 @@ def test_rendered_clouds_have_the_errors_of_clouds_by_rays(tmp_path):
         for sensors in ("ideal", "active_stereo"):
             env = make_env(task=task, sensors=sensors, cloud_source=source, **SMALL)
             env.reset(seed=3)
-            X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
-            seen = (env._observer._ray_scene or env._observer._entered()).hits(
-                env._simulation.query(), _views(env, X_WC)
-            )[0]
+            seen = seen_by(env)[0]
             if sensors != "ideal":
                 seen = env._observer._sensors(env.scene.seed)["overhead"].read_hits(seen, 0)
             image = np.full(160 * 120, np.nan)
