@@ -5,7 +5,7 @@ that they mean the same at any resolution of observed images. A distribution is 
 camera and scene. Where no source is named, the figure is chosen.
 """
 
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 import pydantic
 
@@ -24,9 +24,6 @@ def _not_negative(given: Distribution) -> Distribution:
         raise ValueError("it must not be negative")
     return given
 
-
-Magnitude = Annotated[Distribution, pydantic.AfterValidator(_not_negative)]
-"""A distribution of numbers that are not negative."""
 
 _MILLIMETRES = Uniform(uniform=(-0.002, 0.002))
 _TENTHS_OF_DEGREES = Uniform(uniform=(-0.2, 0.2))
@@ -53,13 +50,13 @@ class ActiveStereo(Value):
 
     rows: Count = 720
     """Rows of its depth image, from which its focal length f in pixels follows."""
-    disparity_noise_px: Magnitude = 0.08
+    disparity_noise_px: Distribution = 0.08
     """Standard deviation sigma_d of disparities: the figure that Grunnet-Jepsen recommends
     (librealsense, issue 3904) for the formula of Grunnet-Jepsen, Sweetser and Woodfill, "Best-known
     methods for tuning Intel RealSense D400 depth cameras for best performance"."""
     baseline_m: Baseline = Baseline()
     """Baseline b."""
-    lateral_noise_px: Magnitude = 1.2
+    lateral_noise_px: Distribution = 1.2
     """Standard deviation of the displacement of edges along each axis of the image: 0.8 px of 480
     rows, as for structured light, since none is published for this device."""
     window_px: Positive = 7.0
@@ -70,6 +67,8 @@ class ActiveStereo(Value):
     """Pose of the camera as calibrated in the camera as it is."""
     delay_steps: Literal[0, 1] = 1
     """Control steps from an image to its observation."""
+
+    _magnitudes = pydantic.field_validator("disparity_noise_px", "lateral_noise_px")(_not_negative)
 
 
 class StructuredLight(Value):
@@ -82,13 +81,13 @@ class StructuredLight(Value):
 
     rows: Count = 480
     """Rows of its depth image."""
-    axial_floor_m: Magnitude = 0.0012
+    axial_floor_m: Distribution = 0.0012
     """Standard deviation of depths at the nearest distance, and below it."""
-    axial_growth_per_m: Magnitude = 0.0019
+    axial_growth_per_m: Distribution = 0.0019
     """Growth of the standard deviation with the square of the distance beyond it, 1/m."""
     axial_nearest_m: NonNegative = 0.4
     """Nearest distance of the device."""
-    lateral_noise_px: Magnitude = 0.8
+    lateral_noise_px: Distribution = 0.8
     """Standard deviation of the displacement of edges along each axis of the image."""
     window_px: Positive = 9.0
     """Distance over which errors are correlated: the width of its matching window, as estimated by
@@ -97,6 +96,10 @@ class StructuredLight(Value):
     """Pose of the camera as calibrated in the camera as it is."""
     delay_steps: Literal[0, 1] = 1
     """Control steps from an image to its observation."""
+
+    _magnitudes = pydantic.field_validator(
+        "axial_floor_m", "axial_growth_per_m", "lateral_noise_px"
+    )(_not_negative)
 
 
 Sensor = ActiveStereo | StructuredLight
