@@ -26,7 +26,14 @@ _JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad"}
 _RESISTANCE_UNITS = {"m": "N", "rad": "N m"}
 _OBSERVATION_DEFAULTS = [  # read before autodoc, which changes signatures
     inspect.signature(ToolUseEnv).parameters[name].default
-    for name in ("camera_size", "channels", "cloud_size", "cloud_sampling", "cloud_source")
+    for name in (
+        "camera_size",
+        "channels",
+        "cloud_size",
+        "cloud_sampling",
+        "cloud_source",
+        "sensors",
+    )
 ]
 
 

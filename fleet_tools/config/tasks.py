@@ -20,6 +20,7 @@ from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.sensors import Sensors
 from fleet_tools.config.values import Axis, Count, MisfitError, Positive, Value, load_yaml
 from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
@@ -123,6 +124,8 @@ class TaskConfig(Value):
     """Gains of the operational-space controller."""
     cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = {}
     """Cameras by name; their extrinsics are drawn, see `Randomization.cameras`."""
+    sensors: Sensors = Sensors()
+    """Errors of the cameras, for environments that are asked for them."""
     randomization: Randomization
     """How scenes vary."""
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
@@ -131,6 +134,14 @@ class TaskConfig(Value):
     """Number of consecutive control steps for which they must hold."""
     expert: Expert
     """Plan of the expert."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_usual_sensors(self, serialize: pydantic.SerializerFunctionWrapHandler):
+        # A task file that does not name them keeps the hash that it had before they existed.
+        content = serialize(self)
+        if self.sensors == Sensors():
+            content.pop("sensors", None)
+        return content
 
     @pydantic.model_validator(mode="after")
     def _cameras_have_extrinsics(self):

@@ -171,7 +171,7 @@ def _images(config: ObservationConfig) -> dict[str, Feature]:
                 image_space(channel, height, width),
                 _CHANNEL_UNITS[channel],
                 frame,
-                lambda measurement, key=(name, channel): measurement.images[key],
+                lambda measurement, key=(name, channel): measurement.shown.images[key],
             )
         K = Pinhole.of(camera, config.camera_size).matrix()
         entries[f"{name}_K"] = Feature(_box(3, 3), "pixel", frame, lambda measurement, K=K: K)
@@ -179,6 +179,6 @@ def _images(config: ObservationConfig) -> dict[str, Feature]:
             _box(3, 4),
             "rotation matrix | m",
             "world: [R_WC | p_WC], x right in the picture, y down, z into it",
-            lambda measurement, name=name: measurement.X_WC[name].GetAsMatrix34(),
+            lambda measurement, name=name: measurement.shown.X_WC[name].GetAsMatrix34(),
         )
     return entries

@@ -7,7 +7,7 @@ import pydantic
 from fleet_tools.config.tasks import task_names, task_path
 from fleet_tools.config.values import Value
 from fleet_tools.envs.making import CUSTOM_ID, env_id, make_env
-from fleet_tools.perception.observation_config import StoredEnvKwargs, with_cloud_source
+from fleet_tools.perception.observation_config import StoredEnvKwargs, in_one_form
 
 if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -40,7 +40,7 @@ class EnvSpec(Value):
         Raises:
             UnknownNameError: There is no such task.
         """
-        kwargs = with_cloud_source(kwargs)
+        kwargs = in_one_form(kwargs)
         if task in task_names():
             return cls(id=env_id(task), kwargs={"task": task, **kwargs})
         return cls(id=CUSTOM_ID, kwargs={"task": str(task_path(task)), **kwargs})

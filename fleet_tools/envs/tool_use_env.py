@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from pydrake.geometry import Meshcat
 
+from fleet_tools.config.sensors import SensorName
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_scale, action_space, check_action
@@ -24,7 +25,7 @@ from fleet_tools.envs.outcomes import (
 from fleet_tools.envs.predicate_functions import bind_functions
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
-from fleet_tools.perception.measurement import Measurement
+from fleet_tools.perception.measurement import Capture, Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
@@ -58,6 +59,7 @@ class EnvState:
         outcome: Outcome so far.
         steps_held: Number of consecutive steps for which the success predicates have held.
         success_once: Whether they have held after any step.
+        shown: What delayed cameras show; None where they show the present.
     """
 
     scene: Scene
@@ -65,6 +67,7 @@ class EnvState:
     outcome: str
     steps_held: int
     success_once: bool
+    shown: Capture | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +127,8 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         cloud_size: Number of points of the tool, and of the object, in the mode "point_cloud".
         cloud_sampling: "farthest" or "even" (`fleet_tools.perception.point_cloud`).
         cloud_source: "rays", or "vtk" (rendered, needs OpenGL): how cameras see the cloud's points.
+        sensors: "ideal", or "active_stereo" or "structured_light": errors of the cameras, whose
+            figures are the task file's (`fleet_tools.config.sensors`).
 
     Attributes:
         task: The task file's content.
@@ -155,10 +160,18 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         cloud_size: Sequence[int] = (512, 512),
         cloud_sampling: str = "farthest",
         cloud_source: str = "rays",
+        sensors: SensorName = "ideal",
     ) -> None:
         self.task = bind_functions(load_task(task), task_path(task))
         observed = ObservationConfig.of(
-            self.task, obs_mode, camera_size, channels, cloud_size, cloud_sampling, cloud_source
+            self.task,
+            obs_mode,
+            camera_size,
+            channels,
+            cloud_size,
+            cloud_sampling,
+            cloud_source,
+            sensors,
         )
         require_name("reward", reward, REWARDS)
         if render_mode is not None:
@@ -247,7 +260,8 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         done = {"action": executed, "action_clipped": clipped}
         try:
             simulation.step(executed.astype(np.float64) * self.action_scale)
-            measurement = self._observer.measure(simulation, episode.scene)
+            earlier = episode.measurement.latest
+            measurement = self._observer.measure(simulation, episode.scene, earlier)
         except SimulationError as error:
             episode = self._episode = replace(episode, outcome=SIMULATION_ERROR)
             failed = dict.fromkeys(self._judge(episode), Verdict(False, 0.0))
@@ -334,12 +348,14 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             EpisodeOverError: No episode has begun.
         """
         episode, simulation = self._running()
+        measurement = episode.measurement
         return EnvState(
             episode.scene,
             simulation.snapshot(),
             episode.outcome,
             episode.steps_held,
             episode.success_once,
+            None if measurement.shown is measurement.latest else measurement.shown,
         )
 
     def set_state(self, state: EnvState) -> Observation:
@@ -360,7 +376,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         simulation.restore(state.snapshot)
         episode = self._episode = replace(
             episode,
-            measurement=self._observer.measure(simulation, scene),
+            measurement=self._observer.measure(simulation, scene, state.shown),
             outcome=state.outcome,
             steps_held=state.steps_held,
             success_once=state.success_once,

@@ -38,7 +38,7 @@ class Comparison(Value):
     """Comparison of two results.
 
     Attributes:
-        first, second: Names of the policies.
+        first, second: Names of the policies, with their sensors unless these are ideal.
         left_out: Number of scenes of which only one result has an episode, or in which the
             simulator failed.
         total: Difference over all scenes.
@@ -61,8 +61,8 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
     require_comparable(first.result, second.result)
     pairs, left_out = _pairs(first.episodes, second.episodes)
     return Comparison(
-        first=first.result.policy.name,
-        second=second.result.policy.name,
+        first=first.result.policy.label,
+        second=second.result.policy.label,
         left_out=left_out,
         total=_difference(pairs),
         tasks={

@@ -1,6 +1,7 @@
 """Configuration of an evaluation."""
 
 from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.sensors import IDEAL, SensorName
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.policies.sources import PolicyName, Track
 
@@ -34,3 +35,6 @@ class EvaluationConfig(OptionGroup):
     obs_mode: str | None = None
     """Observation mode: state, multitask_state, point_cloud or rgbd (default: the policy's own
     choice, or else state)."""
+    sensors: SensorName = IDEAL
+    """Depth cameras, whatever sensors a policy has learned with; only policies that see by cameras
+    can be evaluated with any but ideal ones."""

@@ -6,18 +6,16 @@ Every number follows from the episodes, and every episode from its seed and its 
 import base64
 import binascii
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import pydantic
 
-from fleet_tools.config.values import NonNegative, Number, Seed, Value
+from fleet_tools.config.values import NonNegative, Number, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
-from fleet_tools.perception.observation_config import StoredEnvKwargs, with_cloud_source
-from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
 
@@ -130,82 +128,6 @@ class Scores(Value):
     tasks: dict[str, Score]
     splits: dict[str, Score]
     strata: dict[str, dict[str, Score]]
-
-
-class PolicyProvenance(Value):
-    """The evaluated policy and its origin.
-
-    Attributes:
-        name: Name in tables.
-        kind: Kind of its source.
-        source: Built-in name, module:factory, or file name of the checkpoint.
-        content_digest: Hash of the checkpoint, or of the module's file; None for built-in policies.
-        env_kwargs: Keyword arguments of its environment, such as {"obs_mode": "point_cloud"}.
-        training_seed: Seed of its training run, if it is one of several of the same name.
-        track: What it knows. Results that do not say so are of before there were tracks, when a
-            factory was given the environment; see `natural_track`.
-    """
-
-    name: str
-    kind: Literal["built_in", "factory", "checkpoint"]
-    source: str
-    content_digest: str | None
-    env_kwargs: StoredEnvKwargs
-    training_seed: Seed | None = None
-    track: Track
-
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _with_track(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "track" not in data:
-            return {**data, "track": natural_track(data.get("kind"), data.get("source"))}
-        return data
-
-    @classmethod
-    def of(
-        cls,
-        policy: PolicySource,
-        name: str | None = None,
-        obs_mode: str | None = None,
-        training_seed: int | None = None,
-        track: Track = "observations",
-    ) -> "PolicyProvenance":
-        """Returns the provenance of a policy.
-
-        Args:
-            policy: The policy's source.
-            name: Name in tables; if None, as the source, and of a checkpoint its file name
-                without suffix. `best` and `last` say nothing, so that a training run's checkpoints
-                are called like its folder: runs/hammer/best.safetensors is `hammer`, its last one
-                `hammer_last`.
-            obs_mode: Observation mode; the policy's own choice if None.
-            training_seed: See the class.
-            track: What a policy of others is given; those of the package know what they know.
-        """
-        natural = natural_track(policy.kind, policy.source)
-        env_kwargs = {**policy.env_kwargs, **({"obs_mode": obs_mode} if obs_mode else {})}
-        return cls(
-            name=name or _default_name(policy),
-            kind=policy.kind,
-            source=policy.name,
-            content_digest=policy.content_digest,
-            env_kwargs=with_cloud_source(env_kwargs),
-            training_seed=training_seed,
-            track=natural if policy.kind == "built_in" else track,
-        )
-
-
-def _default_name(policy: PolicySource) -> str:
-    if policy.kind != "checkpoint":
-        return policy.name
-    path = Path(policy.source)
-    if path.stem not in ("best", "last"):
-        return path.stem
-    # Folders of training runs may be numbered, as in runs/bc_mlp/0.
-    folder = next((each.name for each in path.parents if not each.name.isdecimal()), "")
-    if not folder:
-        return path.stem
-    return folder if path.stem == "best" else f"{folder}_{path.stem}"
 
 
 class Result(Document):

@@ -9,8 +9,9 @@ from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Trial, load_protocol, protocol_digest, task_digests
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation, PolicyProvenance, Result
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.trial import lost_trial, make_trials
 from fleet_tools.evaluation.writer import EvaluationWriter
 from fleet_tools.parallel.options import WorkerOptions
@@ -69,7 +70,7 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
     protocol = load_protocol(config.protocol)
     protocol.trials(config.tool, config.split)  # raises if it has no such task or split
     provenance = PolicyProvenance.of(
-        policy, config.name, config.obs_mode, config.training_seed, config.track
+        policy, config.name, config.obs_mode, config.training_seed, config.track, config.sensors
     )
     for task in (config.tool,) if config.tool else protocol.tasks:
         with contextlib.closing(make_env(task=task, **provenance.env_kwargs)) as env:

@@ -15,7 +15,9 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
     """
     scores, protocol = result.scores, result.protocol
     state = "complete" if result.complete else "incomplete"
-    lines = [f"{result.policy.name}, protocol {protocol.title} ({result.protocol_digest}), {state}"]
+    lines = [
+        f"{result.policy.label}, protocol {protocol.title} ({result.protocol_digest}), {state}"
+    ]
     if scores is None:
         return lines[0]
     lines += _table(

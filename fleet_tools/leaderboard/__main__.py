@@ -142,7 +142,7 @@ def _report_problems(
             print(f"Different: {submission.folder}: {difference}", file=sys.stderr)
     for sentence in lost:
         print(f"Not verified: {sentence}", file=sys.stderr)
-    unverified = [standing.name for standing in board.standings if not standing.verified]
+    unverified = [standing.label for standing in board.standings if not standing.verified]
     if unverified and options.verify is None:
         print(
             f"Not verified, and without rank: {', '.join(unverified)}. --verify 10 runs ten "

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
+from fleet_tools.config.sensors import IDEAL, SENSORS
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.leaderboard.result_folders import Rejection
 from fleet_tools.leaderboard.standings import Standing, in_order, make_standings, rank_methods
@@ -41,12 +42,14 @@ class Ranking:
         protocol: Their protocol.
         digest: Hash of the protocol and its task files.
         standings: The methods, the best first.
+        sensors: Their depth cameras; results with others are in other rankings.
     """
 
     kind: RankingKind
     protocol: Protocol
     digest: str
     standings: Sequence[Standing]
+    sensors: str = IDEAL
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Board:
         previews: Incomplete results by the present protocol, which are not ranked; empty if none
             were requested.
         rejections: Rejected results and files.
-        clips: Clips by name of the method; empty if none were requested.
+        clips: Clips by label of the method; empty if none were requested.
     """
 
     protocol: Protocol
@@ -118,13 +121,21 @@ def present_rankings(
     """
     standings = make_standings(submissions, protocol)
     verified = [standing for standing in standings if standing.verified]
-    by_kind: dict[RankingKind, list[Standing]] = {
-        track: rank_methods([each for each in verified if each.track == track])
+    by_kind: dict[tuple[RankingKind, str], list[Standing]] = {
+        (track, sensors): rank_methods(
+            [each for each in verified if (each.track, each.sensors) == (track, sensors)]
+        )
         for track in get_args(Track)
+        for sensors in SENSORS
     }
-    by_kind["unverified"] = in_order([each for each in standings if not each.verified])
+    for sensors in SENSORS:
+        by_kind["unverified", sensors] = in_order(
+            [each for each in standings if not each.verified and each.sensors == sensors]
+        )
     return [
-        Ranking(kind, protocol, digest, of_kind) for kind, of_kind in by_kind.items() if of_kind
+        Ranking(kind, protocol, digest, of_kind, sensors)
+        for (kind, sensors), of_kind in by_kind.items()
+        if of_kind
     ]
 
 

@@ -9,8 +9,6 @@ from fleet_tools.leaderboard.board import Board, Ranking, Reruns, reruns
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
     FORMER,
-    HEADINGS,
-    NOTES,
     PREVIEW,
     READING,
     SUBMITTING,
@@ -19,11 +17,13 @@ from fleet_tools.leaderboard.wording import (
     error_counts,
     facts,
     has_reruns,
+    heading,
     interval,
     notes,
     percent,
     preview_columns,
     preview_row,
+    ranking_notes,
     readable,
     reruns_text,
 )
@@ -38,7 +38,7 @@ def _lines(board: Board) -> Iterator[str]:
     yield "# Leaderboard"
     yield f"\n{_protocol(board.protocol, board.digest)}"
     for ranking in board.rankings:
-        yield f"\n## {HEADINGS[ranking.kind]}\n\n{NOTES[ranking.kind]}"
+        yield f"\n## {heading(ranking)}\n\n{ranking_notes(ranking)}"
         yield from _table_of(ranking)
     yield "\n## How to read it"
     for paragraph in READING:
@@ -83,7 +83,7 @@ def _row(ranking: Ranking, standing: Standing) -> list[str]:
     splits = overall.splits if overall else {}
     return [
         str(overall.rank) if overall and overall.rank else "",
-        "<br>".join(map(_plain, [standing.name, *notes(standing)])),
+        "<br>".join(map(_plain, [standing.label, *notes(standing)])),
         _success_rate(overall.total if overall else None),
         *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
         *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
@@ -95,7 +95,7 @@ def _row(ranking: Ranking, standing: Standing) -> list[str]:
 
 def _method(protocol: Protocol, standing: Standing) -> Iterator[str]:
     splits = protocol.splits
-    yield f"\n## {_plain(standing.name)}\n"
+    yield f"\n## {_plain(standing.label)}\n"
     if standing.description:
         yield f"{_plain(standing.description)}\n"
     yield from _table(

@@ -11,8 +11,6 @@ from fleet_tools.leaderboard.plots import forest_plot
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
     FORMER,
-    HEADINGS,
-    NOTES,
     PREVIEW,
     READING,
     SUBMITTING,
@@ -21,10 +19,12 @@ from fleet_tools.leaderboard.wording import (
     error_counts,
     facts,
     has_reruns,
+    heading,
     notes,
     percent,
     preview_columns,
     preview_row,
+    ranking_notes,
     readable,
     reruns_text,
 )
@@ -77,15 +77,16 @@ def _header(protocol: Protocol, digest: str) -> Iterator[str]:
 
 def _methods(board: Board) -> Iterator[str]:
     yield '<section aria-labelledby="all"><h2 id="all">Methods</h2>'
-    numbers = {standing.name: k for k, standing in enumerate(board.standings)}
+    numbers = {standing.label: k for k, standing in enumerate(board.standings)}
     for ranking in board.rankings:
-        yield f'<h3 id="{ranking.kind}">{escape(HEADINGS[ranking.kind])}</h3>'
-        yield f"<p>{escape(NOTES[ranking.kind])}</p>"
+        anchor = f"{ranking.kind}-{ranking.sensors}"
+        yield f'<h3 id="{anchor}">{escape(heading(ranking))}</h3>'
+        yield f"<p>{escape(ranking_notes(ranking))}</p>"
         links = [
-            f'<a href="#method-{numbers[each.name]}">{_name(each)}</a>'
+            f'<a href="#method-{numbers[each.label]}">{_name(each)}</a>'
             for each in ranking.standings
         ]
-        yield from _table(ranking, ranking.kind, links)
+        yield from _table(ranking, anchor, links)
     yield from (f'<p class="note">{escape(paragraph)}</p>' for paragraph in READING)
     yield "</section>"
 
@@ -136,7 +137,7 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
         [
             "<tr>",
             _rank(overall.rank if overall else None),
-            f'<th scope="row" class="method" data-value="{escape(standing.name)}">'
+            f'<th scope="row" class="method" data-value="{escape(standing.label)}">'
             f"{name}{small}</th>",
             _success_rate(overall.total if overall else None),
             *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
@@ -169,7 +170,7 @@ def _verified(again: Reruns | None) -> str:
 
 def _name(standing: Standing) -> str:
     """Returns a method's name, which may be broken after each underscore."""
-    return escape(standing.name).replace("_", "_<wbr>")
+    return escape(standing.label).replace("_", "_<wbr>")
 
 
 def _label(name: str) -> str:
@@ -195,12 +196,12 @@ def _success_rate(success: SuccessRate | None) -> str:
 
 def _plots(board: Board) -> Iterator[str]:
     standings = board.standings
-    overall = [(each.name, each.overall) for each in standings if each.overall]
+    overall = [(each.label, each.overall) for each in standings if each.overall]
     plots = [("total", [(name, numbers.total) for name, numbers in overall])]
     plots += [
         (
             task,
-            [(each.name, each.tasks[task]) for each in standings if task in each.tasks],
+            [(each.label, each.tasks[task]) for each in standings if task in each.tasks],
         )
         for task in board.protocol.tasks
     ]
@@ -221,11 +222,11 @@ def _details(board: Board) -> Iterator[str]:
     splits = board.protocol.splits
     yield "<section><h2>Details of the methods</h2>"
     for number, standing in enumerate(board.standings):
-        yield f'<article id="method-{number}"><h3>{escape(standing.name)}</h3>'
+        yield f'<article id="method-{number}"><h3>{escape(standing.label)}</h3>'
         if standing.description:
             yield f"<p>{escape(standing.description)}</p>"
-        if clip := board.clips.get(standing.name):
-            yield _clip(standing.name, clip)
+        if clip := board.clips.get(standing.label):
+            yield _clip(standing.label, clip)
         yield '<div class="scroll" tabindex="0"><table><thead><tr><td></td>'
         yield from (f'<th scope="col">{_label(split)}</th>' for split in splits)
         yield "</tr></thead><tbody>"

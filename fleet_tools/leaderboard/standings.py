@@ -1,7 +1,8 @@
 """Methods, their success rates and their ranks, computed from episodes alone.
 
-A method is all results of one name. Results of the same training seed are one training run. It may
-consist of several results that cover different tasks, as where each tool has a policy of its own.
+A method is all results of one name with the same depth cameras. Results of the same training seed
+are one training run. It may consist of several results that cover different tasks, as where each
+tool has a policy of its own.
 """
 
 import math
@@ -80,7 +81,7 @@ class Standing:
     """A method on the leaderboard.
 
     Attributes:
-        name: Name of the method.
+        label: Name of the method, with its depth cameras unless these are ideal.
         training_runs: All its training runs, by their seeds.
         overall: Performance over all tasks, by the training runs that cover them; None if there
             are none.
@@ -88,11 +89,21 @@ class Standing:
         strata: Success rate in each covered pair, by task, then by split.
     """
 
-    name: str
+    label: str
     training_runs: tuple[TrainingRun, ...]
     overall: Overall | None
     tasks: dict[str, SuccessRate]
     strata: dict[str, dict[str, SuccessRate]]
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return self.submissions[0].policy.name
+
+    @property
+    def sensors(self) -> str:
+        """Its depth cameras."""
+        return self.submissions[0].policy.sensors
 
     @property
     def submissions(self) -> list[Submission]:
@@ -131,7 +142,7 @@ def make_standings(submissions: Sequence[Submission], protocol: Protocol) -> lis
         submissions: Results without problems, so that no two are of the same run and task.
         protocol: Protocol of all of them.
     """
-    return [_standing(name, runs, protocol) for name, runs in _methods(submissions, protocol)]
+    return [_standing(label, runs, protocol) for label, runs in _methods(submissions, protocol)]
 
 
 def rank_methods(standings: Sequence[Standing]) -> list[Standing]:
@@ -166,23 +177,23 @@ def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
 
 def _order(standing: Standing) -> tuple[float, float, str]:
     if standing.overall is None:
-        return math.inf, 0.0, standing.name
-    return standing.overall.rank or 0, -(standing.overall.total.rate or 0.0), standing.name
+        return math.inf, 0.0, standing.label
+    return standing.overall.rank or 0, -(standing.overall.total.rate or 0.0), standing.label
 
 
 def _methods(
     submissions: Sequence[Submission], protocol: Protocol
 ) -> Iterator[tuple[str, list[TrainingRun]]]:
-    """Yields each method's name and training runs."""
+    """Yields each method's label and training runs."""
     ordered = sorted(submissions, key=_policy_order)
-    for name, of_method in groupby(ordered, lambda submission: submission.policy.name):
+    for label, of_method in groupby(ordered, lambda submission: submission.policy.label):
         by_seed = groupby(of_method, lambda submission: submission.policy.training_seed)
-        yield name, [_training_run(seed, list(of_run), protocol) for seed, of_run in by_seed]
+        yield label, [_training_run(seed, list(of_run), protocol) for seed, of_run in by_seed]
 
 
 def _policy_order(submission: Submission) -> tuple[str, int, str]:
     seed = submission.policy.training_seed
-    return submission.policy.name, -1 if seed is None else seed, submission.folder
+    return submission.policy.label, -1 if seed is None else seed, submission.folder
 
 
 def _training_run(
@@ -192,14 +203,14 @@ def _training_run(
     return TrainingRun(seed, tuple(submissions), score(protocol, episodes))
 
 
-def _standing(name: str, runs: Sequence[TrainingRun], protocol: Protocol) -> Standing:
+def _standing(label: str, runs: Sequence[TrainingRun], protocol: Protocol) -> Standing:
     covering = {
         task: of_task
         for task in protocol.tasks
         if (of_task := [run for run in runs if task in run.scores.tasks])
     }
     return Standing(
-        name=name,
+        label=label,
         training_runs=tuple(runs),
         overall=_overall(runs, protocol),
         tasks={

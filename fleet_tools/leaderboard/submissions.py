@@ -16,8 +16,9 @@ from pathlib import Path
 
 from fleet_tools.errors import FleetToolsError, ResultError
 from fleet_tools.evaluation.admission import missing_scenes
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import Evaluation, PolicyProvenance
+from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_file import EPISODES, EVALUATION, RESULT, in_order
 from fleet_tools.leaderboard.checks import Problem, find_problems
 from fleet_tools.leaderboard.names import likeness, name_problem
@@ -224,11 +225,11 @@ def _duplicates(submissions: Sequence[Submission]) -> Iterator[Rejection]:
     for submission in submissions:
         policy = submission.policy
         for task in submission.tasks:
-            key = submission.protocol_digest, policy.name, policy.training_seed, task
+            key = submission.protocol_digest, policy.label, policy.training_seed, task
             earlier = first.setdefault(key, submission.folder)
             if earlier != submission.folder:
                 reason = (
-                    f"{earlier} already holds {task} of {policy.name!r}, training seed "
+                    f"{earlier} already holds {task} of {policy.label!r}, training seed "
                     f"{policy.training_seed}; give another --name or --training-seed"
                 )
                 yield Rejection(submission.folder, "duplicate", reason)

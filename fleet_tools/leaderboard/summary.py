@@ -9,7 +9,7 @@ from fleet_tools.leaderboard.board import Board, Ranking, reruns
 from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.leaderboard.wording import (
-    HEADINGS,
+    heading,
     interval,
     percent,
     preview_rates,
@@ -46,6 +46,7 @@ def _preview(board: Board, submission: Submission) -> dict[str, Any]:
     tasks = score(board.protocol, submission.evaluation.episodes).tasks
     return {
         "name": submission.policy.name,
+        "sensors": submission.policy.sensors,
         "folder": submission.folder,
         "missing": submission.missing,
         "tasks": {task: of_task.success.model_dump() for task, of_task in tasks.items()},
@@ -65,6 +66,7 @@ def _method(standing: Standing) -> dict[str, Any]:
     return {
         "rank": overall and overall.rank,
         "name": standing.name,
+        "sensors": standing.sensors,
         "track": standing.track,
         "results": [submission.folder for submission in standing.submissions],
         "training_seeds": [run.seed for run in standing.training_runs],
@@ -81,7 +83,7 @@ def as_text(board: Board, page: Path | None) -> str:
     """Returns a board as text for the terminal, see `summary`."""
     lines = [f"{board.protocol.title} ({board.digest}): {len(board.standings)} methods"]
     for ranking in board.rankings:
-        lines += [f"{HEADINGS[ranking.kind]}:", *_lines(ranking)]
+        lines += [f"{heading(ranking)}:", *_lines(ranking)]
     for former in board.former:
         title, count = former.protocol.title, len(former.standings)
         lines += [f"as of {title} ({former.digest}): {count} methods", *_lines(former)]
@@ -90,7 +92,7 @@ def as_text(board: Board, page: Path | None) -> str:
             f"{task} {text}" for task, text in preview_rates(board.protocol, submission).items()
         ]
         lines.append(
-            f"Preview: {submission.folder}: {submission.policy.name}: {', '.join(rates)}; "
+            f"Preview: {submission.folder}: {submission.policy.label}: {', '.join(rates)}; "
             f"{submission.missing}"
         )
     if page is not None:
@@ -111,5 +113,5 @@ def _lines(ranking: Ranking) -> list[str]:
             training_run_note(standing),
             reruns_text(again) if again else "",
         ]
-        lines.append(f"  {rank}  {standing.name}: {', '.join(filter(None, [total, *notes]))}")
+        lines.append(f"  {rank}  {standing.label}: {', '.join(filter(None, [total, *notes]))}")
     return lines

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from fleet_tools.config.sensors import IDEAL
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Rate
 from fleet_tools.evaluation.scores import score
@@ -47,6 +48,12 @@ NOTES: dict[RankingKind, str] = {
 }
 """What methods of each kind of ranking have in common."""
 
+SENSORS_NOTE = (
+    "Their depth cameras make the errors of {sensors} cameras: noise, lost edges, miscalibration "
+    "and delay, the same for all methods."
+)
+"""What methods of a ranking with other cameras than ideal ones have in common."""
+
 FORMER = (
     "These results are as of {version}: the physics and the success rules of that version are not "
     "those of today. They are not ranked with the others, and cannot be run again here."
@@ -81,6 +88,20 @@ SUBMITTING = (
     ),
 )
 """How to submit a result: steps and their commands."""
+
+
+def heading(ranking: Ranking) -> str:
+    """Returns the heading of a ranking."""
+    kind = HEADINGS[ranking.kind]
+    return kind if ranking.sensors == IDEAL else f"{kind}, {readable(ranking.sensors)} sensors"
+
+
+def ranking_notes(ranking: Ranking) -> str:
+    """Returns what the methods of a ranking have in common."""
+    note = NOTES[ranking.kind]
+    if ranking.sensors == IDEAL:
+        return note
+    return f"{note} {SENSORS_NOTE.format(sensors=readable(ranking.sensors))}"
 
 
 def column_names(ranking: Ranking) -> list[str]:
@@ -142,7 +163,7 @@ def preview_row(board: Board, submission: Submission) -> list[str]:
     rates = preview_rates(protocol, submission)
     return [
         submission.folder,
-        submission.policy.name,
+        submission.policy.label,
         *(rates.get(task, "") for task in protocol.tasks),
         submission.missing,
     ]

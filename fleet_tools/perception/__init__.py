@@ -2,5 +2,6 @@
 
 From `obs_mode` to an array, a value passes through five things: `ObservationConfig` (what was asked
 for), `Observer` (measures), `RenderScene` (what can be rendered), `Measurement` (what was measured)
-and `Feature` (an entry of the observation, `fleet_tools.envs.observations`).
+and `Feature` (an entry of the observation, `fleet_tools.envs.observations`). Where cameras are not
+ideal, `DepthSensor` makes their errors.
 """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pydantic
 
 from fleet_tools.config.cameras import Camera
+from fleet_tools.config.sensors import IDEAL, SENSORS, Sensor, SensorName
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError, require_name, shown
 
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 OBS_MODES = {
     "state": (),
     "multitask_state": (),
-    "point_cloud": ("camera_size", "cloud_size", "cloud_sampling", "cloud_source"),
-    "rgbd": ("camera_size", "channels"),
+    "point_cloud": ("camera_size", "cloud_size", "cloud_sampling", "cloud_source", "sensors"),
+    "rgbd": ("camera_size", "channels", "sensors"),
 }
 """By mode, the other keyword arguments of an environment that affect its observations."""
-OBSERVATION_KWARGS = ("obs_mode", *sorted({name for names in OBS_MODES.values() for name in names}))
-"""All of these; a policy may choose them."""
+CAMERA_MODES = ("point_cloud", "rgbd")
+"""The modes that show what cameras see."""
+POLICY_KWARGS = (
+    "obs_mode",
+    *sorted({name for names in OBS_MODES.values() for name in names} - {"sensors"}),
+)
+"""Those of these that a policy may choose; sensors are chosen by whoever runs it."""
 CLOUD_SAMPLINGS = ("farthest", "even")
 """How points are sampled, names in `point_cloud.SAMPLINGS`."""
 RENDERED = "vtk"
@@ -39,35 +45,38 @@ MAX_CLOUD_SIZE = 100_000
 def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keyword arguments of an environment that affect its observations.
 
-    The source of clouds is among them even if it is not given.
+    They have the one form of `in_one_form`.
 
     Raises:
         UnknownNameError: There is no such observation mode.
     """
     mode = env_kwargs.get("obs_mode", "state")
     _require_mode(mode)
-    given = with_cloud_source(env_kwargs)
+    given = in_one_form(env_kwargs)
     return {"obs_mode": mode, **{name: given[name] for name in OBS_MODES[mode] if name in given}}
 
 
-def with_cloud_source(
-    env_kwargs: Mapping[str, Any], source: str = CLOUD_SOURCES[0]
-) -> dict[str, Any]:
-    """Returns keyword arguments of an environment that name the source of its clouds.
+def in_one_form(env_kwargs: Mapping[str, Any], source: str = CLOUD_SOURCES[0]) -> dict[str, Any]:
+    """Returns keyword arguments of an environment as they are stored and compared.
+
+    They name the source of clouds, and no sensors if these are ideal.
 
     Args:
         env_kwargs: Keyword arguments.
         source: The source if they have clouds and name none. Stored ones without a source are of
             version 0.1, whose clouds were rendered: `RENDERED`.
     """
-    if env_kwargs.get("obs_mode") != "point_cloud":
-        return dict(env_kwargs)
-    return {**env_kwargs, "cloud_source": env_kwargs.get("cloud_source", source)}
+    kwargs = {key: value for key, value in env_kwargs.items() if (key, value) != _IDEAL_SENSORS}
+    if kwargs.get("obs_mode") != "point_cloud":
+        return kwargs
+    return {**kwargs, "cloud_source": kwargs.get("cloud_source", source)}
 
+
+_IDEAL_SENSORS = ("sensors", IDEAL)
 
 StoredEnvKwargs = Annotated[
     dict[str, pydantic.JsonValue],
-    pydantic.AfterValidator(partial(with_cloud_source, source=RENDERED)),
+    pydantic.AfterValidator(partial(in_one_form, source=RENDERED)),
 ]
 """Stored keyword arguments of an environment; those of version 0.1 name no source of clouds."""
 
@@ -93,6 +102,7 @@ class ObservationConfig:
         cloud_size: Number of points of the tool, and of the object, in the mode "point_cloud".
         cloud_sampling: How points are sampled, a name in `point_cloud.SAMPLINGS`.
         cloud_source: How points are seen, one of `CLOUD_SOURCES`.
+        sensor: Errors of the cameras; None if they are ideal.
         cameras: The task's cameras.
     """
 
@@ -102,12 +112,18 @@ class ObservationConfig:
     cloud_size: tuple[int, int]
     cloud_sampling: str
     cloud_source: str
+    sensor: Sensor | None
     cameras: dict[str, Camera]
 
     @property
     def has_cameras(self) -> bool:
         """Whether it has cameras."""
-        return self.obs_mode in ("point_cloud", "rgbd")
+        return self.obs_mode in CAMERA_MODES
+
+    @property
+    def delayed(self) -> bool:
+        """Whether cameras show the step before."""
+        return self.sensor is not None and self.sensor.delay_steps == 1
 
     @property
     def sampling(self) -> "Sampling":
@@ -141,6 +157,7 @@ class ObservationConfig:
         cloud_size: Sequence[int],
         cloud_sampling: str,
         cloud_source: str,
+        sensors: SensorName,
     ) -> "ObservationConfig":
         """Checks the keyword arguments of an environment.
 
@@ -150,6 +167,7 @@ class ObservationConfig:
         _require_mode(obs_mode)
         require_name("cloud_sampling", cloud_sampling, CLOUD_SAMPLINGS)
         require_name("cloud_source", cloud_source, CLOUD_SOURCES)
+        require_sensors(sensors, obs_mode)
         _require_channels(channels)
         config = cls(
             obs_mode=obs_mode,
@@ -162,6 +180,7 @@ class ObservationConfig:
             ),
             cloud_sampling=cloud_sampling,
             cloud_source=cloud_source,
+            sensor=task.sensors.named(sensors),
             cameras=task.cameras,
         )
         if config.has_cameras and not task.cameras:
@@ -170,6 +189,21 @@ class ObservationConfig:
                 "`cameras` and `randomization.cameras` to its file, as in task_configs/hammer.yaml."
             )
         return config
+
+
+def require_sensors(sensors: str, obs_mode: str) -> None:
+    """Checks the sensors of an observation mode.
+
+    Raises:
+        UnknownNameError: There are no such sensors.
+        ConfigError: They make errors that the mode does not show.
+    """
+    require_name("sensors", sensors, SENSORS)
+    if sensors != IDEAL and obs_mode not in CAMERA_MODES:
+        raise ConfigError(
+            f"sensors={sensors!r} are depth cameras with errors, and obs_mode={obs_mode!r} has no "
+            'cameras. Use obs_mode="point_cloud" or "rgbd", or sensors="ideal".'
+        )
 
 
 def _require_mode(obs_mode: str) -> None:

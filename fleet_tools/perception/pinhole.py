@@ -20,6 +20,11 @@ class Window:
     width: int
     height: int
 
+    def in_image(self, pixels: np.ndarray, image_width: int) -> np.ndarray:
+        """Returns the indices of its pixels in the whole image; both count along the rows."""
+        v, u = np.divmod(pixels, self.width)
+        return (v + self.top) * image_width + u + self.left
+
 
 @dataclass(frozen=True)
 class Pinhole:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fleet_tools.perception.farthest_points import farthest_indices, farthest_indices_by_blas
+from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.pinhole import Pinhole
 
 ABSENT, TOOL_MASK, OBJECT_MASK = 0.0, 1.0, -1.0
@@ -17,38 +18,32 @@ MAX_POINTS = 1024
 """Largest number of points that one camera gives of the tool, and of the object."""
 
 
-def segment_points(
-    depth: np.ndarray, segments: np.ndarray, segment: int, pinhole: Pinhole
-) -> np.ndarray:
-    """Returns the points that a camera sees of one segment, see `points_at`.
+def segment_hits(depth: np.ndarray, segments: np.ndarray, segment: int) -> Hits:
+    """Returns what an image shows of one segment.
 
     Args:
         depth: (height, width), m; 0 and infinity are out of range.
         segments: (height, width), see `fleet_tools.perception.segmentation`.
         segment: The segment.
-        pinhole: Intrinsics of the camera.
-
-    Returns:
-        (n, 3), in the camera's frame C, m.
     """
     in_range = np.isfinite(depth) & (depth > 0.0)
     pixels = np.flatnonzero((segments == segment) & in_range)
-    return points_at(pixels, depth.ravel()[pixels], pinhole)
+    return Hits(pixels, depth.ravel()[pixels])
 
 
-def points_at(pixels: np.ndarray, depths: np.ndarray, pinhole: Pinhole) -> np.ndarray:
+def points_of(hits: Hits, pinhole: Pinhole) -> np.ndarray:
     """Returns the back-projected centres of pixels.
 
     At most `MAX_POINTS` of them, evenly spaced in the order of the pixels.
 
     Args:
-        pixels: (n,), indices of pixels, counted along the rows of the image.
-        depths: (n,), their depths, m.
+        hits: The pixels and their depths.
         pinhole: Intrinsics of the camera.
 
     Returns:
         (n, 3), in the camera's frame C, m.
     """
+    pixels, depths = hits.pixels, hits.depths
     if len(pixels) > MAX_POINTS:
         chosen = even_indices(pixels, MAX_POINTS)
         pixels, depths = pixels[chosen], depths[chosen]

@@ -6,12 +6,12 @@ are moved into the frame of the surface that they may hit.
 
 import importlib.util
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from fleet_tools.config.cameras import CLIPPING_M
 from fleet_tools.errors import MissingLibraryError
+from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.ray_arithmetic import (
     poses_in_camera,
@@ -72,19 +72,6 @@ class Surface:
         """Returns which rays in B hit it before they end, (n,) bool."""
         hit: np.ndarray = self._scene.run(origins, directions, lengths, query="OCCLUDED")
         return np.greater_equal(hit, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Hits:
-    """Points of a surface in an image.
-
-    Attributes:
-        pixels: (n,), indices of their pixels, counted along the rows of the image.
-        depths: (n,) float32, m.
-    """
-
-    pixels: np.ndarray
-    depths: np.ndarray
 
 
 class CameraRays:

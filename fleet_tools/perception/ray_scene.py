@@ -12,8 +12,8 @@ import numpy as np
 from pydrake.geometry import FrameId, QueryObject
 
 from fleet_tools.perception.camera_view import CameraView
-from fleet_tools.perception.point_cloud import points_at
-from fleet_tools.perception.ray_casting import CameraRays, Hits, Surface
+from fleet_tools.perception.hits import Hits
+from fleet_tools.perception.ray_casting import CameraRays, Surface
 from fleet_tools.perception.segmentation import OBJECT, TOOL
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
 from fleet_tools.robot.panda import END_EFFECTOR
@@ -64,10 +64,8 @@ class RayScene:
         """Begins an episode. Its initial state has to be seen first, so that bits repeat."""
         self._of_fixed = {}
 
-    def points(
-        self, physics: QueryObject, views: Iterable[CameraView]
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Returns what each camera sees of the tool (n, 3) and the object (m, 3), in C, m.
+    def hits(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
+        """Returns what each camera sees of tool and object, by segment, in the order of pixels.
 
         Args:
             physics: Query object of the physics.
@@ -78,11 +76,11 @@ class RayScene:
         )
         surfaces = [link.surface for link in self._links]
         return [
-            self._points(CameraRays(view.pinhole, view.X_WC.GetAsMatrix34(), surfaces, X_WB), view)
+            self._hits(CameraRays(view.pinhole, view.X_WC.GetAsMatrix34(), surfaces, X_WB), view)
             for view in views
         ]
 
-    def _points(self, rays: CameraRays, view: CameraView) -> tuple[np.ndarray, np.ndarray]:
+    def _hits(self, rays: CameraRays, view: CameraView) -> dict[int, Hits]:
         fixed, moving = set[int](), set(range(len(self._links)))  # in the camera's frame
         if view.camera.frame == "end_effector":
             fixed = {k for k in moving if self._links[k].held}
@@ -98,14 +96,14 @@ class RayScene:
                     self._of_fixed[view.name, k] = rays.visible(k, rays.hits(k), fixed - {k})
                 hits = rays.visible(k, self._of_fixed[view.name, k], moving)
             seen[link.segment].append(hits)
-        return _in_range(seen[TOOL], view), _in_range(seen[OBJECT], view)
+        return {segment: _in_range(hits, view) for segment, hits in seen.items()}
 
 
-def _in_range(hits: list[Hits], view: CameraView) -> np.ndarray:
-    """Returns the points of several links within the camera's range, (n, 3), in C, m."""
+def _in_range(hits: list[Hits], view: CameraView) -> Hits:
+    """Returns the points of several links within the camera's range."""
     pixels = np.concatenate([np.zeros(0, int), *(each.pixels for each in hits)])
     depths = np.concatenate([np.zeros(0, np.float32), *(each.depths for each in hits)])
     near, far = view.camera.depth_range_m
     (chosen,) = np.nonzero((depths >= near) & (depths <= far))
     chosen = chosen[np.argsort(pixels[chosen], kind="stable")]
-    return points_at(pixels[chosen], depths[chosen], view.pinhole)
+    return Hits(pixels[chosen], depths[chosen])

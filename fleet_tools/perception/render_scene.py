@@ -27,8 +27,9 @@ from pydrake.systems.framework import Context
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import CameraView
+from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.pinhole import BOX_CORNERS
-from fleet_tools.perception.point_cloud import segment_points
+from fleet_tools.perception.point_cloud import segment_hits
 from fleet_tools.perception.rendering import add_renderer, render_depth, render_segmentation
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
 from fleet_tools.perception.visible_links import visible_frames
@@ -129,10 +130,8 @@ class RenderScene:
         self.scene_graph.get_source_pose_port(self.source).FixValue(self.context, poses)
         return self.scene_graph.get_query_output_port().Eval(self.context)
 
-    def points(
-        self, physics: QueryObject, views: Iterable[CameraView]
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Returns what each camera sees of the tool (n, 3) and the object (m, 3), in C, m.
+    def hits(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
+        """Returns what each camera sees of tool and object, by segment, in the order of pixels.
 
         Args:
             physics: Query object of the physics.
@@ -140,7 +139,7 @@ class RenderScene:
         """
         query = self.query(physics)
         boxes_W = self.boxes(query)
-        return [_points(query, view, boxes_W) for view in views]
+        return [_hits(query, view, boxes_W) for view in views]
 
     def boxes(self, query: QueryObject) -> np.ndarray:
         """Returns boxes (n, 8, 3) in the world that contain tool and object, m."""
@@ -184,16 +183,18 @@ class RenderScene:
         return RenderedLink(physics_frame, frame, segment, appearance, corners)
 
 
-def _points(
-    query: QueryObject, view: CameraView, boxes_W: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _hits(query: QueryObject, view: CameraView, boxes_W: np.ndarray) -> dict[int, Hits]:
     pinhole, (near, far) = view.pinhole, view.camera.depth_range_m
     boxes_C = view.X_WC.inverse().multiply(boxes_W.reshape(-1, 3).T).T.reshape(-1, 8, 3)
     window = pinhole.window_around(boxes_C, near_m=near)
     if window is None:
-        return np.zeros((0, 3)), np.zeros((0, 3))
+        nothing = Hits(np.zeros(0, int), np.zeros(0, np.float32))
+        return {TOOL: nothing, OBJECT: nothing}
     cropped = pinhole.cropped(window)  # the smaller the image, the cheaper
     depth = render_depth(query, cropped, view.X_WC, (near, far))
     segments = render_segmentation(query, cropped, view.X_WC)
-    tool, object = (segment_points(depth, segments, part, cropped) for part in (TOOL, OBJECT))
-    return tool, object
+    hits = {part: segment_hits(depth, segments, part) for part in (TOOL, OBJECT)}
+    return {
+        part: Hits(window.in_image(each.pixels, pinhole.width), each.depths)
+        for part, each in hits.items()
+    }

@@ -24,7 +24,7 @@ import gymnasium
 import pydantic
 
 from fleet_tools.errors import FleetToolsError, PolicyError, UnknownNameError
-from fleet_tools.perception.observation_config import OBSERVATION_KWARGS, with_cloud_source
+from fleet_tools.perception.observation_config import POLICY_KWARGS, in_one_form
 from fleet_tools.policies.policy import Policy
 from fleet_tools.utils.imports import load_function
 
@@ -163,7 +163,7 @@ def find_policy(source: str) -> PolicySource:
     """
     name = current_name(source)
     if name in _BUILT_IN:
-        return PolicySource("built_in", name, None, with_cloud_source(_BUILT_IN[name].env_kwargs))
+        return PolicySource("built_in", name, None, in_one_form(_BUILT_IN[name].env_kwargs))
     path = Path(source.removeprefix(_DAGGER)).absolute()  # a link keeps its name
     if path.is_file():
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
@@ -251,11 +251,11 @@ def _env_kwargs_of_factory(factory: Callable, source: str) -> dict[str, Any]:
     former = getattr(factory, "environment", {})  # the attribute's name in version 0.1
     env_kwargs = dict(getattr(factory, "env_kwargs", former))
     for name in env_kwargs:
-        if name not in OBSERVATION_KWARGS:
+        if name not in POLICY_KWARGS:
             what = f"argument of an environment that {source} may choose"
             remedy = "The others are chosen by whoever runs the policy."
-            raise UnknownNameError(what, name, OBSERVATION_KWARGS, remedy)
-    return with_cloud_source(env_kwargs)
+            raise UnknownNameError(what, name, POLICY_KWARGS, remedy)
+    return in_one_form(env_kwargs)
 
 
 def _digest(path: Path | None) -> str | None:

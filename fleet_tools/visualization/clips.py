@@ -37,7 +37,7 @@ def require_clips() -> None:
 
 
 def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
-    """Returns a clip of each method that has episodes to show, by its name.
+    """Returns a clip of each method that has episodes to show, by its label.
 
     The choice is fixed: the first scene of each task in the first split, as in the method's first
     training run.
@@ -48,14 +48,14 @@ def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
     Raises:
         MissingLibraryError: See `require_clips`.
     """
-    shown = {standing.name: _first_episodes(standing) for standing in standings}
+    shown = {standing.label: _first_episodes(standing) for standing in standings}
     views: dict[tuple[str, str], list[np.ndarray]] = {}
     for task in dict.fromkeys(task for of_method in shown.values() for task in of_method):
         env = make_env(task=task, render_mode="rgb_array")
         try:
             for standing in standings:
-                if episode := shown[standing.name].get(task):
-                    views[standing.name, task] = _view(env, _protocol(standing), episode)
+                if episode := shown[standing.label].get(task):
+                    views[standing.label, task] = _view(env, _protocol(standing), episode)
         finally:
             env.close()
     return {

@@ -13,13 +13,9 @@ from support.evaluated import SMALL, TRIALS, FaultyPolicy, a_result, failing_fac
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import PolicyError, ResultError, SimulationError
 from fleet_tools.evaluation import trial as trials
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Trial
-from fleet_tools.evaluation.result import (
-    EpisodeResult,
-    PolicyProvenance,
-    decode_actions,
-    encode_actions,
-)
+from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
 from fleet_tools.evaluation.trial import (
     make_trials,
     require_same_versions,

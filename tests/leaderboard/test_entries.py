@@ -17,7 +17,7 @@ from fleet_tools.evaluation.result_file import RESULT
 from fleet_tools.leaderboard.board import Board, Ranking, former_rankings, present_rankings
 from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.submissions import read_submissions
-from fleet_tools.perception.observation_config import RENDERED, with_cloud_source
+from fleet_tools.perception.observation_config import RENDERED, in_one_form
 
 RESULTS = ROOT / "leaderboard" / "results"
 CURRENT = load_protocol(PROTOCOL)
@@ -67,7 +67,7 @@ def test_results_of_schema_version_1_are_read(board: Board) -> None:
             stored = json.loads((RESULTS / submission.folder / RESULT).read_text())
             if stored["schema_version"] == 1:
                 former += 1
-                env_kwargs = with_cloud_source(stored["policy"]["environment"], RENDERED)
+                env_kwargs = in_one_form(stored["policy"]["environment"], RENDERED)
                 assert submission.policy.env_kwargs == env_kwargs
                 assert (scores := submission.evaluation.result.scores) is not None
                 assert scores.total.success.model_dump() == stored["scores"]["total"]["end"]

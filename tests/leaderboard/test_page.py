@@ -29,6 +29,7 @@ from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.result_folders import Rejection
 from fleet_tools.leaderboard.submissions import Submission
+from fleet_tools.leaderboard.summary import as_text, summary
 from fleet_tools.leaderboard.wording import HEADINGS, SUBMITTING_PAGE, column_names
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -208,6 +209,26 @@ def test_ranks_are_within_tracks_and_of_what_is_verified() -> None:
     for text in (as_html(shown), as_markdown(shown)):
         places = [text.index(heading) for heading in HEADINGS.values() if heading != "Former"]
         assert places == sorted(places)
+
+
+def test_pages_show_results_with_other_cameras_apart() -> None:
+    noisy = random_evaluation(
+        0.4, name="expert", obs_mode="point_cloud", cloud_source="rays", sensors="active_stereo"
+    )
+    shown = board([*SUBMISSIONS, submission(noisy, "expert/noisy")])
+    page = as_html(shown)
+    assert 'id="observations-active_stereo"' in page
+    numbers = re.findall(r'<article id="(method-\d+)"', page)
+    assert len(numbers) == len(set(numbers)) == len(board().standings) + 1
+    for text in (page, as_markdown(shown), as_text(shown, None)):
+        plain = text.replace("\\", "").replace("<wbr>", "")
+        assert "Observations only, active stereo sensors" in plain
+        assert "expert (active_stereo)" in plain
+    methods = summary(shown, None)["methods"]
+    assert [(e["sensors"], e["rank"]) for e in methods if e["name"] == "expert"] == [
+        ("ideal", 1),
+        ("active_stereo", 1),
+    ]
 
 
 def test_a_preview_has_no_rank_and_is_counted_nowhere_else(page: Reader) -> None:

@@ -1,6 +1,7 @@
 """Ranks and success rates: their laws, and the same numbers computed in another way."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from fleet_tools.envs.outcomes import (
     SUCCESS,
     TIME_LIMIT,
 )
+from fleet_tools.leaderboard.board import present_rankings
 from fleet_tools.leaderboard.standings import make_standings, rank_methods, ranks
+from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.utils.statistics import crossed_interval, stratified_interval, wilson_interval
 
 Interval = tuple[float, float]
@@ -166,3 +169,46 @@ def test_without_variation_the_interval_is_wilsons_of_the_scenes() -> None:
     assert crossed_interval([np.full((2, 3), np.nan)]) == (0.0, 1.0)
     missing = np.where(np.arange(20) < 5, np.nan, ones)
     assert crossed_interval([missing])[1] == 1.0
+
+
+NOISY: dict[str, Any] = {
+    "obs_mode": "point_cloud",
+    "cloud_source": "rays",
+    "sensors": "active_stereo",
+}
+
+
+def test_results_with_other_cameras_are_ranked_apart() -> None:
+    def of(name: str, rate: float, **env_kwargs: str) -> Submission:
+        kwargs: dict[str, Any] = {"obs_mode": "point_cloud", "cloud_source": "rays", **env_kwargs}
+        return submission(
+            random_evaluation(rate, name=name, **kwargs), f"{name}/{env_kwargs.get('sensors')}"
+        )
+
+    ideal = [of("good", 0.95), of("poor", 0.05)]
+    noisy = [of("good", 0.0, sensors="active_stereo"), of("poor", 1.0, sensors="active_stereo")]
+    other = of("good", 0.5, sensors="structured_light")
+    rankings = present_rankings([*ideal, *noisy, other], SMALL, "ab")
+    assert [(each.kind, each.sensors) for each in rankings] == [
+        ("observations", sensors) for sensors in ("ideal", "active_stereo", "structured_light")
+    ]
+    first, second, third = (
+        {each.name: (overall(each).rank, overall(each).total.rate) for each in ranking.standings}
+        for ranking in rankings
+    )
+    assert first["good"][0] == 1 and first["poor"][0] == 2
+    assert second == {"poor": (1, 1.0), "good": (2, 0.0)}
+    assert list(third) == ["good"]
+    # Nothing changes for the ideal ones.
+    (alone,) = present_rankings(ideal, SMALL, "ab")
+    assert alone == rankings[0]
+
+
+def test_a_result_that_is_not_verified_takes_no_rank_from_one_with_other_cameras() -> None:
+    ideal = submission(random_evaluation(0.9, name="it"))
+    noisy = submission(random_evaluation(0.9, name="it", **NOISY), "it/noisy", same_outcome=None)
+    rankings = present_rankings([ideal, noisy], SMALL, "ab")
+    assert [(each.kind, each.sensors) for each in rankings] == [
+        ("observations", "ideal"),
+        ("unverified", "active_stereo"),
+    ]

@@ -462,6 +462,22 @@ def test_a_copy_is_rejected_and_another_training_run_is_not(folder: Path, tmp_pa
     assert [(each.folder, each.kind) for each in rejections] == [("theirs/second", "duplicate")]
 
 
+def test_a_result_with_other_cameras_is_no_copy_and_those_are_known(tmp_path: Path) -> None:
+    noisy: dict[str, Any] = {"obs_mode": "point_cloud", "sensors": "active_stereo"}
+    write(GENUINE, tmp_path / "theirs" / "ideal")
+    seen = random_evaluation(0.4, seed=2, name="theirs", **noisy)
+    folder = write(seen, tmp_path / "theirs" / "noisy")
+    accepted, rejected = read_submissions(tmp_path, SMALL)
+    assert [each.policy.label for each in accepted] == ["theirs", "theirs (active_stereo)"]
+    assert not rejected
+    text = (folder / RESULT).read_text()
+    (folder / RESULT).write_text(text.replace("active_stereo", "perfect_stereo"))
+    accepted, rejected = read_submissions(tmp_path, SMALL)
+    assert [each.policy.label for each in accepted] == ["theirs"]
+    (rejection,) = rejected
+    assert rejection.kind == "damaged" and "perfect_stereo" in rejection.reason
+
+
 def test_a_missing_folder_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="no folder"):
         read_submissions(tmp_path / "nowhere", SMALL)

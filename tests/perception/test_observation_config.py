@@ -23,6 +23,7 @@ KWARGS: dict[str, Any] = {
     "cloud_size": (512, 512),
     "cloud_sampling": "farthest",
     "cloud_source": "rays",
+    "sensors": "ideal",
 }
 
 

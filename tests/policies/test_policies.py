@@ -12,7 +12,8 @@ from support.evaluated import SMALL, FaultyPolicy, PresumptuousPolicy, a_result
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import PolicyError, UnknownNameError
-from fleet_tools.evaluation.result import PolicyProvenance, decode_actions
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
+from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.trial import make_trials
 from fleet_tools.policies.sources import current_name, find_policy
 from fleet_tools.storage.provenance import installed_packages

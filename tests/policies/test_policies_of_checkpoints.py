@@ -31,7 +31,8 @@ from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.making import make_env
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
-from fleet_tools.evaluation.result import PolicyProvenance, decode_actions
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
+from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import make_trials
 from fleet_tools.policies.sources import find_policy

@@ -18,6 +18,7 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import (
     Protocol,
     Scenes,
@@ -25,13 +26,7 @@ from fleet_tools.evaluation.protocol import (
     protocol_digest,
     task_digests,
 )
-from fleet_tools.evaluation.result import (
-    EpisodeResult,
-    Evaluation,
-    PolicyProvenance,
-    Result,
-    encode_actions,
-)
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, encode_actions
 from fleet_tools.sim.seeds import EVALUATION
 from fleet_tools.storage.provenance import Machine
 

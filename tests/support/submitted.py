@@ -10,14 +10,9 @@ import numpy as np
 
 from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, protocol_digest, task_digests
-from fleet_tools.evaluation.result import (
-    EpisodeResult,
-    Evaluation,
-    PolicyProvenance,
-    Result,
-    encode_actions,
-)
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, encode_actions
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.records import Verification
@@ -66,6 +61,7 @@ def evaluation_with(
     protocol: Protocol = SMALL,
     tasks: Sequence[str] | None = None,
     training_seed: int | None = None,
+    **env_kwargs: Any,
 ) -> Evaluation:
     """Returns an evaluation with a given outcome of each trial.
 
@@ -75,6 +71,7 @@ def evaluation_with(
         protocol: The protocol.
         tasks: The covered tasks; all if None.
         training_seed: Seed of the policy's training run.
+        env_kwargs: Keyword arguments of its environment; it observes the state if there are none.
     """
     episodes = [
         _episode(trial, outcome_of(trial))
@@ -91,7 +88,7 @@ def evaluation_with(
             kind="factory",
             source="their_module:factory",
             content_digest="ab" * 16,
-            env_kwargs={"obs_mode": "state"},
+            env_kwargs=env_kwargs or {"obs_mode": "state"},
             training_seed=training_seed,
             track="observations",
         ),

@@ -1,0 +1,65 @@
+"""What task files say about the errors of depth cameras."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.sensors import SENSORS, ActiveStereo, Sensors, StructuredLight
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
+
+
+def content(**sensors: Any) -> dict[str, Any]:
+    """Returns the content of the hammer's task file, with errors of cameras."""
+    text = (task_configs_root() / "hammer.yaml").read_text()
+    return yaml.safe_load(text) | {"sensors": sensors}
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_a_task_file_that_does_not_name_them_has_them_neither_in_its_json_nor_in_its_hash(name):
+    task = load_task(name)
+    assert task.sensors == Sensors()
+    assert "sensors" not in json.loads(task.to_json())
+    assert parse(TaskConfig, json.loads(task.to_json()), "it") == task
+
+
+def test_the_usual_figures_said_aloud_are_the_usual_figures():
+    said = parse(TaskConfig, content(active_stereo={"disparity_noise_px": 0.08}), "it")
+    assert said == load_task("hammer") and said.digest() == load_task("hammer").digest()
+
+
+def test_a_task_file_changes_one_figure_and_keeps_the_others():
+    task = parse(TaskConfig, content(active_stereo={"disparity_noise_px": 0.2}), "it")
+    assert task.sensors.active_stereo == ActiveStereo(disparity_noise_px=0.2)
+    assert task.sensors.structured_light == StructuredLight()
+    assert task.digest() != load_task("hammer").digest()
+    assert parse(TaskConfig, json.loads(task.to_json()), "it") == task
+
+
+def test_every_kind_has_figures_but_the_ideal_one():
+    assert (*Sensors.model_fields,) == SENSORS[1:]
+    assert Sensors().named("ideal") is None
+    assert all(Sensors().named(name) is not None for name in SENSORS[1:])
+
+
+@pytest.mark.parametrize(
+    ("sensors", "message"),
+    [
+        ({"active_stereo": {"disparity_noise_px": -0.1}}, "must not be negative"),
+        ({"active_stereo": {"lateral_noise_px": {"uniform": [-1, 1]}}}, "must not be negative"),
+        ({"active_stereo": {"disparity_noise": 0.1}}, "Did you mean 'disparity_noise_px'"),
+        ({"active_stereo": {"baseline_m": {"hand": 0.1}}}, "hand"),
+        ({"structured_light": {"window_px": 0}}, "greater than 0"),
+        ({"structured_light": {"delay_steps": 2}}, "0 or 1"),
+        ({"structured_light": {"rows": 0}}, "greater than or equal to 1"),
+        ({"passive_stereo": {}}, "passive_stereo"),
+    ],
+    ids=str,
+)
+def test_impossible_figures_are_refused(sensors, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(TaskConfig, content(**sensors), "it")
