@@ -167,7 +167,7 @@ def find_policy(source: str) -> PolicySource:
     path = Path(source.removeprefix(_DAGGER)).absolute()  # a link keeps its name
     if path.is_file():
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
-        kind = "dagger" if source.startswith(_DAGGER) else "checkpoint"
+        kind: Kind = "dagger" if source.startswith(_DAGGER) else "checkpoint"
         return PolicySource(kind, str(path), _digest(path), env_kwargs)
     if ":" in source:
         env_kwargs = _env_kwargs_of_factory(_factory(source), source)
