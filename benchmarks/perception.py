@@ -1,4 +1,4 @@
-"""Measures the perceived expert: `python benchmarks/perception.py --tool wrench --episodes 10`.
+"""Measures the perceived experts: `python benchmarks/perception.py --tool wrench --episodes 10`.
 
 Prints a row for each task and split: errors of the keypoints that it finds in the first
 observation, the processor time that this takes, and its successes.
@@ -6,12 +6,12 @@ observation, the processor time that this takes, and its successes.
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from console import print_now
 from task_selection import TaskSelection
 
-from fleet_tools.config.values import Count, Seed
+from fleet_tools.config.values import Count, NonNegative, Seed
 from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
-POLICY = "perceived_expert"
 MM = 1e3
 
 _COLUMNS = ("task", "split", "tool keypoints, mm", "object keypoints, mm", "registration, CPU ms")
@@ -27,7 +26,7 @@ _COLUMNS_OF_EPISODES = ("success", "failures")
 
 
 class PerceptionOptions(cli.Options):
-    """Measures the perceived expert, with all randomization on and fixed seeds.
+    """Measures a perceived expert, with all randomization on and fixed seeds.
 
     Prints a row for each task and split: the largest error of a keypoint in each scene's first
     observation (its median over scenes, 95th percentile and maximum), the median processor time
@@ -40,12 +39,18 @@ class PerceptionOptions(cli.Options):
     """
 
     tasks: TaskSelection = TaskSelection()
+    policy: Literal["perceived_expert", "perceived_expert_category"] = "perceived_expert"
+    """The expert: of known instances, or of a category."""
     episodes: Count = 10
     """Number of scenes of each row."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
     only_find: bool = False
     """Measure keypoints alone, without running episodes."""
+    points: Count = 2048
+    """Largest number of points of the tool, and of the object."""
+    noise_mm: NonNegative = 0.0
+    """Standard deviation of noise that is added to the points in which keypoints are found, mm."""
 
 
 def _measure_all(options: PerceptionOptions) -> int:
@@ -57,9 +62,11 @@ def _measure_all(options: PerceptionOptions) -> int:
     rows = []
     for task in options.tasks.names_or_paths():
         for split in SPLITS:
-            env = make_env(task=task, split=split, **find_policy(POLICY).env_kwargs)
+            source = find_policy(options.policy)
+            sizes = [options.points, options.points]
+            env = make_env(task=task, split=split, **source.env_kwargs | {"cloud_size": sizes})
             seeds = range(options.first_seed, options.first_seed + options.episodes)
-            scenes = [_measure(env, seed, options.only_find) for seed in seeds]
+            scenes = [_measure(env, seed, options) for seed in seeds]
             env.close()
             rows.append({"task": task, "split": split, "scenes": scenes})
             print_now(options, _as_text(rows[-1]))
@@ -68,12 +75,13 @@ def _measure_all(options: PerceptionOptions) -> int:
     return cli.OK
 
 
-def _measure(env: "ToolUseEnv", seed: int, only_find: bool) -> dict[str, Any]:
+def _measure(env: "ToolUseEnv", seed: int, options: PerceptionOptions) -> dict[str, Any]:
     """Returns the facts of a scene."""
     import time
 
     import numpy as np
 
+    from fleet_tools.experts.finding import Candidates
     from fleet_tools.experts.perceived import PerceivedState
     from fleet_tools.policies.sources import find_policy
     from fleet_tools.rollouts.rollout import rollout
@@ -83,7 +91,13 @@ def _measure(env: "ToolUseEnv", seed: int, only_find: bool) -> dict[str, Any]:
 
     observation, _ = env.reset(seed=seed)
     truth, scene = env.world_state(), env.scene
-    source = PerceivedState(env.task, lambda: (scene.tool, scene.object))
+    candidates = Candidates((scene.tool,), (scene.object,), known=True)
+    if options.policy == "perceived_expert_category":
+        candidates = Candidates.of_training(env.task)
+    source = PerceivedState(env.task, lambda: candidates)
+    cloud = observation["point_cloud"].copy()
+    cloud[:, :3] += np.random.default_rng(seed).normal(0, options.noise_mm / MM, cloud[:, :3].shape)
+    observation = {**observation, "point_cloud": cloud}
     source.begin()
     source.look(observation)  # reads the models
     source.begin()
@@ -97,8 +111,8 @@ def _measure(env: "ToolUseEnv", seed: int, only_find: bool) -> dict[str, Any]:
         "object_mm": error_mm(found.p_W_object, truth.p_W_object),
         "ms": MM * seconds,
     }
-    if not only_find:
-        episode = rollout(env, find_policy(POLICY).make(env), scene=scene)
+    if not options.only_find:
+        episode = rollout(env, find_policy(options.policy).make(env), scene=scene)
         facts |= {
             "outcome": episode.outcome,
             "error": episode.error,

@@ -1,9 +1,10 @@
-"""The expert that knows what its observations show: point clouds, and the arm's own senses.
+"""The experts that know what their observations show: point clouds, and the arm's own senses.
 
-It is told which tool and object there are, so that it knows their models (a known instance), and
-the task file. Where they are, it finds by registration. Joints of the object begin where the model
-file says. What it does not see, contacts above all, it does not judge: if the plan is over and the
-episode goes on, there was no success.
+Beside the task file, `perceived_expert` is told which tool and object there are, so that it knows
+their models (a known instance); `perceived_expert_category` knows the models of training scenes,
+of whose families tool and object are. Where they are, and of what size, both find by registration.
+Joints of the object begin where the model file says. What they do not see, contacts above all, they
+do not judge: if the plan is over and the episode goes on, there was no success.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +25,11 @@ from fleet_tools.config.predicates import (
     Predicate,
 )
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, PolicyError
+from fleet_tools.experts.finding import Candidates, Finder
+from fleet_tools.experts.following import MIN_POINTS, Follower
 from fleet_tools.experts.freedom import Estimate
-from fleet_tools.experts.known_instance import MIN_POINTS, KnownInstance
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.experts.predicate_words import unmet_predicates
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
@@ -49,16 +51,34 @@ def perceived_expert(env: gymnasium.Env) -> ExpertPolicy:
     Raises:
         ConfigError: It is another environment, or has no point clouds.
     """
+    inner = _with_clouds(env)
+
+    def candidates() -> Candidates:
+        return Candidates((inner.scene.tool,), (inner.scene.object,), known=True)
+
+    return ExpertPolicy(env, source=PerceivedState(inner.task, candidates))
+
+
+def perceived_expert_category(env: gymnasium.Env) -> ExpertPolicy:
+    """Makes an expert that knows the models of training scenes, and perceives all else.
+
+    Args:
+        env: An environment with point clouds; neither its state nor its scene is read.
+
+    Raises:
+        ConfigError: It is another environment, or has no point clouds.
+    """
+    task = _with_clouds(env).task
+    return ExpertPolicy(env, source=PerceivedState(task, lambda: Candidates.of_training(task)))
+
+
+def _with_clouds(env: gymnasium.Env) -> ToolUseEnv:
     inner = unwrap(env)
     if "point_cloud" not in inner.features:
         raise ConfigError(
             'This expert needs point clouds: make the environment with obs_mode="point_cloud".'
         )
-
-    def models() -> tuple[str, str]:
-        return inner.scene.tool, inner.scene.object
-
-    return ExpertPolicy(env, source=PerceivedState(inner.task, models))
+    return inner
 
 
 class PerceivedState:
@@ -66,11 +86,11 @@ class PerceivedState:
 
     Args:
         task: The task.
-        models: Returns the names of the present tool and object, which it is told.
+        candidates: Returns what tool and object can be, when an episode begins.
     """
 
-    def __init__(self, task: TaskConfig, models: Callable[[], tuple[str, str]]) -> None:
-        self._task, self._models = task, models
+    def __init__(self, task: TaskConfig, candidates: Callable[[], Candidates]) -> None:
+        self._task, self._candidates = task, candidates
         self._memory: _Memory | None = None
         self._latest: WorldState | None = None
 
@@ -90,7 +110,7 @@ class PerceivedState:
             memory = self._first(seen)
         else:
             acted_on = memory.acted_on or seen.touches
-            followed = memory.instance.follow_object(seen.object_W, memory.object, acted_on)
+            followed = memory.follower.follow(seen.object_W, memory.object, acted_on)
             memory = replace(memory, seen=seen, acted_on=acted_on, object=followed)
         return self._remember(memory)
 
@@ -98,8 +118,7 @@ class PerceivedState:
         """Looks for the object where it was last, and where it was at first."""
         memory = self._memory
         assert memory is not None  # it has looked before
-        candidates = memory.object, memory.first_object
-        found = memory.instance.find_object_again(memory.seen.object_W, *candidates)
+        found = memory.follower.find_again(memory.seen.object_W, memory.object)
         return self._remember(replace(memory, object=found))
 
     def latest(self) -> WorldState | None:
@@ -117,9 +136,11 @@ class PerceivedState:
         for name, points in (("tool", seen.tool_E), ("object", seen.object_W)):
             if len(points) < MIN_POINTS:
                 raise PolicyError(f"the {name} is out of view: {len(points)} points of it are seen")
-        instance = KnownInstance(self._task, *self._models())
-        tool, object = instance.find_tool(seen.tool_E), instance.find_object(seen.object_W)
-        return _Memory(instance, tool, object, object, seen)
+        finder = Finder(self._task, self._candidates())
+        tool, object = finder.find_tool(seen.tool_E), finder.find_object(seen.object_W)
+        fixed = self._task.object_mount == "fixed"
+        follower = Follower.beginning(object, seen.object_W, fixed)
+        return _Memory(follower, tool, object, seen)
 
     def _remember(self, memory: "_Memory") -> WorldState:
         self._memory, self._latest = memory, memory.state()
@@ -176,23 +197,22 @@ class _Memory:
     """What is known of an episode.
 
     Attributes:
-        instance: The models of tool and object.
+        follower: What it follows the object by.
         tool: The tool in E, where it stays.
-        first_object, object: The object in W, at first and at last.
+        object: The object in W.
         seen: The last observation.
         acted_on: Whether something has touched the tool, so that the object may have changed.
     """
 
-    instance: KnownInstance
+    follower: Follower
     tool: Estimate
-    first_object: Estimate
     object: Estimate
     seen: _Seen
     acted_on: bool = False
 
     def state(self) -> WorldState:
         """Returns the state of the world as far as it is known."""
-        seen, X_WO = self.seen, self.object.X_P[self.instance.main]
+        seen, X_WO = self.seen, self.object.X_PO
         return WorldState(
             time=np.nan,
             q=seen.q,

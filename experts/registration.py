@@ -11,16 +11,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.experts.closest_points import Surface
+from fleet_tools.experts.loose import WEIGHT, Loose
 
 Placement = Callable[[np.ndarray], np.ndarray]
-"""Given parameters (n,), returns poses (links, 4, 4) in the cloud's frame."""
+"""Given parameters (n,), returns affine maps (links, 4, 4) into the cloud's frame."""
 
 STEP = 1e-5
 """Difference of a parameter from which derivatives are computed, m or rad."""
 DAMPING = 1e-6
 """Damping of steps relative to the largest stiffness; for directions that the cloud leaves free."""
+LEAST_STIFFNESS = 1e-6
+"""Stiffness for each point that steps have at least: a plane slides in a larger one without any."""
 SMALL = 5e-6
 """Largest change of a parameter, m or rad, after which no further step is taken."""
+FAR_M = 5e-3
+"""Distance from which a point only counts as one that does not fit, where shapes differ, m."""
+EXPECTED_M = 5e-4
+"""Distance that clouds have from models that are scaled, for the weight of expected scales, m."""
 TOUCHING_M = 1e-6
 """Distance below which the direction to the surface is its normal, m."""
 
@@ -32,7 +39,8 @@ class Registration:
     Attributes:
         parameters: (n,), m or rad.
         residual_m: Distance to the surface that 95% of the cloud's points keep, m. The mean would
-            hide the few points that tell how far something is turned.
+            hide the few points that tell how far something is turned. Of a loose fit, the mean
+            distance of the cloud from the model plus that of the model from the cloud.
     """
 
     parameters: np.ndarray
@@ -52,7 +60,7 @@ class Schedule:
 
     points: int
     scales_m: tuple[float, ...]
-    fits_m: float
+    fits_m: float = 0.0
     starts: int = 1
 
     def points_of(self, cloud: np.ndarray) -> np.ndarray:
@@ -60,6 +68,12 @@ class Schedule:
         if len(cloud) <= self.points:
             return cloud
         return cloud[np.linspace(0, len(cloud) - 1, self.points).round().astype(int)]
+
+
+COARSE = Schedule(150, (0.03, 0.02, 0.01, 0.005, 0.002), fits_m=1e-3)
+FINE = Schedule(800, (0.005, *[0.002] * 9), fits_m=3e-5, starts=4)
+TRACK = Schedule(300, (0.02, 0.01, 0.005, 0.002), fits_m=3e-5)
+"""How accurately to register: from each start, from the best of them, and from the last pose."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +84,14 @@ class Fit:
         links: Surfaces of the links, each in its frame.
         place: Their poses by the parameters.
         low, high: (n,), bounds of the parameters.
+        loose: Terms for a model that does not have the shape of what the cloud shows.
     """
 
     links: Sequence[Surface]
     place: Placement
     low: np.ndarray
     high: np.ndarray
+    loose: Loose | None = None
 
     def register(
         self, cloud: np.ndarray, start: np.ndarray, scales_m: Iterable[float]
@@ -92,96 +108,133 @@ class Fit:
             last, x = x, np.clip(x + self._step(cloud, x, scale), self.low, self.high)
             if np.abs(x - last).max(initial=0.0) < SMALL:
                 break
-        return self._judged(cloud, x)
+        return self.judged(cloud, x)
 
-    def best(
-        self,
-        cloud: np.ndarray,
-        starts: Iterable[np.ndarray],
-        offsets: np.ndarray,
-        coarse: Schedule,
-        fine: Schedule,
-    ) -> Registration:
-        """Returns the best fit from several starts; the first one that is good enough.
-
-        Args:
-            cloud: (m, 3), points on the model's surface, m; m > 0.
-            starts: Where to start, (n,) each, at least one.
-            offsets: (k, n), steps away from the best fit that are tried if none is good enough:
-                the facets of a round part hold Gauss-Newton steps back.
-            coarse: Schedule from each start.
-            fine: Schedule from the best results of this.
-        """
-        few, many = coarse.points_of(cloud), fine.points_of(cloud)
-        waiting: list[Registration] = []
-        fits: list[Registration] = []
-
-        def refine(rough: Registration) -> Registration:
-            fits.append(self.register(many, rough.parameters, fine.scales_m))
-            return fits[-1]
-
-        for start in starts:
-            rough = self.register(few, start, coarse.scales_m)
-            if rough.residual_m > coarse.fits_m:
-                waiting.append(rough)
-            elif refine(rough).residual_m <= fine.fits_m:
-                return fits[-1]
-        for rough in sorted(waiting, key=_residual)[: fine.starts]:
-            refine(rough)
-        best = min(fits, key=_residual)
-        around = [self._judged(many, best.parameters + offset) for offset in offsets]
-        for rough in sorted(around, key=_residual)[: fine.starts]:
-            refine(rough)
-        return min(fits, key=_residual)
-
-    def _judged(self, cloud: np.ndarray, x: np.ndarray) -> Registration:
+    def judged(self, cloud: np.ndarray, x: np.ndarray) -> Registration:
+        """Returns parameters with their residual, see `register`."""
         x = np.clip(x, self.low, self.high)
-        distances, *_ = self._distances(cloud, self.place(x))
-        return Registration(x, float(np.percentile(np.abs(distances), 95)))
+        A = self.place(x)
+        distances = np.abs(self._distances(cloud, A)[0])
+        if self.loose is None:
+            return Registration(x, float(np.percentile(distances, 95)))
+        gaps, *_ = self.loose.gaps(A)
+        return Registration(
+            x, float(np.minimum(distances, FAR_M).mean() + WEIGHT * np.minimum(gaps, FAR_M).mean())
+        )
 
     def _step(self, cloud: np.ndarray, x: np.ndarray, scale: float) -> np.ndarray:
         """Returns a Gauss-Newton step, (n,)."""
-        X = self.place(x)
-        distances, normals, points, link = self._distances(cloud, X)
-        twists = self._twists(x)[:, link]  # (n, m, 6)
-        velocities = np.cross(twists[..., :3], points) + twists[..., 3:]
-        J = np.einsum("nmi,mi->mn", velocities, normals)
+        A = self.place(x)
+        rates = self._rates(x) @ np.linalg.inv(A)  # (n, links, 4, 4)
+        distances, normals, points, link = self._distances(cloud, A)
+        J = _slopes(rates, points, normals, link)
         weights = np.minimum(1.0, scale / np.maximum(np.abs(distances), 1e-12))
-        H = J.T @ (weights[:, None] * J)
-        H[np.diag_indices_from(H)] += DAMPING * np.maximum(H.diagonal(), H.diagonal().max() * 1e-3)
-        return np.linalg.solve(H, J.T @ (weights * distances))
+        H, g = J.T @ (weights[:, None] * J), J.T @ (weights * distances)
+        if self.loose is not None:
+            gaps, directions, points, link = self.loose.gaps(A)
+            J = _slopes(rates, points, directions, link)
+            weights = WEIGHT * len(cloud) / len(gaps) / (1 + (gaps / scale) ** 2) ** 2
+            stiffness = len(cloud) * (EXPECTED_M / self.loose.spread) ** 2
+            H += J.T @ (weights[:, None] * J) + np.diag(stiffness)
+            g += J.T @ (weights * gaps) - stiffness * x
+        stiffest = max(H.diagonal().max(), LEAST_STIFFNESS * len(cloud))
+        H[np.diag_indices_from(H)] += DAMPING * np.maximum(H.diagonal(), stiffest * 1e-3)
+        return np.linalg.solve(H, g)
 
     def _distances(
-        self, cloud: np.ndarray, X: np.ndarray
+        self, cloud: np.ndarray, A: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Returns distances (m,), their directions (m, 3), closest points (m, 3) and links (m,)."""
+        """Returns distances (m,), their directions (m, 3), closest points (m, 3) and links (m,).
+
+        Of a link that is scaled, points are the closest in its own frame, which is close to it.
+        """
         found = []
-        for surface, X_L in zip(self.links, X, strict=True):
-            R, p = X_L[:3, :3], X_L[:3, 3]
-            closest, normals = surface.closest((cloud - p) @ R)
-            found.append((closest @ R.T + p, normals @ R.T))
+        for surface, A_L in zip(self.links, A, strict=True):
+            M, p = A_L[:3, :3], A_L[:3, 3]
+            inverse = np.linalg.inv(M)
+            closest, normals = surface.closest((cloud - p) @ inverse.T)
+            found.append((closest @ M.T + p, normals @ inverse))
         points, normals = map(np.stack, zip(*found, strict=True))
         link = np.argmin(np.linalg.norm(cloud - points, axis=2), axis=0)
         rows = np.arange(len(cloud))
         points, normals = points[link, rows], normals[link, rows]
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
         gaps = cloud - points
         lengths = np.linalg.norm(gaps, axis=1)
         far = lengths > TOUCHING_M
         normals[far] = gaps[far] / lengths[far, None]
         return np.einsum("mi,mi->m", gaps, normals), normals, points, link
 
-    def _twists(self, x: np.ndarray) -> np.ndarray:
-        """Returns the links' angular and linear velocities by each parameter, (n, links, 6)."""
-        twists = []
-        for h in np.eye(len(x)) * STEP:
-            ahead, behind = self.place(x + h), self.place(x - h)
-            A = (ahead @ np.linalg.inv(behind) - np.eye(4)) / (2 * STEP)
-            w = np.stack(
-                [A[:, 2, 1] - A[:, 1, 2], A[:, 0, 2] - A[:, 2, 0], A[:, 1, 0] - A[:, 0, 1]]
-            )
-            twists.append(np.concatenate([w.T / 2, A[:, :3, 3]], axis=1))
-        return np.array(twists)
+    def _rates(self, x: np.ndarray) -> np.ndarray:
+        """Returns derivatives of the links' maps by each parameter, (n, links, 4, 4)."""
+        steps = np.eye(len(x)) * STEP
+        return np.array([(self.place(x + h) - self.place(x - h)) / (2 * STEP) for h in steps])
 
 
-def _residual(found: Registration) -> float:
-    return found.residual_m
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A model and where to start with it.
+
+    Attributes:
+        fit: The model.
+        starts: Where to start, (n,) each, at least one.
+        offsets: (k, n), steps away from the best fit that are tried if none is good enough: the
+            facets of a round part hold Gauss-Newton steps back.
+    """
+
+    fit: Fit
+    starts: Iterable[np.ndarray]
+    offsets: np.ndarray
+
+
+def best(
+    cloud: np.ndarray, trials: Sequence[Trial], coarse: Schedule, fine: Schedule
+) -> tuple[int, Registration]:
+    """Returns the best fit of several models and starts; the first one that is good enough.
+
+    Args:
+        cloud: (m, 3), points on the surface of one of the models, m; m > 0.
+        trials: Models and starts, at least one.
+        coarse: Schedule from each start.
+        fine: Schedule from the best results of this.
+
+    Returns:
+        Index of the trial, and its fit.
+    """
+    few, many = coarse.points_of(cloud), fine.points_of(cloud)
+    waiting: list[tuple[int, Registration]] = []
+    fits: list[tuple[int, Registration]] = []
+
+    def refine(k: int, rough: Registration) -> Registration:
+        found = trials[k].fit.register(many, rough.parameters, fine.scales_m)
+        fits.append((k, found))
+        return found
+
+    for k, trial in enumerate(trials):
+        for start in trial.starts:
+            rough = trial.fit.register(few, start, coarse.scales_m)
+            if rough.residual_m > coarse.fits_m:
+                waiting.append((k, rough))
+            elif refine(k, rough).residual_m <= fine.fits_m:
+                return fits[-1]
+    for k, rough in sorted(waiting, key=_residual)[: fine.starts]:
+        refine(k, rough)
+    k, found = min(fits, key=_residual)
+    steps = trials[k].offsets
+    around = [(k, trials[k].fit.judged(many, found.parameters + step)) for step in steps]
+    for k, rough in sorted(around, key=_residual)[: fine.starts]:
+        refine(k, rough)
+    return min(fits, key=_residual)
+
+
+def _slopes(
+    rates: np.ndarray, points: np.ndarray, directions: np.ndarray, link: np.ndarray
+) -> np.ndarray:
+    """Returns how fast points of links move in given directions by each parameter, (m, n)."""
+    of_point = rates[:, link]  # (n, m, 4, 4)
+    velocities = np.einsum("nmij,mj->nmi", of_point[..., :3, :3], points) + of_point[..., :3, 3]
+    return np.einsum("nmi,mi->mn", velocities, directions)
+
+
+def _residual(found: tuple[int, Registration]) -> float:
+    return found[1].residual_m

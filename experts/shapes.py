@@ -3,7 +3,13 @@
 A shape has pieces that move independently of each other: the one that is fixed to the world or to
 the hand, or each of the bodies that lie free on the table. The pose of a piece is that of the
 model's frame if the whole model had moved with it, so that all pieces begin with the same.
+
+Links can be scaled, each along the axes of its frame. What a link carries moves with its scale: the
+frames of the links that are joined to it, at rest. A joint's own motion is not scaled.
 """
+
+import copy
+from typing import Self
 
 import numpy as np
 from pydrake.geometry import FrameId, SceneGraph
@@ -32,6 +38,7 @@ class Shape:
         main: The piece to which the model's frame belongs.
         rest: (joints,), positions in which the model begins, m or rad.
         low, high: (joints,), limits of the positions.
+        scales: (links, 3), of the visible links; None if they are as the model says.
 
     Raises:
         ConfigError: Drake cannot read the model.
@@ -72,13 +79,25 @@ class Shape:
         self.low = np.array([joint.position_lower_limits()[0] for joint in own])
         self.high = np.array([joint.position_upper_limits()[0] for joint in own])
         index_of = {body.index(): i for i, body in enumerate(self._bodies)}
+        parent = {joint.child_body().index(): joint.parent_body().index() for joint in joints}
+        # -1 where the parent is the world
+        self._parents = [index_of.get(parent.get(b.index()), -1) for b in self._bodies]
+        self._parents_first = sorted(range(len(self._bodies)), key=self._depth)
+        self.scales: np.ndarray | None = None
+        self._X_rest = self._body_poses(self.rest)
         self._points = {
             name: (index_of[plant.GetBodyByName(point.link, instance).index()], point.position)
             for name, point in model.labels.keypoints.items()
         }
 
+    def scaled(self, scales: np.ndarray) -> Self:
+        """Returns the shape with other scales of the visible links, (links, 3)."""
+        scaled = copy.copy(self)
+        scaled.scales = scales
+        return scaled
+
     def place(self, X_P: np.ndarray, joints: np.ndarray) -> np.ndarray:
-        """Returns the poses of the visible links, (links, 4, 4).
+        """Returns the poses of the visible links, scale included, (links, 4, 4).
 
         Args:
             X_P: (pieces, 4, 4), poses of the pieces in any frame.
@@ -93,15 +112,43 @@ class Shape:
             name: X[body, :3, :3] @ p + X[body, :3, 3] for name, (body, p) in self._points.items()
         }
 
+    def _depth(self, body: int) -> int:
+        parent = self._parents[body]
+        return 0 if parent < 0 else 1 + self._depth(parent)
+
     def _poses(self, X_P: np.ndarray, joints: np.ndarray) -> np.ndarray:
+        X_O = self._body_poses(joints)
+        if self.scales is not None:
+            X_O = self._scale(X_O, self.scales)
+        return X_P[self._piece_of] @ X_O
+
+    def _body_poses(self, joints: np.ndarray) -> np.ndarray:
         q = self._q.copy()
         q[self._position_of] = joints
         self._plant.SetPositions(self._context, q)
-        X_O = [
-            (self._X_OW @ body.EvalPoseInWorld(self._context)).GetAsMatrix4()
-            for body in self._bodies
-        ]
-        return X_P[self._piece_of] @ np.array(X_O)
+        return np.array(
+            [
+                (self._X_OW @ body.EvalPoseInWorld(self._context)).GetAsMatrix4()
+                for body in self._bodies
+            ]
+        )
+
+    def _scale(self, X_O: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """Returns affine maps of the bodies, (bodies, 4, 4), from their poses."""
+        size = np.ones((len(X_O), 3))
+        size[: len(scales)] = scales
+        X, rest = X_O.copy(), self._X_rest
+        for i in self._parents_first:
+            j = self._parents[i]
+            if j < 0:
+                R, p = rest[i, :3, :3], rest[i, :3, 3]
+                X[i, :3, 3] += R @ (size[i] * (R.T @ p)) - p
+            else:
+                p_rest = rest[j, :3, :3].T @ (rest[i, :3, 3] - rest[j, :3, 3])
+                X[i, :3, 3] += X[j, :3, 3] - X_O[j, :3, 3]
+                X[i, :3, 3] += X_O[j, :3, :3] @ (size[j] * p_rest - p_rest)
+        X[:, :3, :3] *= size[:, None]
+        return X
 
 
 def _surface(scene_graph: SceneGraph, frame: FrameId) -> Surface | None:

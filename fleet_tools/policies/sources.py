@@ -1,6 +1,7 @@
 """Policies by name, by module:factory, or by checkpoint.
 
-    expert, noisy_expert, perceived_expert, random, zero        built in
+    expert, noisy_expert, perceived_expert, perceived_expert_category, random, zero
+                        built in
     module:factory      `factory(env)` returns a `fleet_tools.policies.policy.Policy`; `factory` may
                         have a mapping `env_kwargs` with keyword arguments of the environment that
                         affect its observations, such as {"obs_mode": "point_cloud"}
@@ -31,10 +32,10 @@ from fleet_tools.utils.imports import load_function
 PolicyName = Annotated[
     str,
     pydantic.Field(
-        description="The policy: expert, noisy_expert, perceived_expert, random or zero; "
-        "module:factory, where "
-        "factory(env) returns an object with reset() and act(observation); the path of a "
-        "checkpoint; or dagger:PATH, a checkpoint that takes turns with the expert."
+        description="The policy: expert, noisy_expert, perceived_expert, "
+        "perceived_expert_category, random or zero; module:factory, where factory(env) returns an "
+        "object with reset() and act(observation); the path of a checkpoint; or dagger:PATH, a "
+        "checkpoint that takes turns with the expert."
     ),
 ]
 """An option that names a policy."""
@@ -64,6 +65,9 @@ class _BuiltIn:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
+_WHOLE_CLOUDS = {"obs_mode": "point_cloud", "cloud_size": [2048, 2048]}
+"""Observations with all points that two cameras see."""
+
 _BUILT_IN = {
     "expert": _BuiltIn(
         "fleet_tools.experts.policy:ExpertPolicy",
@@ -78,10 +82,12 @@ _BUILT_IN = {
     "perceived_expert": _BuiltIn(
         "fleet_tools.experts.perceived:perceived_expert",
         "Plans from point clouds; it is told which tool and object there are",
-        env_kwargs={
-            "obs_mode": "point_cloud",
-            "cloud_size": [2048, 2048],  # all that two cameras give
-        },
+        env_kwargs=_WHOLE_CLOUDS,
+    ),
+    "perceived_expert_category": _BuiltIn(
+        "fleet_tools.experts.perceived:perceived_expert_category",
+        "Plans from point clouds; it knows the models of training, not those of the scene",
+        env_kwargs=_WHOLE_CLOUDS,
     ),
     "random": _BuiltIn(
         "fleet_tools.policies.trivial:RandomPolicy", "Uniformly random actions", seeded=True

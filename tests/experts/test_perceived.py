@@ -6,7 +6,12 @@ from support.environments import IDS
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.experts.perceived import PerceivedState, perceived_expert
+from fleet_tools.experts.finding import Candidates
+from fleet_tools.experts.perceived import (
+    PerceivedState,
+    perceived_expert,
+    perceived_expert_category,
+)
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.sources import find_policy, natural_track
 from fleet_tools.rollouts.rollout import rollout
@@ -14,15 +19,16 @@ from fleet_tools.sim.scene import Push
 
 HAMMER = "FleetTools/Hammer-v0"
 SOURCE = find_policy("perceived_expert")
+CATEGORY = find_policy("perceived_expert_category")
+
+
+def refuse(self):
+    raise AssertionError("it is privileged")
 
 
 def test_it_solves_a_scene_without_the_privileged_state(make, monkeypatch):
     env = make(HAMMER, **SOURCE.env_kwargs)
     observation, info = env.reset(seed=0)
-
-    def refuse(self):
-        raise AssertionError("the state is privileged")
-
     monkeypatch.setattr(ToolUseEnv, "world_state", refuse)
     expert = perceived_expert(env)
     expert.reset()
@@ -40,12 +46,26 @@ def test_it_solves_every_environment(make, environment_id):
 
 
 @pytest.mark.slow
+def test_of_a_category_it_reads_neither_the_state_nor_the_scene(make, monkeypatch):
+    env = make(HAMMER, split="unseen_tools", **CATEGORY.env_kwargs)
+    observation, info = env.reset(seed=0)
+    monkeypatch.setattr(ToolUseEnv, "world_state", refuse)
+    monkeypatch.setattr(ToolUseEnv, "scene", property(refuse))
+    expert = perceived_expert_category(env)
+    expert.reset()
+    while info["outcome"] == "running":
+        observation, *_, info = env.step(expert.act(observation))
+    assert info["outcome"] == "success"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("environment_id", IDS)
 def test_keypoints_are_found_within_a_third_of_a_millimetre(make, environment_id):
     env = make(environment_id, **SOURCE.env_kwargs)
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
-        source = PerceivedState(env.task, lambda: (env.scene.tool, env.scene.object))
+        known = Candidates((env.scene.tool,), (env.scene.object,), known=True)
+        source = PerceivedState(env.task, lambda known=known: known)
         source.begin()
         found, truth = source.look(observation), env.world_state()
         for points, true in (
@@ -94,6 +114,7 @@ def test_it_needs_point_clouds(hammer):
 
 def test_its_track_is_that_of_observations():
     assert natural_track("built_in", "perceived_expert") == "observations"
+    assert natural_track("built_in", "perceived_expert_category") == "observations"
     assert natural_track("built_in", "expert") == "privileged"
     assert SOURCE.env_kwargs["obs_mode"] == "point_cloud"
 

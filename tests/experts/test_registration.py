@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from fleet_tools.experts.closest_points import Surface, sample
-from fleet_tools.experts.registration import Fit, Schedule
+from fleet_tools.experts.registration import Fit, Schedule, Trial, best
 
 CORNERS = np.array([[0, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [0.03, 0.02, 0.05]])
 FACES = [[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]
@@ -74,6 +74,16 @@ def test_the_frame_does_not_matter(x, moved):
     np.testing.assert_allclose(found.parameters, x, atol=1e-5)
 
 
+def test_what_the_cloud_leaves_free_stays():
+    square = Surface(
+        np.array([[[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[1, 1, 0], [1, 0, 0], [0, 1, 0]]])
+    )
+    inside = np.array([[0.4, 0.4, 0], [0.6, 0.4, 0], [0.4, 0.6, 0], [0.5, 0.5, 0]])
+    sliding = fit(lambda x: pose(np.array([*x, 0, 0, 0, 0]))[None], square, size=2)
+    found = sliding.register(inside, np.zeros(2), SCHEDULE)
+    np.testing.assert_array_equal(found.parameters, 0)
+
+
 def test_links_of_a_joint_are_found_together():
     def place(x: np.ndarray) -> np.ndarray:
         return np.stack([pose(x[:6]), pose(x[:6]) @ pose(np.array([0.3, 0, 0, x[6], 0, 0]))])
@@ -101,5 +111,5 @@ def test_the_start_that_fits_is_found_among_others():
     points = cloud(place(truth)[0])
     starts = [np.array([0.1, 0.2, angle]) for angle in np.linspace(-3, 3, 7)]
     coarse, fine = Schedule(50, SCHEDULE[:5], 1e-3), Schedule(300, SCHEDULE, 1e-5, starts=2)
-    found = planar.best(points, starts, np.zeros((0, 3)), coarse, fine)
+    _, found = best(points, [Trial(planar, starts, np.zeros((0, 3)))], coarse, fine)
     np.testing.assert_allclose(found.parameters, truth, atol=1e-5)

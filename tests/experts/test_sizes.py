@@ -1,0 +1,124 @@
+"""Models of other sizes than those that are known: laws of scaling, and what is found of them."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
+
+from fleet_tools.config.tasks import load_task
+from fleet_tools.experts.closest_points import Surface, sample
+from fleet_tools.experts.finding import Candidates, Finder
+from fleet_tools.experts.loose import Loose
+from fleet_tools.experts.registration import Fit
+from fleet_tools.experts.shapes import Shape
+from fleet_tools.sim.catalog import Kind, find_model
+from fleet_tools.sim.splits import model_pairs
+
+TASK = load_task("hammer")
+
+CORNERS = np.array([[0, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [0.03, 0.02, 0.05]])
+TETRAHEDRON = Surface(CORNERS[[[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]])
+
+small = st.lists(st.floats(-0.01, 0.01), min_size=6, max_size=6).map(np.array)
+moved = st.lists(st.floats(-2, 2), min_size=6, max_size=6).map(np.array)
+sizes = st.lists(st.floats(0.8, 1.25), min_size=3, max_size=3).map(np.array)
+
+
+@lru_cache
+def shape(kind: Kind, family: str, name: str, fixed: bool = True) -> Shape:
+    return Shape(find_model(kind, family, name), fixed)
+
+
+def points_of(shape: Shape, X_P: np.ndarray, joints: np.ndarray, count: int = 1000) -> np.ndarray:
+    maps = shape.place(X_P, joints)
+    return np.concatenate(
+        [
+            sample(surface.triangles, count)[0] @ A[:3, :3].T + A[:3, 3]
+            for surface, A in zip(shape.surfaces, maps, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "fixed"),
+    [("nail", "round_nail", True), ("nut", "hex_nut", True), ("pair", "fudge", False)],
+)
+@given(st.floats(0.7, 1.4))
+@settings(max_examples=5, deadline=None)
+def test_equal_scales_of_all_links_are_a_similarity(family, name, fixed, size):
+    model = shape("object", family, name, fixed)
+    scaled = model.scaled(np.full((len(model.surfaces), 3), size))
+    X_P = np.repeat(np.eye(4)[None], model.pieces, axis=0)
+    np.testing.assert_allclose(
+        points_of(scaled, X_P, model.rest), size * points_of(model, X_P, model.rest), atol=1e-12
+    )
+    points, scaled_points = (each.keypoints(X_P, each.rest) for each in (model, scaled))
+    for point, scaled_point in zip(points.values(), scaled_points.values(), strict=True):
+        np.testing.assert_allclose(scaled_point, size * point, atol=1e-12)
+
+
+def affine(x: np.ndarray) -> np.ndarray:
+    A = np.eye(4)
+    A[:3, :3] = Rotation.from_rotvec(x[3:6]).as_matrix() * np.exp(x[6:])
+    A[:3, 3] = x[:3]
+    return A
+
+
+@given(small, sizes, moved)
+@settings(max_examples=5, deadline=None)
+def test_a_known_size_comes_back_in_every_frame(x, size, motion):
+    X_FC = affine(np.concatenate([motion, np.zeros(3)]))
+    truth = np.concatenate([x, np.log(size)])
+    A = X_FC @ affine(truth)
+    cloud = sample(TETRAHEDRON.triangles, 2000)[0] @ A[:3, :3].T + A[:3, 3]
+    loose = Loose.of([TETRAHEDRON], np.full(9, np.inf), cloud)
+    limit = np.full(9, np.inf)
+    fit = Fit([TETRAHEDRON], lambda x: (X_FC @ affine(x))[None], -limit, limit, loose)
+    found = fit.register(cloud, np.zeros(9), (0.01, *[0.005] * 14))
+    np.testing.assert_allclose(found.parameters, truth, atol=2e-3)
+
+
+def test_a_joint_moves_as_far_as_before():
+    nail = shape("object", "nail", "round_nail")
+    scaled = nail.scaled(np.array([[1.2, 0.9, 1.1], [1.0, 1.0, 0.8]]))
+    X_P = np.eye(4)[None]
+    moved = nail.rest + 0.01
+    for each in (nail, scaled):
+        shift = each.keypoints(X_P, moved)["head"] - each.keypoints(X_P, nail.rest)["head"]
+        assert np.linalg.norm(shift) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("name", Candidates.of_training(TASK).tools)
+def test_a_training_tool_is_found_among_all(name):
+    tool = shape("tool", "hammer", name)
+    X = np.eye(4)
+    X[:3, :3] = Rotation.from_euler("y", 4, degrees=True).as_matrix()
+    X[:3, 3] = [0.01, 0, -0.002]
+    found = Finder(TASK, Candidates.of_training(TASK)).find_tool(
+        points_of(tool, X[None], tool.rest)
+    )
+    assert found.residual_m < 1e-4
+    for point, p in tool.keypoints(X[None], tool.rest).items():
+        np.testing.assert_allclose(found.keypoints[point], p, atol=1e-4)
+
+
+@given(sizes)
+@settings(max_examples=2, deadline=None)
+def test_keypoints_of_a_scaled_tool_are_found(size):
+    mallet = shape("tool", "hammer", "mallet").scaled(size[None])
+    cloud = points_of(mallet, np.eye(4)[None], mallet.rest, 2000)
+    found = Finder(TASK, Candidates(("mallet",), ("round_nail",), known=False)).find_tool(cloud)
+    truth = mallet.keypoints(np.eye(4)[None], mallet.rest)
+    np.testing.assert_allclose(found.keypoints["head"], truth["head"], atol=2e-3)
+
+
+def test_held_out_models_are_no_candidates():
+    for name in ("hammer", "wrench", "spatula", "knife"):
+        task = load_task(name)
+        candidates = Candidates.of_training(task)
+        assert set(candidates.tools).isdisjoint(task.held_out.tools)
+        assert set(candidates.objects).isdisjoint(task.held_out.objects)
+        assert {tool for tool, _ in model_pairs(task, "train")} == set(candidates.tools)
