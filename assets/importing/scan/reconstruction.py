@@ -9,8 +9,8 @@ from scipy.spatial import KDTree
 
 from fleet_tools.assets.importing.mesh_file import RawMesh
 from fleet_tools.assets.importing.scan.alignment import aligned
-from fleet_tools.assets.importing.scan.surface import oriented, poisson_surface, unseen
-from fleet_tools.assets.importing.scan.table import CLEARANCE, cut_at, find_table
+from fleet_tools.assets.importing.scan.surface import closed, oriented, poisson_surface, unseen
+from fleet_tools.assets.importing.scan.table import CLEARANCE, Table, cut_at, find_table
 from fleet_tools.assets.importing.scan.views import View, read_views
 from fleet_tools.assets.importing.settings import ScanSettings
 from fleet_tools.assets.solids import Solid
@@ -52,9 +52,10 @@ def scanned_mesh(files: Sequence[Path], settings: ScanSettings) -> RawMesh:
     points = np.array(cloud.points)
     solid, strays = poisson_surface(cloud, voxel, library)
     notes += strays
+    solid = closed(solid)
     if table is not None:
         solid = cut_at(table, solid)
-    notes += _coverage(solid, points, voxel, settings, None if table is None else table.heights)
+    notes += _coverage(solid, points, voxel, settings.max_unseen, table)
     notes.append(f"made a surface of {len(points)} points with details of {voxel:.4g}")
     return RawMesh(solid.vertices, solid.triangles, tuple(notes))
 
@@ -78,20 +79,22 @@ def _voxel(views: Sequence[View], given: float | None) -> float:
     return given
 
 
-def _coverage(solid: Solid, points, voxel: float, settings: ScanSettings, heights) -> list[str]:
+def _coverage(
+    solid: Solid, points: np.ndarray, voxel: float, max_unseen: float, table: Table | None
+) -> list[str]:
     """Returns a note on what was not seen.
 
     Raises:
         ConfigError: It is too much.
     """
-    if heights is not None:  # the face on the table cannot be seen
-        on_table = np.abs(heights(solid.vertices)) < 1e-6 * voxel
+    if table is not None:  # the face on it cannot be seen
+        on_table = np.abs(table.heights(solid.vertices)) < 1e-6 * voxel
         solid = replace(solid, triangles=solid.triangles[~on_table[solid.triangles].all(axis=1)])
     share, farthest = unseen(solid, points, voxel)
-    if share > settings.max_unseen:
+    if share > max_unseen:
         raise ConfigError(
             f"{share:.0%} of the surface was not seen, up to {farthest:.3g} away from a point; "
-            f"{settings.max_unseen:.0%} may be. Add views of it, align them (--poses, --align), "
+            f"{max_unseen:.0%} may be. Add views of it, align them (--poses, --align), "
             "take the table away (--table), or allow more with --max-unseen."
         )
     if share < REMARKABLE:

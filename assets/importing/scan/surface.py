@@ -10,8 +10,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
 from fleet_tools.assets.importing.convex_hull import triangle_areas, without_unused_vertices
+from fleet_tools.assets.importing.repair import cleaned, repaired_shells
 from fleet_tools.assets.importing.scan.views import View
-from fleet_tools.assets.solids import Solid
+from fleet_tools.assets.solids import Solid, joined
 from fleet_tools.errors import ConfigError
 
 NEIGHBOURHOOD = 3.0
@@ -122,6 +123,25 @@ def _main_part(solid: Solid) -> tuple[Solid, list[str]]:
         )
     notes = [f"dropped {len(others)} stray part(s) of the surface"] * bool(len(others))
     return without_unused_vertices(solid.vertices, triangles[part == main]), notes
+
+
+def closed(solid: Solid) -> Solid:
+    """Returns a surface with its holes closed.
+
+    Poisson's surface is open where it leaves the octree, behind what was not seen; these rims lie
+    on a side of the octree's cube.
+
+    Raises:
+        ConfigError: A hole cannot be closed.
+    """
+    surface, _ = cleaned(solid.vertices, solid.triangles)
+    shells, _ = repaired_shells(surface)
+    if not all(shell.closed for shell in shells):
+        raise ConfigError(
+            "The scan's surface is not closed: too much of the thing was not seen. Add views of "
+            "it, align them (--poses, --align), or take the table away (--table)."
+        )
+    return joined(*(shell.solid for shell in shells))
 
 
 def unseen(solid: Solid, points: np.ndarray, voxel: float) -> tuple[float, float]:
