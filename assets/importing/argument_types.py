@@ -70,6 +70,14 @@ def _grasp(text: str) -> Pose:
     return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
 
 
+def _box(text: str) -> tuple[Vector3, Vector3]:
+    *low, x, y, z = _numbers(text, "X,Y,Z,X,Y,Z")
+    low, high = _vector(",".join(map(str, low)), "X,Y,Z"), (x, y, z)
+    if not all(a < b for a, b in zip(low, high, strict=True)):
+        raise ValueError(f"expected the lowest corner, then the highest one; given: {text}")
+    return low, high
+
+
 def _scale(text: str) -> float | None:
     if text == "auto":
         return None
@@ -101,6 +109,9 @@ ScaleArgument = Annotated[
     notation(_scale, "{auto," + ",".join(UNITS) + ",NUMBER}", lambda scale: str(scale or "auto")),
 ]
 """Metres per unit of a file; None is to be guessed."""
+
+BoxArgument = Annotated[tuple[Vector3, Vector3] | None, notation(_box, "X,Y,Z,X,Y,Z")]
+"""Lowest and highest corner of a box, in the unit of the file."""
 
 ColourArgument = Annotated[Vector3 | None, notation(_colour, "R,G,B")]
 """Red, green and blue, from 0 to 1."""

@@ -98,7 +98,8 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
             remedy.
         MissingLibraryError: A library is absent that it needs.
     """
-    surface, notes = cleaned(mesh.vertices, mesh.triangles)
+    surface, repairs = cleaned(mesh.vertices, mesh.triangles)
+    notes = [*mesh.notes, *repairs]
     longest = float(np.ptp(surface.vertices, axis=0).max())
     scale = choose_scale(settings.scale, longest, settings.kind)
     notes.append(scale.note)
@@ -137,7 +138,8 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
             f"Drake cannot make a contact surface of the mesh: {error} Try --pieces 1, a larger "
             "--tolerance, or --rigid."
         )
-    warnings = [note for note in notes if "not watertight" in note or "no inside" in note]
+    doubtful = ("not watertight", "no inside", "not seen")
+    warnings = [note for note in notes if any(words in note for words in doubtful)]
     warnings += plausibility_warnings(body, keypoints, inertial.mass, density, settings)
     warnings += deviation_warnings(collision.deviations, settings)
     return ImportedModel(

@@ -18,10 +18,12 @@ class RawMesh:
     Attributes:
         vertices: Positions, (n, 3), in unit and axes of the file.
         triangles: Vertex indices, (m, 3).
+        notes: How it was made, if it was not read.
     """
 
     vertices: np.ndarray
     triangles: np.ndarray
+    notes: tuple[str, ...] = ()
 
 
 def read_mesh(file: Path) -> RawMesh:
@@ -42,8 +44,8 @@ def read_mesh(file: Path) -> RawMesh:
     mesh = _load(file, suffix)
     if not len(mesh.triangles):
         raise ConfigError(
-            f"{file} holds no triangles ({len(mesh.vertices)} points). Convert a point cloud to a "
-            "surface first, for instance in MeshLab."
+            f"{file} holds no triangles ({len(mesh.vertices)} points). Export a point cloud as PLY "
+            "or PCD, of which a surface is made."
         )
     if mesh.triangles.min() < 0 or mesh.triangles.max() >= len(mesh.vertices):
         raise ConfigError(

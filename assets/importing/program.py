@@ -22,6 +22,7 @@ from fleet_tools.assets.importing.settings import (
     LabelSettings,
     Origin,
     ScaleSettings,
+    ScanSettings,
     UpAxis,
 )
 from fleet_tools.assets.materials import MATERIALS, Material, MaterialName
@@ -33,6 +34,7 @@ from fleet_tools.utils import cli
 
 if TYPE_CHECKING:  # --help answers without numpy
     from fleet_tools.assets.importing.importer import ImportedModel
+    from fleet_tools.assets.importing.mesh_file import RawMesh
 
 PLAIN = Material(1000.0, (0.6, 0.6, 0.62), modulus=1e8, friction=0.4, dissipation=10.0)
 """Colour and contact properties where no material is given."""
@@ -82,7 +84,7 @@ class MaterialOptions(OptionGroup):
 
 
 class ImportOptions(cli.Options):
-    """Makes a tool or an object of a mesh.
+    """Makes a tool or an object of a mesh, or of a scan.
 
     The mesh is repaired, scaled, given its mass and inertia, simplified, and decomposed into convex
     pieces for contact. The frame of a tool has x along the handle to the working end and z away
@@ -102,8 +104,9 @@ class ImportOptions(cli.Options):
     2: the mesh cannot be imported with these settings.
     """
 
-    mesh: Annotated[Path, Positional]
-    """Mesh file: STL, OBJ, PLY, OFF, GLB or GLTF."""
+    files: Annotated[tuple[Path, ...], Positional]
+    """Mesh file (STL, OBJ, PLY, OFF, GLB or GLTF), or the views of a scan (PCD, or PLY without
+    faces)."""
     kind: Kind
     """Whether the model is a tool or an object."""
     family: ModelName
@@ -121,6 +124,14 @@ class ImportOptions(cli.Options):
     the centre of the bounding box (default: keep for a tool, base for an object)."""
     label: LabelSettings = LabelSettings()
     geometry: GeometrySettings = GeometrySettings()
+    scan: ScanSettings = ScanSettings()
+
+    @pydantic.field_validator("files")
+    @classmethod
+    def _some_file(cls, files: tuple[Path, ...]) -> tuple[Path, ...]:
+        if not files:
+            raise ValueError("give a mesh file, or the views of a scan")
+        return files
 
     def settings(self) -> ImportSettings:
         """Returns the settings of the import, with defaults that depend on kind and file.
@@ -128,11 +139,11 @@ class ImportOptions(cli.Options):
         Raises:
             ConfigError: The name of the file is not that of a model.
         """
-        is_gltf = self.mesh.suffix.lower() in (".glb", ".gltf")
+        is_gltf = self.files[0].suffix.lower() in (".glb", ".gltf")
         return ImportSettings(
             kind=self.kind,
             family=self.family,
-            name=self.name or _model_name(self.mesh),
+            name=self.name or _model_name(self.files[0]),
             material=self.material.make(),
             mass=self.material.mass,
             up=self.up or ("y" if is_gltf else "z"),
@@ -147,14 +158,13 @@ def import_model(options: ImportOptions) -> int:
     """Does the work of the program, and returns the exit code."""
     from fleet_tools.assets.importing.imported_folder import write_imported
     from fleet_tools.assets.importing.importer import import_mesh
-    from fleet_tools.assets.importing.mesh_file import read_mesh
 
     settings = options.settings()
     _check_keypoints(settings)
-    imported = import_mesh(read_mesh(options.mesh), settings)
+    imported = import_mesh(_read(options), settings)
     folder = imported.model.folder(options.output)
     report = _report(imported)
-    write_imported(imported.model, folder, {"mesh": options.mesh.name, **report})
+    write_imported(imported.model, folder, {**_source(options), **report})
     options.report(
         {"folder": str(folder), **report}, lambda: "\n".join([*_lines(report), str(folder)])
     )
@@ -162,6 +172,26 @@ def import_model(options: ImportOptions) -> int:
         for warning in report["warnings"]:
             print(f"warning: {warning}", file=sys.stderr)
     return cli.OK
+
+
+def _read(options: ImportOptions) -> "RawMesh":
+    from fleet_tools.assets.importing.mesh_file import read_mesh
+    from fleet_tools.assets.importing.scan.cloud_files import is_scan
+    from fleet_tools.assets.importing.scan.reconstruction import scanned_mesh
+
+    first, *others = options.files
+    if others or is_scan(first):
+        return scanned_mesh(options.files, options.scan)
+    if options.scan != ScanSettings():
+        given = " ".join(f"--{name.replace('_', '-')}" for name in options.scan.model_fields_set)
+        raise ConfigError(f"{first} is a mesh, not a scan: leave out {given}.")
+    return read_mesh(first)
+
+
+def _source(options: ImportOptions) -> dict[str, Any]:
+    """Returns the names of the files, for the folder's record."""
+    first, *others = options.files
+    return {"views": [file.name for file in options.files]} if others else {"mesh": first.name}
 
 
 def _check_keypoints(settings: ImportSettings) -> None:

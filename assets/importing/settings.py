@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Self
 
 import pydantic
 from tyro.conf import UseAppendAction
 
 from fleet_tools.assets.importing.argument_types import (
+    BoxArgument,
     GraspArgument,
     KeypointArgument,
     ScaleArgument,
 )
 from fleet_tools.assets.materials import Material
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import Count, Positive, Vector3
+from fleet_tools.config.values import Count, NonNegative, Positive, Vector3
 from fleet_tools.sim.catalog import Kind
 
 UpAxis = Literal["x", "y", "z", "-x", "-y", "-z"]
@@ -75,6 +77,25 @@ class GeometrySettings(OptionGroup):
     if_open: Literal["hull", "refuse"] = "hull"
     """What to do with a part that is not watertight and cannot be repaired: take its convex hull,
     or refuse the mesh."""
+
+
+class ScanSettings(OptionGroup):
+    """Point clouds of a scan, each file a view; lengths are in the unit of the files."""
+
+    crop: BoxArgument = None
+    """Box outside of which points are left out, by its lowest and highest corner."""
+    table: bool = False
+    """The thing stands on a table, the plane with most points: it is cut off there."""
+    poses: Path | None = None
+    """YAML file with the key X_WC: the pose of the camera, four rows of four numbers, by the name
+    of each file (default: files are in one frame)."""
+    align: bool = False
+    """Register the views to each other by ICP, from the alignment that they have."""
+    voxel: Positive | None = None
+    """Size of the smallest details (default: 1/256 of the longest side, or how far points are
+    apart)."""
+    max_unseen: NonNegative = 0.05
+    """Largest share of the surface that no point is near to; it is closed smoothly."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def check_library(library: Library) -> Check:
         return Check(name, MISSING, False, purpose, install_command(library.extra))
     except ProbeError as error:
         detail = f"{purpose}; {error}"
-        return Check(name, BROKEN, False, detail, install_command(library.extra))
+        return Check(name, BROKEN, False, detail, library.remedy(str(error)))
     return Check(name, OK, False, f"{version}, {purpose}")
 
 

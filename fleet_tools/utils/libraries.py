@@ -13,6 +13,9 @@ GLIB_COMMAND = "apt-get install -y libglib2.0-0"
 GL_COMMAND = "apt-get install -y libegl1 libgl1"
 """Installs what images need there: EGL, and with libgl1 Mesa's drivers, which need no GPU."""
 
+OPEN3D_COMMAND = "apt-get install -y libegl1 libgl1 libidn2-0 libudev1 libusb-1.0-0 libx11-6"
+"""Installs what Open3D's import needs there."""
+
 
 @dataclass(frozen=True)
 class Library:
@@ -23,12 +26,20 @@ class Library:
         distribution: Name of the installed distribution.
         extra: Extra of this package that installs it.
         purpose: What it is needed for, as in "needed to ...".
+        system: Command that installs what its import needs of a minimal Debian or Ubuntu, if any.
     """
 
     module: str
     distribution: str
     extra: str
     purpose: str
+    system: str | None = None
+
+    def remedy(self, reason: str) -> str:
+        """Returns the command that helps, by the error of its import."""
+        if self.system is not None and "cannot open shared object file" in reason:
+            return self.system
+        return install_command(self.extra)
 
 
 OPTIONAL = (
@@ -43,6 +54,13 @@ OPTIONAL = (
     Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),
     Library("zarr", "zarr", "export", "export datasets to zarr"),
     Library("stable_baselines3", "stable-baselines3", "examples", "learn by reinforcement"),
+    Library(
+        "open3d",
+        "open3d-cpu",
+        "open3d",
+        "import scans, and register by its ICP",
+        OPEN3D_COMMAND,
+    ),
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 
@@ -103,5 +121,5 @@ def missing_library(module: str, purpose: str | None = None, reason: str = "") -
     why = f", and cannot be imported ({reason})" if reason else ""
     return (
         f"{module} is needed to {purpose or library.purpose}{why}. "
-        f"Install it with: {install_command(library.extra)}."
+        f"Install it with: {library.remedy(reason)}."
     )

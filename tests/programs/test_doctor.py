@@ -13,7 +13,7 @@ from support.rendering import needs_gl
 from fleet_tools import doctor
 from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 
-SLOW_IMPORTS = ("torch", "sklearn", "stable_baselines3")
+SLOW_IMPORTS = ("torch", "sklearn", "stable_baselines3", "open3d")
 
 
 @pytest.fixture(name="report", scope="module")

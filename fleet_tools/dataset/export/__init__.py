@@ -3,8 +3,10 @@
 minari       a view: links to the dataset's files, which `minari.load_dataset` opens
 robomimic    a view: virtual arrays over the dataset's files, for its `SequenceDataset`
 lerobot      a copy in LeRobot's format 3.0, with lossless images
+ply          a copy of the point clouds alone, one file a step
 zarr         a copy in the layout of diffusion policy's `ReplayBuffer`
 
-Each keeps attempt, seed, outcome, error and scene of every episode, and lists what it cannot hold.
+Each but ply keeps attempt, seed, outcome, error and scene of every episode; each lists what it
+cannot hold.
 `exporting` selects the episodes and calls the format's module, `source` reads the episodes.
 """

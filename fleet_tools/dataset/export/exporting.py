@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_tools.dataset.export import lerobot, minari, robomimic, zarr
+from fleet_tools.dataset.export import lerobot, minari, ply, robomimic, zarr
 from fleet_tools.dataset.export.formats import FORMAT_NAMES, FormatName
 from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.header import Header
@@ -42,6 +42,8 @@ def _export_format(name: FormatName) -> ExportFormat:
             return ExportFormat("-lerobot", lerobot.write, lerobot.opens)
         case "minari":
             return ExportFormat("-minari", minari.write, minari.opens, minari.target, True)
+        case "ply":
+            return ExportFormat("-ply", ply.write, ply.opens)
         case "robomimic":
             return ExportFormat("-robomimic.hdf5", robomimic.write, robomimic.opens, view=True)
         case "zarr":

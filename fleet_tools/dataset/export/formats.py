@@ -2,6 +2,6 @@
 
 from typing import Literal, get_args
 
-FormatName = Literal["lerobot", "minari", "robomimic", "zarr"]
+FormatName = Literal["lerobot", "minari", "ply", "robomimic", "zarr"]
 
 FORMAT_NAMES: tuple[FormatName, ...] = get_args(FormatName)
