@@ -23,6 +23,8 @@ LEAST_POINTS = 500
 """Smallest number of points, a voxel apart, of which a surface is made."""
 STRAY = 0.05
 """Largest area of a part beside the main one that is dropped, relative to this."""
+MAX_TRIANGLES = 30_000
+"""Largest number of triangles of a surface: all further steps take time in proportion."""
 _SCALE = 1.1
 _DEPTHS = (5, 10)
 
@@ -100,6 +102,8 @@ def poisson_surface(cloud: Any, voxel: float, library: ModuleType) -> tuple[Soli
     mesh, _ = library.geometry.TriangleMesh.create_from_point_cloud_poisson(
         cloud, depth=depth, scale=_SCALE, n_threads=1
     )
+    if len(mesh.triangles) > MAX_TRIANGLES:  # where it is flat, few say as much (Garland 1997)
+        mesh = mesh.simplify_quadric_decimation(MAX_TRIANGLES)
     return _main_part(Solid(np.array(mesh.vertices), np.array(mesh.triangles, np.int64)))
 
 
