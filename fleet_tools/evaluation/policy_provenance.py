@@ -7,7 +7,7 @@ import pydantic
 
 from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
 from fleet_tools.config.values import Seed, Value
-from fleet_tools.errors import shown
+from fleet_tools.errors import PolicyError, shown
 from fleet_tools.perception.observation_config import (
     CAMERA_MODES,
     StoredEnvKwargs,
@@ -93,6 +93,11 @@ class PolicyProvenance(Value):
             UnknownNameError, ConfigError: There are no such sensors, or its observation mode does
                 not show what they see.
         """
+        if policy.kind == "dagger":
+            raise PolicyError(
+                f"{policy} acts in turns with the expert, so its success is not its own. Evaluate "
+                "the checkpoint by itself."
+            )
         natural = natural_track(policy.kind, policy.source)
         chosen = {"obs_mode": obs_mode} if obs_mode else {}
         env_kwargs = {**policy.env_kwargs, **chosen, "sensors": sensors}

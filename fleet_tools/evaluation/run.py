@@ -62,11 +62,6 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
     """
     find = find_policy_apart if config.track == "observations" else find_policy
     policy = find(config.policy)
-    if policy.kind == "dagger":
-        raise PolicyError(
-            f"{policy} acts in turns with the expert, so its success is not its own. Evaluate the "
-            "checkpoint by itself."
-        )
     protocol = load_protocol(config.protocol)
     protocol.trials(config.tool, config.split)  # raises if it has no such task or split
     provenance = PolicyProvenance.of(

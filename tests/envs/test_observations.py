@@ -125,7 +125,14 @@ def test_the_shared_layout_holds_the_tasks_own_keypoints_and_nothing_else(multit
 def test_more_keypoints_than_the_shared_layout_holds_are_refused():
     many = ObservedKeypoints(tool=tuple(f"point_{k}" for k in range(9)), object=("head",))
     config = ObservationConfig.of(
-        load_task("hammer"), "multitask_state", (320, 240), CHANNELS, (512, 512), "farthest", "rays"
+        load_task("hammer"),
+        "multitask_state",
+        (320, 240),
+        CHANNELS,
+        (512, 512),
+        "farthest",
+        "rays",
+        "ideal",
     )
     with pytest.raises(ConfigError, match=r"holds 8 tool_keypoints, and the task observes 9"):
         features(many, config)

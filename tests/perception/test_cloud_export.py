@@ -4,10 +4,10 @@ import io
 
 import numpy as np
 import pytest
-import trimesh
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from trimesh.exchange.ply import load_ply
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.cloud_export import cloud_to_ply, to_open3d
@@ -25,9 +25,7 @@ clouds = st.integers(0, 20).flatmap(
 def read(content: bytes) -> np.ndarray:
     (vertices,) = (
         element["data"]
-        for element in trimesh.exchange.ply.load_ply(io.BytesIO(content))["metadata"][
-            "_ply_raw"
-        ].values()
+        for element in load_ply(io.BytesIO(content))["metadata"]["_ply_raw"].values()
     )
     return vertices
 

@@ -25,6 +25,7 @@ def test_clouds_and_poses_come_back(tmp_path: Path) -> None:
         for step, cloud in enumerate(episode.observations["point_cloud"]):
             there = cloud[cloud[:, 3] != 0]
             points = trimesh.load(folder / f"{step:04}.ply", process=False)
+            assert isinstance(points, trimesh.PointCloud)
             np.testing.assert_array_equal(np.asarray(points.vertices, np.float32), there[:, :3])
             pose = episode.observations["end_effector_pose"][step]
             np.testing.assert_array_equal(poses[step, 1:].astype(np.float32), pose.ravel())

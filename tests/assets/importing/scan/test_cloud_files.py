@@ -27,7 +27,9 @@ def test_ply_is_read_bit_for_bit_with_and_without_normals(tmp_path: Path) -> Non
 
 def test_content_decides_what_is_a_scan_and_not_the_name(tmp_path: Path) -> None:
     mesh = tmp_path / "mesh.pcd"
-    mesh.write_bytes(bytes(trimesh.creation.box().export(file_type="ply")))
+    content = trimesh.creation.box().export(file_type="ply")
+    assert isinstance(content, bytes)
+    mesh.write_bytes(content)
     assert not is_scan(mesh)
     with pytest.raises(ConfigError, match="no point cloud"):
         read_cloud(mesh)
