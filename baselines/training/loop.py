@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.denoising import regression
+from fleet_tools.baselines.policies.head_config import HeadConfig
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.state import (
@@ -19,21 +22,42 @@ from fleet_tools.baselines.training.state import (
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 
 
-def squared_errors(network: nn.Module, batch: Batch) -> torch.Tensor:
+def squared_errors(
+    network: Callable[..., Any], batch: Batch, head: HeadConfig, generator: np.random.Generator
+) -> torch.Tensor:
     """Returns the losses of a network on demonstrations.
 
-    It is the paper's loss (section 2), as a mean over the entries of an action: the hidden state is
-    the network's own from the first step of the episode on.
+    For a linear head it is the paper's loss (section 2), as a mean over the entries of an action:
+    the hidden state is the network's own from the first step of the episode on. Other heads have
+    theirs, see `denoising`. Of a chunk, it is the mean over the actions to imitate; a head does not
+    read the others.
 
     Args:
         network: Network of a policy.
         batch: Trajectories.
+        head: Configuration of its head.
+        generator: What draws times and noise for the head, see `draws`.
 
     Returns:
         (B, T) float32, zeros where there is no step to imitate.
     """
-    actions, _ = network(batch.observations)
-    return (actions.float() - batch.actions).square().mean(-1) * batch.mask
+    demonstrated = (batch.actions * batch.imitated[..., None]).flatten(2)
+    asked = regression(head, demonstrated, generator)
+    answers, _ = network(batch.observations, None, *asked.inputs)
+    errors = (answers.float() - asked.target).square().unflatten(-1, batch.actions.shape[2:])
+    counts = batch.imitated.sum(-1).clamp(min=1)
+    return (errors.mean(-1) * batch.imitated).sum(-1) / counts
+
+
+def draws(seed: int, epoch: int, batch: int) -> np.random.Generator:
+    """Returns what draws times and noise for the head in a batch.
+
+    Args:
+        seed: Seed of training.
+        epoch: Number of epochs done.
+        batch: Number of batches of the epoch done.
+    """
+    return np.random.default_rng((seed, epoch, batch, 1))  # 1: not the draw of the order
 
 
 def batches_of(
@@ -48,12 +72,13 @@ def validate(
     blueprint: Blueprint, trajectories: Trajectories, config: TrainingConfig, weights: Tensors
 ) -> float:
     """Returns the mean loss of a policy over all steps of trajectories that are to be imitated."""
-    network = _network(blueprint, weights, trajectories.device).eval()
+    network, head = _network(blueprint, weights, trajectories.device).eval(), blueprint.config.head
     squares = 0.0
     with torch.inference_mode():
-        for items in trajectories.order(config.batch_size, None):
+        for number, items in enumerate(trajectories.order(config.batch_size, None)):
+            batch, generator = trajectories.batch(items), draws(0, 0, number)
             with _precision(config, trajectories.device):
-                squares += squared_errors(network, trajectories.batch(items)).double().sum().item()
+                squares += squared_errors(network, batch, head, generator).double().sum().item()
     return squares / trajectories.steps
 
 
@@ -108,7 +133,8 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
-                errors = squared_errors(network, batch)
+                generator = draws(config.seed, state.epoch, state.batch)
+                errors = squared_errors(network, batch, blueprint.config.head, generator)
             steps = max(int(batch.mask.sum()), 1)  # a batch may have none to imitate
             optimizer.zero_grad()
             (errors.sum() / steps).backward()
