@@ -55,40 +55,41 @@ class Flow:
     distribution of z to that of a (Lipman et al. 2023, theorem 2).
 
     Attributes:
-        noise: Standard deviation of z.
+        unit: Number of an action that counts as 1 on these paths; z is a standard normal.
         steps: Number of Euler steps.
     """
 
-    noise: float
+    unit: float
     steps: int
 
     def regression(self, actions: torch.Tensor, generator: np.random.Generator) -> Regression:
         """Draws times, uniformly, and noise; see the function `regression`."""
         time = _to(actions, generator.random((*actions.shape[:-1], 1)))
-        z = self.noise * _to(actions, generator.standard_normal(actions.shape))
-        return Regression((torch.lerp(z, actions, time), time), actions - z)
+        z = _to(actions, generator.standard_normal(actions.shape))
+        a = actions / self.unit
+        return Regression((torch.lerp(z, a, time), time), a - z)
 
     def sample(self, answer: Answer, noisy: torch.Tensor) -> torch.Tensor:
-        """Returns the end of the path that begins at `noisy`, (..., n)."""
+        """Returns the actions to which the path leads that begins at `noisy`, (..., n)."""
         for step in range(self.steps):
             noisy = noisy + answer(noisy, _time(noisy, step / self.steps)) / self.steps
-        return noisy
+        return self.unit * noisy
 
 
 @dataclass(frozen=True)
 class Diffusion:
     """Gaussian diffusion x = sqrt(b) a + sqrt(1 - b) z (Ho et al. 2020, eq. 4).
 
-    The network answers with the noise z / `noise`. b falls with the level by the cosine schedule of
-    Nichol and Dhariwal 2021 (eq. 17); time is the level's number divided by that of all.
+    The network answers with the noise z. b falls with the level by the cosine schedule of Nichol
+    and Dhariwal 2021 (eq. 17); time is the level's number divided by that of all.
 
     Attributes:
-        noise: Standard deviation of z.
+        unit: Number of an action that counts as 1; z is a standard normal.
         levels: Number of levels.
         steps: Number of levels that sampling visits.
     """
 
-    noise: float
+    unit: float
     levels: int
     steps: int
 
@@ -96,9 +97,9 @@ class Diffusion:
         """Draws levels, uniformly, and noise; see the function `regression`."""
         level = generator.integers(1, self.levels + 1, (*actions.shape[:-1], 1))
         time = _to(actions, level / self.levels)
-        unit = _to(actions, generator.standard_normal(actions.shape))
+        z = _to(actions, generator.standard_normal(actions.shape))
         b = _kept(time)
-        return Regression((b.sqrt() * actions + (1 - b).sqrt() * self.noise * unit, time), unit)
+        return Regression((b.sqrt() * actions / self.unit + (1 - b).sqrt() * z, time), z)
 
     def sample(self, answer: Answer, noisy: torch.Tensor) -> torch.Tensor:
         """Returns actions by DDIM without noise (Song et al. 2021, eq. 12), (..., n).
@@ -109,11 +110,11 @@ class Diffusion:
         for now, then in pairwise(visited.tolist()):
             time = _time(noisy, now)
             b, b_then = _kept(time), _kept(_time(noisy, then))
-            away = (1 - b).sqrt() * self.noise
-            actions = ((noisy - away * answer(noisy, time)) / b.sqrt()).clamp(-1, 1)
-            z = (noisy - b.sqrt() * actions) / (1 - b).sqrt()
-            noisy = b_then.sqrt() * actions + (1 - b_then).sqrt() * z
-        return noisy
+            a = (noisy - (1 - b).sqrt() * answer(noisy, time)) / b.sqrt()
+            a = a.clamp(-1 / self.unit, 1 / self.unit)
+            z = (noisy - b.sqrt() * a) / (1 - b).sqrt()
+            noisy = b_then.sqrt() * a + (1 - b_then).sqrt() * z
+        return self.unit * noisy
 
 
 def _kept(time: torch.Tensor) -> torch.Tensor:

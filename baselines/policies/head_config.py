@@ -38,15 +38,15 @@ class FlowHeadConfig(Value):
     Attributes:
         layers: Number of hidden layers of the network that gives the velocity.
         width: Number of units of each of them.
-        noise: Standard deviation of the noise from which actions begin; that of demonstrated
-            actions is about 0.2.
+        unit: Number of an action that counts as 1 beside the noise, whose deviation is 1; that of
+            demonstrated actions is about 0.2.
         steps: Number of Euler steps from noise to actions.
     """
 
     type: Literal["flow"] = "flow"
     layers: Layers = 2
     width: Units = 256
-    noise: Positive = 0.25
+    unit: Positive = 0.25
     steps: Evaluations = 10
 
     def create(self, units: int, numbers: int) -> "DenoisingHead":
@@ -59,7 +59,7 @@ class FlowHeadConfig(Value):
         """Returns the process between noise and actions."""
         from fleet_tools.baselines.policies.denoising import Flow
 
-        return Flow(self.noise, self.steps)
+        return Flow(self.unit, self.steps)
 
 
 class DiffusionHeadConfig(Value):
@@ -68,7 +68,7 @@ class DiffusionHeadConfig(Value):
     Attributes:
         layers: Number of hidden layers of the network that predicts the noise.
         width: Number of units of each of them.
-        noise: Standard deviation of the noise; see `FlowHeadConfig`.
+        unit: Number of an action that counts as 1; see `FlowHeadConfig`.
         levels: Number of noise levels in training.
         steps: Number of levels that sampling visits (Song et al. 2021), at most `levels`.
     """
@@ -76,7 +76,7 @@ class DiffusionHeadConfig(Value):
     type: Literal["diffusion"] = "diffusion"
     layers: Layers = 2
     width: Units = 256
-    noise: Positive = 0.25
+    unit: Positive = 0.25
     levels: Evaluations = 100
     steps: Evaluations = 10
 
@@ -96,7 +96,7 @@ class DiffusionHeadConfig(Value):
         """Returns the process between noise and actions."""
         from fleet_tools.baselines.policies.denoising import Diffusion
 
-        return Diffusion(self.noise, self.levels, self.steps)
+        return Diffusion(self.unit, self.levels, self.steps)
 
 
 DenoisingConfig = FlowHeadConfig | DiffusionHeadConfig

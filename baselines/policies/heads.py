@@ -41,7 +41,7 @@ class DenoisingHead(nn.Module):
         sizes = [units + numbers + 2 * _FREQUENCIES] + [config.width] * (config.layers - 1)
         self.layers = nn.ModuleList(nn.Linear(size, config.width) for size in sizes)
         self.output = nn.Linear(config.width, numbers)
-        frequencies = torch.logspace(0, 2, _FREQUENCIES)
+        frequencies = torch.logspace(0, 1, _FREQUENCIES)  # half waves between times 0 and 1
         self.register_buffer("frequencies", frequencies, persistent=False)
 
     def forward(
@@ -54,7 +54,7 @@ class DenoisingHead(nn.Module):
 
         Args:
             units: (..., width).
-            noisy: Noisy actions from which to begin, (..., n); zeros if None.
+            noisy: Noise from which to begin, of deviation 1, (..., n); zeros if None.
             time: Times at which to answer, (..., 1); None for actions.
 
         Returns:

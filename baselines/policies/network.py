@@ -79,9 +79,9 @@ class PolicyNetwork(nn.Module):
             observations: The entries that the policy reads by name, (B, T, *shape), in their own
                 dtypes or, except for images, in that of the weights.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
-            noisy: What a head that is not linear also reads, see `DenoisingHead.forward`: noisy
-                actions from which it begins, (B, T, chunk * 6), zeros if they are not given; and
-                times (B, T, 1), if the network's answer at these is wanted, as in training.
+            noisy: What a head that is not linear also reads, see `DenoisingHead.forward`: the noise
+                from which it begins, (B, T, chunk * 6), zeros if it is not given; and times
+                (B, T, 1), if the network's answer at these is wanted, as in training.
 
         Returns:
             Actions (B, T, chunk * 6), that of the step itself first, not clipped, and the hidden

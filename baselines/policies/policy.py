@@ -62,7 +62,7 @@ class NetworkPolicy:
         if isinstance(config.head, LinearHeadConfig):
             return ()
         shape = (1, 1, config.chunk * self.blueprint.action.shape[0])
-        noise = config.head.noise * self._generator.standard_normal(shape, np.float32)
+        noise = self._generator.standard_normal(shape, np.float32)
         return (torch.from_numpy(noise).to(self._device),)
 
 

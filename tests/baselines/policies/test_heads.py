@@ -39,21 +39,19 @@ def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape)).float()
 
 
-@given(steps=st.integers(1, 30), noise=st.floats(0.05, 2), seed=st.integers(0, 99))
-def test_where_all_actions_are_one_exact_answers_lead_to_it(steps, noise, seed):
+@given(steps=st.integers(1, 30), unit=st.floats(0.05, 2), seed=st.integers(0, 99))
+def test_where_all_actions_are_one_exact_answers_lead_to_it(steps, unit, seed):
     """So the signs, schedules and last steps of both samplers are right."""
     a = random_tensor(3, 6, seed=seed).clamp(-1, 1)
-    begin = noise * random_tensor(3, 6, seed=seed + 1)
-    flow, diffusion = Flow(noise, steps), Diffusion(noise, 50, steps)
-    reached = flow.sample(lambda x, t: (a - x) / (1 - t), begin)
-    torch.testing.assert_close(reached, a, rtol=1e-4, atol=1e-4)
+    begin = random_tensor(3, 6, seed=seed + 1)
+    reached = Flow(unit, steps).sample(lambda x, t: (a / unit - x) / (1 - t), begin)
+    torch.testing.assert_close(reached, a, rtol=1e-3, atol=1e-4)
 
-    def predicted_noise(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        b = kept(t)
-        return (x - b.sqrt() * a) / ((1 - b).sqrt() * noise)
+    def noise(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return (x - kept(t).sqrt() * a / unit) / (1 - kept(t)).sqrt()
 
-    reached = diffusion.sample(predicted_noise, begin)
-    torch.testing.assert_close(reached, a, rtol=1e-3, atol=1e-3)
+    reached = Diffusion(unit, 50, steps).sample(noise, begin)
+    torch.testing.assert_close(reached, a, rtol=1e-3, atol=2e-3)
 
 
 def kept(time: torch.Tensor) -> torch.Tensor:
@@ -64,17 +62,17 @@ def kept(time: torch.Tensor) -> torch.Tensor:
     return (at_time / at_zero).clamp(1e-4, 1).float()
 
 
-@given(seed=st.integers(0, 99), noise=st.floats(0.05, 2))
-def test_what_is_asked_lies_between_noise_and_actions(seed, noise):
+@given(seed=st.integers(0, 99), unit=st.floats(0.05, 2))
+def test_what_is_asked_lies_between_noise_and_actions(seed, unit):
     actions = random_tensor(4, 5, 6, seed=seed)
-    (noisy, time), velocity = Flow(noise, 4).regression(actions, np.random.default_rng(seed))
-    torch.testing.assert_close(noisy + (1 - time) * velocity, actions, rtol=1e-4, atol=1e-4)
-    (noisy, time), unit = Diffusion(noise, 9, 3).regression(actions, np.random.default_rng(seed))
+    (noisy, time), velocity = Flow(unit, 4).regression(actions, np.random.default_rng(seed))
+    ends = unit * (noisy + (1 - time) * velocity)
+    torch.testing.assert_close(ends, actions, rtol=1e-4, atol=1e-4)
+    (noisy, time), z = Diffusion(unit, 9, 3).regression(actions, np.random.default_rng(seed))
     assert set((9 * time).round().int().unique().tolist()) <= set(range(1, 10))
     b = kept(time)
-    torch.testing.assert_close(
-        noisy, b.sqrt() * actions + (1 - b).sqrt() * noise * unit, rtol=1e-3, atol=1e-4
-    )
+    expected = b.sqrt() * actions / unit + (1 - b).sqrt() * z
+    torch.testing.assert_close(noisy, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_equal_generators_ask_the_same():
@@ -89,7 +87,11 @@ def test_equal_generators_ask_the_same():
 
 
 @pytest.mark.parametrize(
-    "config", [LinearHeadConfig(), FlowHeadConfig(width=32), DiffusionHeadConfig(width=32)]
+    "config",
+    [
+        LinearHeadConfig(),
+        *(each(width=64, unit=0.5) for each in (FlowHeadConfig, DiffusionHeadConfig)),
+    ],
 )
 def test_of_two_ways_to_act_noisy_heads_learn_both_and_a_linear_one_their_mean(config: HeadConfig):
     with torch.random.fork_rng():
@@ -97,26 +99,22 @@ def test_of_two_ways_to_act_noisy_heads_learn_both_and_a_linear_one_their_mean(c
         head = config.create(4, 2)
     generator, ways = np.random.default_rng(0), torch.tensor([[0.5, -0.3], [-0.5, 0.3]])
     optimizer = torch.optim.Adam(head.parameters(), 1e-2)
-    for _ in range(300):
-        actions = ways[generator.integers(2, size=128)] + 0.02 * random_tensor(
-            128, 2, seed=int(generator.integers(1000))
-        )
-        asked = regression(config, actions, generator)
+    for step_number in range(600):
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step_number / 600)
+        asked = regression(config, ways[generator.integers(2, size=128)], generator)
         loss = (head(torch.ones(128, 4), *asked.inputs) - asked.target).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    noise = []
-    if not isinstance(config, LinearHeadConfig):
-        noise = [config.noise * random_tensor(400, 2)]
+    noise = [] if isinstance(config, LinearHeadConfig) else [random_tensor(400, 2)]
     with torch.no_grad():
         sampled = head(torch.ones(400, 4), *noise)
     distances = torch.cdist(sampled, ways)
-    near, first = distances.min(1).values < 0.15, distances.argmin(1) == 0
+    near, first = distances.min(1).values < 0.2, distances.argmin(1) == 0
     if isinstance(config, LinearHeadConfig):
         assert not near.any() and sampled.abs().max() < 0.15
     else:
-        assert near.float().mean() > 0.75
+        assert near.float().mean() > 0.7
         assert 0.2 < first[near].float().mean() < 0.8
 
 

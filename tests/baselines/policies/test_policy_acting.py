@@ -35,7 +35,7 @@ def test_a_stored_policy_acts_as_its_network_does(name, tmp_path):
     noise: list[torch.Tensor] = []
     if not isinstance(config.head, LinearHeadConfig):  # the same in each episode
         drawn = np.random.default_rng(0).standard_normal((5, 6 * config.chunk), np.float32)
-        noise = [config.head.noise * torch.tensor(drawn).expand(2, -1, -1)]
+        noise = [torch.tensor(drawn).expand(2, -1, -1)]
     with torch.no_grad():
         chunks = made(name)(trajectories, None, *noise)[0].unflatten(-1, (config.chunk, 6))
     chunks = chunks.numpy()
