@@ -30,8 +30,8 @@ def actions(
 def test_a_modulation_of_zero_is_the_plain_perceptron():
     plain = Blueprint.of(PolicyConfig(body=MLPConfig(layers=2, width=24)), PADDED, ACTION)
     trajectories = observations(plain, 2, 3)
-    assert torch.equal(actions(FILM, trajectories), actions(plain, trajectories))
-    state = FILM.create().state_dict()
+    state = FILM.create().state_dict() | plain.create().state_dict()
+    assert torch.equal(actions(FILM, trajectories, state), actions(plain, trajectories))
     assert not state["body.film.0.weight"].any()
     assert set(state) - set(plain.create().state_dict()) == {
         f"body.film.{i}.weight" for i in (0, 1)

@@ -68,7 +68,7 @@ def test_a_chunk_is_compared_with_what_followed_in_its_episode(body, chunk, samp
             if episode.record.steps:
                 rows = samples.rows(k)
                 observed = {
-                    name: torch.from_numpy(rows[f"observations/{name}"][:-1])[None]
+                    name: torch.tensor(np.array(rows[f"observations/{name}"][:-1]))[None]
                     for name in samples.observation
                 }
                 outputs.append(network(observed)[0][0].numpy())
