@@ -37,8 +37,8 @@ class PolicyOptions(OptionGroup):
     """Checkpoint of a policy whose architecture, observations and scaling are taken over, so that
     the two can be merged; its weights are not used."""
     settings: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(name="set")] = ()
-    """Setting of the architecture, such as body.width=256 or clouds.widths=[64,128]; may be
-    repeated."""
+    """Setting of the architecture, such as body.width=256, clouds.widths=[64,128], head.type=flow
+    (or diffusion), chunk=6 or body.task_conditioning=film; may be repeated."""
     observations: tuple[str, ...] = ()
     """Entries of the observation that the policy reads (default: all)."""
 
@@ -227,7 +227,7 @@ def _as_text(summary: dict[str, Any]) -> str:
 def _policy(options: PolicyOptions) -> tuple["PolicyConfig", "Blueprint | None"]:
     """Returns the policy's configuration, and the blueprint that it takes over, if any."""
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-    from fleet_tools.baselines.policies.config import read_policy_config
+    from fleet_tools.baselines.policies.reading import read_policy_config
 
     if options.like is not None:
         model = load_checkpoint(options.like).blueprint

@@ -19,7 +19,7 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.demonstrations import content_digest
-from fleet_tools.baselines.training.loop import squared_errors, train
+from fleet_tools.baselines.training.loop import draws, imitation_losses, train
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
@@ -110,9 +110,10 @@ def local_data_holder(
         generator = None if seed is None else np.random.default_rng(seed)
         batches = trajectories.order(batch_size, generator)
         squares, steps = torch.zeros(()), 0
-        for items in batches if seed is None else batches[:1]:
-            batch = trajectories.batch(items)
-            squares = squares + squared_errors(policy, batch).sum()
+        for number, items in enumerate(batches if seed is None else batches[:1]):
+            batch, generator = trajectories.batch(items), draws(seed or 0, 0, number)
+            losses = imitation_losses(policy, batch, blueprint.config.head, generator)
+            squares = squares + losses.sum()
             steps += int(batch.mask.sum())
         return squares / max(steps, 1)
 

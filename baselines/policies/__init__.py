@@ -14,14 +14,16 @@
         header.env_spec.kwargs,
     )
     network = blueprint.create(seed=0)                      # a torch module
-    actions, hidden = network(observations)                 # (B, T, ...) by name -> (B, T, 6)
+    actions, hidden = network(observations)                 # (B, T, ...) -> (B, T, chunk * 6)
     check(network.symmetry(), network, (observations,), output=lambda outputs: outputs[0])
     save_checkpoint(path, Checkpoint(blueprint, network.state_dict()))
     policy = load_checkpoint_policy(path, env)              # reset() and act(observation)
 
-`config`, `layout`, `scaling` and `blueprint` hold values and are imported without PyTorch. The
-PyTorch modules are in `mlp`, `recurrent` and `transformer` (bodies), `pointnet` and `resnet`
-(encoders), and `network`, which joins them; `modules` has their base classes.
+`config`, `head_config`, `layout`, `scaling` and `blueprint` hold values and are imported without
+PyTorch. The PyTorch modules are in `mlp`, `recurrent` and `transformer` (bodies), `pointnet` and
+`resnet` (encoders), `heads`, and `network`, which joins them; `modules` has base classes.
+`denoising` has what heads learn that begin with noise, and `execution` what a policy executes of
+chunks of actions.
 
 Raises:
     MissingLibraryError: PyTorch or safetensors is absent; the message holds the command that

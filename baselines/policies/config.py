@@ -4,15 +4,19 @@ A configuration is a frozen value with everything that does not follow from the 
 observations; its parts create their modules.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pydantic
 
-from fleet_tools.config.values import Count, Positive, Value, parse
-from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.storage.strict_json import load
+from fleet_tools.baselines.policies.head_config import (
+    EnsembleConfig,
+    ExecutionConfig,
+    HeadConfig,
+    HorizonConfig,
+    LinearHeadConfig,
+)
+from fleet_tools.config.values import Count, GrownValue, Positive, Value
+from fleet_tools.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.mlp import MLPBody
@@ -31,27 +35,33 @@ Width = Annotated[Count, pydantic.Field(le=100_000)]
 """A number of units."""
 
 
-class MLPConfig(Value):
+class MLPConfig(GrownValue):
     """Layers of ReLU units, without memory.
 
     Attributes:
         layers: Number of hidden layers; the default of all bodies is the paper's, 4.
         width: Number of units of each layer.
+        task_conditioning: "input": the task is known from the features alone; "film": the task also
+            scales and shifts the units of every layer (FiLM, Perez et al. 2018).
     """
 
     type: Literal["mlp"] = "mlp"
     layers: Depth = 4
     width: Width = 512
+    task_conditioning: Literal["input", "film"] = "input"
 
-    def create(self, inputs: int) -> "MLPBody":
+    later_fields = ("task_conditioning",)
+
+    def create(self, inputs: int, task: int = 0) -> "MLPBody":
         """Returns a new body.
 
         Args:
             inputs: Number of features that it reads.
+            task: Number of further features that say which task it is; 0 without conditioning.
         """
         from fleet_tools.baselines.policies.mlp import MLPBody
 
-        return MLPBody(self, inputs)
+        return MLPBody(self, inputs, task)
 
 
 class RecurrentConfig(Value):
@@ -78,7 +88,7 @@ class RecurrentConfig(Value):
         return RecurrentBody(self, inputs)
 
 
-class TransformerConfig(Value):
+class TransformerConfig(GrownValue):
     """Causal self-attention over the steps of an episode.
 
     Attributes:
@@ -87,6 +97,8 @@ class TransformerConfig(Value):
         heads: Number of heads of each layer, which divides the width.
         feedforward: Number of units of each layer's feedforward part.
         context: Number of steps that a layer attends to, including the present one.
+        task_conditioning: "input": the task is known from the features alone; "token": it is also
+            the first token of the sequence, to which all steps attend.
     """
 
     type: Literal["transformer"] = "transformer"
@@ -95,6 +107,9 @@ class TransformerConfig(Value):
     heads: Width = 8
     feedforward: Width = 2048
     context: Width = 32
+    task_conditioning: Literal["input", "token"] = "input"
+
+    later_fields = ("task_conditioning",)
 
     @pydantic.model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
@@ -102,15 +117,11 @@ class TransformerConfig(Value):
             raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
         return self
 
-    def create(self, inputs: int) -> "TransformerBody":
-        """Returns a new body.
-
-        Args:
-            inputs: Number of features that it reads.
-        """
+    def create(self, inputs: int, task: int = 0) -> "TransformerBody":
+        """Returns a new body; see `MLPConfig.create`."""
         from fleet_tools.baselines.policies.transformer import TransformerBody
 
-        return TransformerBody(self, inputs)
+        return TransformerBody(self, inputs, task)
 
 
 class PointNetConfig(Value):
@@ -164,7 +175,7 @@ BodyConfig = Annotated[
 EncoderConfig = PointNetConfig | ResNet18Config
 
 
-class PolicyConfig(Value):
+class PolicyConfig(GrownValue):
     """A policy without the layout of what it observes.
 
     Attributes:
@@ -173,6 +184,10 @@ class PolicyConfig(Value):
         images: Encoder of colour images, the same for all cameras; None for a policy that reads
             none. Files and YAML call it "pictures".
         reads: Names of the observation's entries that the policy reads; empty for all.
+        head: Turns units into actions.
+        chunk: Number of actions that the head gives in each step: that of the step and those of
+            the steps that follow.
+        execution: What is executed of these chunks.
     """
 
     body: BodyConfig = MLPConfig()
@@ -181,6 +196,26 @@ class PolicyConfig(Value):
         default=None, validation_alias="pictures", serialization_alias="pictures"
     )
     reads: tuple[str, ...] = ()
+    head: HeadConfig = LinearHeadConfig()
+    chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
+    execution: ExecutionConfig = EnsembleConfig()
+
+    later_fields = ("head", "chunk", "execution")
+
+    @pydantic.model_validator(mode="after")
+    def _require_predicted(self) -> Self:
+        if isinstance(self.execution, HorizonConfig) and self.execution.steps > self.chunk:
+            raise ValueError(
+                f"{self.execution.steps} execution.steps are more than the {self.chunk} actions of "
+                "a chunk; give a larger `chunk`"
+            )
+        return self
+
+    @property
+    def conditioned_on_task(self) -> bool:
+        """Whether the body is told the task in another way than by features."""
+        body = self.body
+        return not isinstance(body, RecurrentConfig) and body.task_conditioning != "input"
 
     @property
     def encoders(self) -> dict[EncodedKind, EncoderConfig]:
@@ -226,50 +261,3 @@ def policy_config(name: str) -> PolicyConfig:
     if name not in ARCHITECTURES:
         raise UnknownNameError("architecture", name, ARCHITECTURES)
     return ARCHITECTURES[name]
-
-
-def read_policy_config(
-    source: str,
-    settings: Sequence[tuple[str, Any]] = (),
-    observations: Sequence[str] | None = None,
-) -> PolicyConfig:
-    """Reads the configuration of a policy, as command lines give it.
-
-    Args:
-        source: Name of one of the `ARCHITECTURES`, or path of a JSON file.
-        settings: Values that differ from it, by keys such as "body.width".
-        observations: Names of the entries that the policy reads; as in the source if None.
-
-    Raises:
-        UnknownNameError, ConfigError: There is no such architecture, or it has no such key or
-            value.
-    """
-    config = _load_json(source) if source.endswith(".json") else policy_config(source)
-    data = config.model_dump(mode="json")
-    for key, value in settings:
-        *parents, last = _present_key(key).split(".")
-        part: Any = data
-        for parent in parents:
-            part = part.get(parent) if isinstance(part, dict) else None
-        if not isinstance(part, dict):
-            raise ConfigError(
-                f"The architecture {source} has no key {key!r}, such as body.width. It is "
-                f"{config.to_json()}."
-            )
-        part[last] = value
-    if observations is not None:
-        data["reads"] = list(observations)
-    described = [f"{key}={value}" for key, value in settings]
-    return parse(PolicyConfig, data, " ".join(["The architecture", source, *described]))
-
-
-def _load_json(path: str) -> PolicyConfig:
-    try:
-        return parse(PolicyConfig, load(Path(path)), path)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is not the JSON of a policy: {error}") from None
-
-
-def _present_key(key: str) -> str:
-    first, dot, rest = key.partition(".")
-    return f"images{dot}{rest}" if first == "pictures" else key  # its name in files

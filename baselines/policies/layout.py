@@ -10,6 +10,7 @@ from fleet_tools.baselines.policies.errors import LayoutError
 from fleet_tools.config.values import differences
 from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.perception.observation_config import PADDED_UNIT
 
 Layout = Mapping[str, ArraySpec]
 """Entries of an observation by name, as the header of a dataset describes them."""
@@ -79,7 +80,27 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
             )
     if not read:
         raise LayoutError("There is nothing to read in an observation without entries.")
+    if config.conditioned_on_task:
+        entries_with_masks(read)  # raises if there are none
     return read
+
+
+def entries_with_masks(read: Layout) -> list[str]:
+    """Returns the names of padded keypoints, whose masks say which task it is.
+
+    Tasks with as many keypoints have the same masks.
+
+    Raises:
+        LayoutError: There are none.
+    """
+    names = [name for name, array in read.items() if array.unit == PADDED_UNIT]
+    if not names:
+        raise LayoutError(
+            f"None of {', '.join(read)} says which task it is, so the policy cannot be conditioned "
+            "on it. Read tool_keypoints or object_keypoints of `obs_mode=multitask_state`, or "
+            'leave the body\'s `task_conditioning` at "input".'
+        )
+    return names
 
 
 def describe_layout(layout: Layout) -> dict[str, object]:

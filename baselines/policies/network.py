@@ -1,4 +1,4 @@
-"""The network of a policy: features of all entries that it reads, a body, and a linear head."""
+"""The network of a policy: features of all entries that it reads, a body, and a head."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry.layers import Table, linear
+from fleet_tools.baselines.merging.symmetry.layers import Table
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.config import EncodedKind
+from fleet_tools.baselines.policies.config import EncodedKind, RecurrentConfig
+from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
+from fleet_tools.baselines.policies.layout import entries_with_masks
 from fleet_tools.baselines.policies.modules import Body, Encoder, Hidden
 
 _MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "pictures"}
@@ -54,26 +56,44 @@ class PolicyNetwork(nn.Module):
             self.add_module(encoding.module, encoding.encoder)
             self._encodings.append(encoding)
             inputs += len(encoding.entries) * encoding.encoder.width
-        self.body: Body = blueprint.config.body.create(inputs)
-        self.head = nn.Linear(self.body.width, blueprint.action.shape[0])
+        config, read = blueprint.config, blueprint.observation
+        self._mask_names = entries_with_masks(read) if config.conditioned_on_task else []
+        masks = sum(read[name].shape[0] for name in self._mask_names)
+        self.body: Body = (
+            config.body.create(inputs)
+            if isinstance(config.body, RecurrentConfig)
+            else config.body.create(inputs, masks)
+        )
+        numbers = config.chunk * blueprint.action.shape[0]
+        self.head: LinearHead | DenoisingHead = config.head.create(self.body.width, numbers)
 
     def forward(
-        self, observations: Mapping[str, torch.Tensor], hidden: Hidden | None = None
+        self,
+        observations: Mapping[str, torch.Tensor],
+        hidden: Hidden | None = None,
+        *noisy: torch.Tensor,
     ) -> tuple[torch.Tensor, Hidden]:
-        """Computes the actions of T steps of B trajectories.
+        """Computes the chunks of actions of T steps of B trajectories.
 
         Args:
             observations: The entries that the policy reads by name, (B, T, *shape), in their own
                 dtypes or, except for images, in that of the weights.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
+            noisy: What a head that is not linear also reads, see `DenoisingHead.forward`: the noise
+                from which it begins, (B, T, chunk * 6), zeros if it is not given; and times
+                (B, T, 1), if the network's answer at these is wanted, as in training.
 
         Returns:
-            Actions (B, T, 6), not clipped, and the hidden state after the last step.
+            Actions (B, T, chunk * 6), that of the step itself first, not clipped, and the hidden
+            state after the last step.
         """
-        return self.decide(self.features(observations), hidden)
+        return self.decide(self.features(observations), hidden, *noisy)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Returns the features that the body reads, (B, T, n); each step's depend on it alone."""
+        """Returns the features that the body reads, (B, T, n); each step's depend on it alone.
+
+        The last ones are the masks that say which task it is, if the body is conditioned on them.
+        """
         parts: list[torch.Tensor] = []
         for encoding in self._encodings:
             # In one pass, so that BatchNorm learns with the statistics with which it will act,
@@ -83,14 +103,15 @@ class PolicyNetwork(nn.Module):
         if self._state_names:
             state = torch.cat([observations[name].flatten(2) for name in self._state_names], -1)
             parts.append((state - self.mean) / self.std)
+        parts += [observations[name][..., -1] for name in self._mask_names]
         return torch.cat(parts, -1)
 
     def decide(
-        self, features: torch.Tensor, hidden: Hidden | None = None
+        self, features: torch.Tensor, hidden: Hidden | None = None, *noisy: torch.Tensor
     ) -> tuple[torch.Tensor, Hidden]:
         """Computes actions from features; see `forward`."""
         units, state = self.body(features, hidden)
-        return self.head(units), state
+        return self.head(units, *noisy), state
 
     def symmetry(self, streams: bool = True) -> Symmetry:
         """Returns the table of the network's axes, for merging.
@@ -108,4 +129,4 @@ class PolicyNetwork(nn.Module):
         if self._state_names:
             inputs.append(f"_state:{len(self.mean)}")
         body, units = self.body.symmetry("body", " | ".join(inputs), streams)
-        return Symmetry.of(table, body, linear("head", units, "_action"))
+        return Symmetry.of(table, body, self.head.symmetry("head", units))

@@ -8,12 +8,17 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.policies.execution import Chunks, execute
+from fleet_tools.baselines.policies.head_config import LinearHeadConfig
 from fleet_tools.baselines.policies.layout import require_observed
 from fleet_tools.baselines.policies.modules import Hidden
 
 
 class NetworkPolicy:
-    """Acts on one observation after another, and keeps the network's hidden state.
+    """Acts on one observation after another; keeps the network's hidden state and chunks.
+
+    A head that begins with noise draws it from a generator that is the same in every episode, so
+    actions follow from the observations since `reset`.
 
     Args:
         checkpoint: The policy as a value.
@@ -26,11 +31,13 @@ class NetworkPolicy:
         self._network = self.blueprint.create()
         self._network.load_state_dict(checkpoint.weights)
         self._network.to(self._device).eval()
-        self._hidden: Hidden | None = None
+        self.reset()
 
     def reset(self) -> None:
         """Forgets the last episode."""
-        self._hidden = None
+        self._hidden: Hidden | None = None
+        self._chunks: Chunks = ()
+        self._generator = np.random.default_rng(0)
 
     @torch.inference_mode()
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -45,8 +52,18 @@ class NetworkPolicy:
             name: torch.tensor(observation[name], device=self._device)[None, None]
             for name in self.blueprint.observation
         }
-        actions, self._hidden = self._network(inputs, self._hidden)
-        return actions[0, 0].clamp(-1, 1).cpu().numpy()
+        actions, self._hidden = self._network(inputs, self._hidden, *self._noise())
+        chunk = actions.unflatten(-1, (self.blueprint.config.chunk, -1))[0, 0].cpu().numpy()
+        action, self._chunks = execute(self.blueprint.config.execution, self._chunks, chunk)
+        return action.clip(-1, 1)
+
+    def _noise(self) -> tuple[torch.Tensor, ...]:
+        config = self.blueprint.config
+        if isinstance(config.head, LinearHeadConfig):
+            return ()
+        shape = (1, 1, config.chunk * self.blueprint.action.shape[0])
+        noise = self._generator.standard_normal(shape, np.float32)
+        return (torch.from_numpy(noise).to(self._device),)
 
 
 def load_checkpoint_policy(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,6 +10,8 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.denoising import regression
+from fleet_tools.baselines.policies.head_config import HeadConfig, LinearHeadConfig
 from fleet_tools.baselines.training.cloud_augmentation import augment_clouds
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import DivergedError
@@ -22,21 +25,45 @@ from fleet_tools.baselines.training.state import (
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 
 
-def squared_errors(network: nn.Module, batch: Batch) -> torch.Tensor:
+def imitation_losses(
+    network: Callable[..., Any], batch: Batch, head: HeadConfig, generator: np.random.Generator
+) -> torch.Tensor:
     """Returns the losses of a network on demonstrations.
 
-    It is the paper's loss (section 2), as a mean over the entries of an action: the hidden state is
-    the network's own from the first step of the episode on.
+    For a linear head it is the paper's loss (section 2), as a mean over the entries of an action,
+    or that of absolute errors: the hidden state is the network's own from the first step of the
+    episode on. Other heads have theirs, see `denoising`. Of a chunk, it is the mean over the
+    actions to imitate; a head does not read the others.
 
     Args:
         network: Network of a policy.
         batch: Trajectories.
+        head: Configuration of its head.
+        generator: What draws times and noise for the head, see `draws`.
 
     Returns:
         (B, T) float32, zeros where there is no step to imitate.
     """
-    actions, _ = network(batch.observations)
-    return (actions.float() - batch.actions).square().mean(-1) * batch.mask
+    demonstrated = (batch.actions * batch.imitated[..., None]).flatten(2)
+    asked = regression(head, demonstrated, generator)
+    answers, _ = network(batch.observations, None, *asked.inputs)
+    errors = answers.float() - asked.target
+    absolute = isinstance(head, LinearHeadConfig) and head.loss == "absolute"
+    errors = errors.abs() if absolute else errors.square()
+    errors = errors.unflatten(-1, batch.actions.shape[2:])
+    counts = batch.imitated.sum(-1).clamp(min=1)
+    return (errors.mean(-1) * batch.imitated).sum(-1) / counts
+
+
+def draws(seed: int, epoch: int, batch: int) -> np.random.Generator:
+    """Returns what draws times and noise for the head in a batch.
+
+    Args:
+        seed: Seed of training.
+        epoch: Number of epochs done.
+        batch: Number of batches of the epoch done.
+    """
+    return np.random.default_rng((seed, epoch, batch, 1))  # 1: not the draw of the order
 
 
 def batches_of(
@@ -51,12 +78,13 @@ def validate(
     blueprint: Blueprint, trajectories: Trajectories, config: TrainingConfig, weights: Tensors
 ) -> float:
     """Returns the mean loss of a policy over all steps of trajectories that are to be imitated."""
-    network = _network(blueprint, weights, trajectories.device).eval()
+    network, head = _network(blueprint, weights, trajectories.device).eval(), blueprint.config.head
     squares = 0.0
     with torch.inference_mode():
-        for items in trajectories.order(config.batch_size, None):
+        for number, items in enumerate(trajectories.order(config.batch_size, None)):
+            batch, generator = trajectories.batch(items), draws(0, 0, number)
             with _precision(config, trajectories.device):
-                squares += squared_errors(network, trajectories.batch(items)).double().sum().item()
+                squares += imitation_losses(network, batch, head, generator).double().sum().item()
     return squares / trajectories.steps
 
 
@@ -116,7 +144,8 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
-                errors = squared_errors(network, batch)
+                generator = draws(config.seed, state.epoch, state.batch)
+                errors = imitation_losses(network, batch, blueprint.config.head, generator)
             steps = max(int(batch.mask.sum()), 1)  # a batch may have none to imitate
             optimizer.zero_grad()
             (errors.sum() / steps).backward()

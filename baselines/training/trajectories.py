@@ -21,14 +21,19 @@ class Batch:
 
     Attributes:
         observations: (B, T, *shape) by name.
-        actions: (B, T, 6).
-        mask: (B, T) bool, True for steps to imitate. Entries after the end of an episode repeat its
-            last step.
+        actions: (B, T, chunk, 6): the action of a step, and those of the steps that follow. Entries
+            after the end of an episode repeat its last step.
+        imitated: (B, T, chunk) bool, True for actions to imitate.
     """
 
     observations: dict[str, torch.Tensor]
     actions: torch.Tensor
-    mask: torch.Tensor
+    imitated: torch.Tensor
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """(B, T) bool, True for steps to imitate."""
+        return self.imitated[..., 0]
 
 
 class Trajectories:
@@ -68,12 +73,17 @@ class Trajectories:
         self.lengths = np.array([episode.record.steps for episode in episodes], np.int64)
         self.imitated = np.ones(self.lengths.sum(), bool)
         self._starts = np.cumsum(self.lengths) - self.lengths
+        self._chunk = np.arange(blueprint.config.chunk)
+        self._last = np.repeat(self._starts + self.lengths - 1, self.lengths)  # of a row's episode
         self._corrected: dict[int, tuple[float, ...]] = {}
+        corrected = np.zeros(len(self.imitated) + 1, np.int64)
         for start, episode in zip(self._starts.tolist(), episodes, strict=True):
             labels = Labels.of(episode.record.info, episode.record.steps)
             self.imitated[start + np.array(labels.noise_steps, np.int64)] = False
             for step, action in zip(labels.learner_steps, labels.expert_actions, strict=True):
                 self._corrected[start + step] = action
+                corrected[start + step + 1] = 1
+        self._corrections_before = np.cumsum(corrected)
         if not self.imitated.any():
             raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
         self._samples, self._names = samples, list(blueprint.observation)
@@ -120,16 +130,25 @@ class Trajectories:
         starts = self._starts[items] if self.with_memory else items
         ages = np.arange(lengths.max())
         rows = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
-        mask = torch.from_numpy((ages < lengths[:, None]) & self.imitated[rows]).to(self.device)
+        mask = (ages < lengths[:, None]) & self.imitated[rows]
+        ahead = rows[..., None] + self._chunk
+        following = np.minimum(ahead, self._last[rows][..., None])  # in the same episode
+        imitated = mask[..., None] & (ahead == following) & self.imitated[following]
+        # What the expert does after a learner's action does not follow from its own action there.
+        before = self._corrections_before
+        imitated &= before[following] == before[rows][..., None]
         if self._in_memory is None:
-            observed, actions = self._read(rows.ravel())
+            read = np.unique(following)
+            observed, actions = self._read(read)
+            rows, following = (np.searchsorted(read, each) for each in (rows, following))
         else:
-            chosen = torch.from_numpy(rows.ravel()).to(self.device)
-            all_observed, all_actions = self._in_memory
-            observed = {name: tensor[chosen] for name, tensor in all_observed.items()}
-            actions = all_actions[chosen]
-        shaped = {name: tensor.unflatten(0, rows.shape) for name, tensor in observed.items()}
-        return Batch(shaped, actions.unflatten(0, rows.shape), mask)
+            observed, actions = self._in_memory
+        rows, following = (torch.from_numpy(each).to(self.device) for each in (rows, following))
+        return Batch(
+            {name: tensor[rows] for name, tensor in observed.items()},
+            actions[following],
+            torch.from_numpy(imitated).to(self.device),
+        )
 
     def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         gathered = self._samples.gather(rows)

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from fleet_tools.config.tasks import ObservedKeypoints
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.measurement import Measurement
-from fleet_tools.perception.observation_config import ObservationConfig
+from fleet_tools.perception.observation_config import PADDED_UNIT, ObservationConfig
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.segmentation import SEGMENTS
 
@@ -138,7 +138,7 @@ def _padded(keypoints: dict[str, Feature]) -> dict[str, Feature]:
             rows[:count, :3], rows[:count, 3] = own.read(measurement), 1
             return rows
 
-        return Feature(_box(MULTITASK_ROWS, 4), "m, mask: 1 there, 0 not", own.frame, read)
+        return Feature(_box(MULTITASK_ROWS, 4), PADDED_UNIT, own.frame, read)
 
     return {name: feature(name, own) for name, own in keypoints.items()}
 

@@ -36,6 +36,8 @@ RENDERED = "vtk"
 CLOUD_SOURCES = ("rays", RENDERED)
 """How points are seen: by casting rays, or by rendering with VTK, which needs OpenGL."""
 CHANNELS = ("rgb", "depth", "segmentation")
+PADDED_UNIT = "m, mask: 1 there, 0 not"
+"""Unit of the keypoints of the mode "multitask_state", whose rows end with a mask."""
 MAX_CAMERA_SIZE = 4096
 """Largest width and height of images, in pixels."""
 MAX_CLOUD_SIZE = 100_000

@@ -156,8 +156,8 @@ def test_trajectories_imitate_the_expert_where_the_learner_acted(tmp_path):
     trajectories = Trajectories(corrected, blueprint)
     items = np.arange(len(plain.lengths))
     before, after = plain.batch(items), trajectories.batch(items)
-    changed = (before.actions != after.actions).any(-1) & before.mask
+    changed = (before.actions != after.actions).flatten(2).any(-1) & before.mask
     row = [each.record.attempt for each in samples.episodes if each.record.steps].index(2)
     assert changed.nonzero().tolist() == [[row, 0], [row, 2]]
-    assert after.actions[row, 2].tolist() == ACTION
+    assert after.actions[row, 2, 0].tolist() == ACTION
     assert trajectories.steps == plain.steps

@@ -15,9 +15,15 @@ from fleet_tools.baselines.policies.config import (
     ResNet18Config,
     TransformerConfig,
 )
+from fleet_tools.baselines.policies.head_config import (
+    DiffusionHeadConfig,
+    FlowHeadConfig,
+    HeadConfig,
+)
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import ArraySpec
+from fleet_tools.perception.observation_config import PADDED_UNIT
 
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
 
@@ -34,6 +40,10 @@ STATE = {
 CLOUD = {
     "point_cloud": ArraySpec(shape=(20, 4), dtype="float32", unit="m, mask", frame="end effector")
 }
+PADDED = {
+    name: ArraySpec(shape=(3, 4), dtype="float32", unit=PADDED_UNIT, frame="end effector")
+    for name in ("tool_keypoints", "object_keypoints")
+} | {"joint_position": STATE["joint_position"]}
 IMAGES = {
     f"{name}_rgb": ArraySpec(shape=(40, 33, 3), dtype="uint8", unit="1/255", frame=f"camera {name}")
     for name in ("wrist", "table")
@@ -46,6 +56,20 @@ BODIES: dict[str, BodyConfig] = {
     "gru": RecurrentConfig(type="gru", layers=2, width=16),
     "transformer": TransformerConfig(layers=2, width=16, heads=2, feedforward=20, context=3),
 }
+
+DENOISING: dict[str, HeadConfig] = {
+    "flow": FlowHeadConfig(layers=2, width=20, steps=4),
+    "diffusion": DiffusionHeadConfig(layers=2, width=20, levels=20, steps=4),
+}
+"""Small heads that begin with noise."""
+
+CONDITIONED: dict[str, BodyConfig] = {
+    "film": MLPConfig(layers=2, width=24, task_conditioning="film"),
+    "token": TransformerConfig(
+        layers=2, width=16, heads=2, feedforward=20, context=3, task_conditioning="token"
+    ),
+}
+"""Small bodies that are told the task."""
 
 _CLOUDS, _IMAGES = PointNetConfig(widths=(12, 16)), ResNet18Config(width=4)
 _POSITIONS = ResNet18Config(width=4, stages=3, pooling="position")
@@ -72,6 +96,17 @@ BLUEPRINTS = {
             std={"joint_position": (1.7,) * 7, "object_keypoints": (0.6,) * 6},
         ),
     ),
+    **{
+        f"{body} with {name}": Blueprint.of(
+            PolicyConfig(body=BODIES[body], head=head, chunk=2), STATE, ACTION
+        )
+        for body, (name, head) in zip(("mlp", "gru"), DENOISING.items(), strict=True)
+    },
+    **{
+        f"{name} of the task": Blueprint.of(PolicyConfig(body=body), PADDED, ACTION)
+        for name, body in CONDITIONED.items()
+    },
+    "elman with chunks": Blueprint.of(PolicyConfig(body=BODIES["elman"], chunk=3), STATE, ACTION),
     "mlp on frozen images": Blueprint.of(
         PolicyConfig(body=BODIES["mlp"], images=ResNet18Config(width=4, frozen=True)),
         IMAGES,

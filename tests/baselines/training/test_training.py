@@ -20,7 +20,7 @@ from fleet_tools.baselines.training import trajectories as trajectories_module
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import split
 from fleet_tools.baselines.training.errors import DivergedError
-from fleet_tools.baselines.training.loop import squared_errors, train, validate
+from fleet_tools.baselines.training.loop import draws, imitation_losses, train, validate
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 from fleet_tools.dataset.attempts import scene_seed
@@ -64,7 +64,8 @@ def test_the_loss_is_the_error_of_the_executed_policy(body, samples):
     network.load_state_dict(state.weights)
     with torch.no_grad():
         for items in trajectories.order(6, np.random.default_rng(0)):
-            errors = squared_errors(network, trajectories.batch(items)).double().numpy()
+            batch, head = trajectories.batch(items), blueprint.config.head
+            errors = imitation_losses(network, batch, head, draws(0, 0, 0)).double().numpy()
             full = [each for each in expected if len(each)]
             steps = full if trajectories.with_memory else np.concatenate(full)[:, None]
             for row, item in zip(errors, items, strict=True):
@@ -89,12 +90,12 @@ def test_padding_affects_neither_the_loss_nor_its_gradient(body, samples):
     changed = Batch(
         {name: other(rows) for name, rows in batch.observations.items()},
         other(batch.actions),
-        batch.mask,
+        batch.imitated,
     )
     gradients = []
     for each in (batch, changed):
         network = blueprint.create(seed=5)
-        errors = squared_errors(network, each)
+        errors = imitation_losses(network, each, blueprint.config.head, draws(0, 0, 0))
         assert not errors[~each.mask].any()
         errors.sum().backward()
         gradients.append({name: p.grad for name, p in network.named_parameters()})
