@@ -78,8 +78,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"an integer has {len(text):,} digits, at most {MAX_DIGITS}")
+    if (digits := len(text.removeprefix("-"))) > MAX_DIGITS:
+        raise ValueError(f"an integer has {digits:,} digits, at most {MAX_DIGITS}")
     return int(text)
 
 
