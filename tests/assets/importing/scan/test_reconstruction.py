@@ -152,6 +152,6 @@ def test_what_is_no_scan_of_a_body_is_refused(tmp_path: Path) -> None:
     assert "--crop" in refused([file], crop=((1, 1, 1), (2, 2, 2)))
     around = np.random.default_rng(0).normal(size=(20_000, 3))
     ball = write_ply(tmp_path / "ball.ply", around / np.linalg.norm(around, axis=1)[:, None])
-    assert "No table" in refused([ball], voxel=0.05, table=True)
+    assert "No table" in refused([ball], voxel=0.03, table=True)
     empty = write_ply(tmp_path / "empty.ply", points[:0])
     assert "no usable point" in refused([empty])
