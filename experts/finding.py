@@ -8,6 +8,7 @@ where its jaw is, whatever the handle looks like.
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -164,13 +165,9 @@ class Finder:
             for candidate, rough in pairs
         ]
         if regions:
-            likeliest = sorted(sized, key=_residual)[:LIKELIEST]
+            likeliest = sorted(sized, key=attrgetter("residual_m"))[:LIKELIEST]
             sized = [find_part(cloud, each, regions) for each in likeliest]
-        return min(sized, key=_residual)
-
-
-def _residual(found: Estimate) -> float:
-    return found.residual_m
+        return min(sized, key=attrgetter("residual_m"))
 
 
 @lru_cache(maxsize=64)

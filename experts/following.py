@@ -1,11 +1,12 @@
 """Where an object is, a moment after it was known where it was."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from fleet_tools.experts.freedom import Estimate, Search, by_motion, find
-from fleet_tools.experts.registration import COARSE, FINE, TRACK, Schedule
+from fleet_tools.experts.registration import COARSE, FINE, MIN_POINTS, TRACK, Schedule
 
 JOINT_STARTS = 5
 """Number of positions from which a joint is looked for."""
@@ -14,8 +15,6 @@ JOINT_RANGE = np.pi / 2
 APART_M = 5e-4
 APART_GROWTH = 1.5
 """Residual, m beyond so many times that of the beginning, from which pieces have moved apart."""
-MIN_POINTS = 30
-"""Smallest number of points that say where something is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,8 @@ class Follower:
         as_one = self._follow(cloud_W, last, apart=False)
         if as_one.residual_m <= APART_GROWTH * self.residual_m + APART_M:
             return as_one
-        return min(as_one, self._follow(cloud_W, as_one, apart=True), key=_residual)
+        in_pieces = self._follow(cloud_W, as_one, apart=True)
+        return min(as_one, in_pieces, key=attrgetter("residual_m"))
 
     def find_again(self, cloud_W: np.ndarray, last: Estimate) -> Estimate:
         """Finds the object after the tool has acted on it: where it was last, or at first.
@@ -66,7 +66,8 @@ class Follower:
         """
         if len(cloud_W) < MIN_POINTS:
             return last
-        return min((self._find_near(cloud_W, near) for near in (last, self.first)), key=_residual)
+        found = [self._find_near(cloud_W, near) for near in (last, self.first)]
+        return min(found, key=attrgetter("residual_m"))
 
     def _follow(self, cloud_W: np.ndarray, last: Estimate, apart: bool) -> Estimate:
         freedom = by_motion(last.state, apart=apart, on_table=self.fixed or not apart)
@@ -80,7 +81,3 @@ class Follower:
             starts.append(np.zeros(size))
             starts[-1][-joints:] = offset
         return find(cloud_W, [Search(freedom, starts, np.zeros((0, size)))], COARSE, FINE)
-
-
-def _residual(found: Estimate) -> float:
-    return found.residual_m

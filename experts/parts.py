@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from fleet_tools.experts.closest_points import Surface
 from fleet_tools.experts.freedom import Estimate
 from fleet_tools.experts.loose import Loose
-from fleet_tools.experts.registration import Fit, Schedule, Trial, best
+from fleet_tools.experts.registration import MIN_POINTS, Fit, Schedule, Trial, best
 
 COARSE = Schedule(100, (0.01, 0.005, 0.005, 0.003))
 FINE = Schedule(400, (0.003,) * 4 + (0.002,) * 8, starts=2)
@@ -29,8 +29,6 @@ START = np.array([0.01, 0.01, 0.01, 0.25, 0.25, 0.25, 0, 0, 0])
 SURFACE_MARGIN_M = 0.02
 CLOUD_MARGIN_M = 0.008
 """Distance from the part up to which surface and cloud belong to it."""
-MIN_POINTS = 30
-"""Smallest number of points that say where something is."""
 
 
 @dataclass(frozen=True)

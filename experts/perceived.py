@@ -28,10 +28,11 @@ from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.experts.finding import Candidates, Finder
-from fleet_tools.experts.following import MIN_POINTS, Follower
+from fleet_tools.experts.following import Follower
 from fleet_tools.experts.freedom import Estimate
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.experts.predicate_words import unmet_predicates
+from fleet_tools.experts.registration import MIN_POINTS
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
 from fleet_tools.sim.world_state import WorldState
 

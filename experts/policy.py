@@ -71,9 +71,9 @@ class _Execution:
             moves: Returns the actions to poses, (poses, 6).
         """
         ahead = moves(self.targets[self.step : self.step + 2])
-        return (
-            ahead[0] if self.beyond == 0 else (1 - self.beyond) * ahead[0] + self.beyond * ahead[-1]
-        )
+        if self.beyond == 0:
+            return ahead[0]
+        return (1 - self.beyond) * ahead[0] + self.beyond * ahead[-1]
 
     def synchronize(self, moves: np.ndarray) -> None:
         """Goes to where another has led: between near targets, not far from the present in time.
@@ -85,11 +85,10 @@ class _Execution:
         late = np.abs(steps - self.step)
         costs = np.linalg.norm(moves, axis=1) + SYNC_COST * late
         nearest = int(np.argmin(np.where(late <= SYNC_STEPS, costs, np.inf)))
-        for self.step in (nearest, max(nearest - 1, 0)):
-            self.beyond = _projection(moves[self.step : self.step + 2])
-            if self.beyond > 0:
-                return
-        self.step = nearest
+        before = max(nearest - 1, 0)
+        self.step, self.beyond = nearest, _projection(moves[nearest : nearest + 2])
+        if self.beyond == 0 and (beyond := _projection(moves[before : before + 2])) > 0:
+            self.step, self.beyond = before, beyond
 
     @property
     def ended(self) -> bool:

@@ -30,6 +30,8 @@ EXPECTED_M = 5e-4
 """Distance that clouds have from models that are scaled, for the weight of expected scales, m."""
 TOUCHING_M = 1e-6
 """Distance below which the direction to the surface is its normal, m."""
+MIN_POINTS = 30
+"""Smallest number of points that say where something is."""
 
 
 @dataclass(frozen=True, eq=False)
