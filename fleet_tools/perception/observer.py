@@ -44,6 +44,7 @@ class Observer:
         }
         self._render_scene: RenderScene | None = None
         self._ray_scene = RayScene() if config.casts_rays else None
+        self._sensors: dict[str, DepthSensor] = {}
 
     def enter(self, world: World) -> None:
         """Prepares to observe another world.
@@ -65,7 +66,8 @@ class Observer:
         self._render_scene = None
 
     def apply_scene(self, scene: Scene) -> None:
-        """Sets the appearance of a scene; its initial state is measured next."""
+        """Sets the appearance and the sensors of a scene; its initial state is measured next."""
+        self._sensors = self._draw_sensors(scene.seed)
         if self._ray_scene is not None:
             self._ray_scene.begin()
         if self._renders_color and self._render_scene is not None:
@@ -147,7 +149,7 @@ class Observer:
     def _capture(self, simulation: Simulation, scene: Scene, X_WE: RigidTransform) -> Capture:
         config = self._config
         X_WC = camera_poses(config.cameras, scene.cameras, X_WE)
-        sensors = self._sensors(scene.seed)
+        sensors = self._sensors
         X_WK = {name: X @ sensors[name].X_CK if sensors else X for name, X in X_WC.items()}
         if config.obs_mode == "point_cloud":
             return Capture(X_WK, {}, *self.visible_points(simulation, X_WC, sensors))
@@ -157,7 +159,7 @@ class Observer:
                 images[name, "depth"] = sensor.read_image(depth, simulation.steps)
         return Capture(X_WK, images)
 
-    def _sensors(self, seed: int) -> dict[str, DepthSensor]:
+    def _draw_sensors(self, seed: int) -> dict[str, DepthSensor]:
         """Returns the cameras with errors, by name; none if they are ideal."""
         config = self._config
         if config.sensor is None:

@@ -233,7 +233,7 @@ def test_points_move_with_the_calibration(tmp_path, ideal):
     env = make_env(task=own_task(tmp_path, **silent), sensors="active_stereo", **SMALL)
     (_, info), (_, true) = env.reset(seed=3), ideal.reset(seed=3)
     X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
-    sensors = env._observer._sensors(env.scene.seed)
+    sensors = env._observer._sensors
     assert env._simulation is not None and ideal._simulation is not None
     believed = env._observer.visible_points(env._simulation, X_WC, sensors)
     exact = ideal._observer.visible_points(ideal._simulation, X_WC)
@@ -295,7 +295,7 @@ def test_rendered_clouds_have_the_errors_of_clouds_by_rays(tmp_path):
             env.reset(seed=3)
             seen = seen_by(env)[0]
             if sensors != "ideal":
-                seen = env._observer._sensors(env.scene.seed)["overhead"].read_hits(seen, 0)
+                seen = env._observer._sensors["overhead"].read_hits(seen, 0)
             image = np.full(160 * 120, np.nan)
             image[seen[TOOL].pixels] = seen[TOOL].depths
             clouds.append(image)
