@@ -83,6 +83,7 @@ class Replaced:
 def _measure_all(options: ImagesOptions) -> int:
     from fleet_tools.envs.making import make_env
     from fleet_tools.evaluation.config import PROTOCOL
+    from fleet_tools.evaluation.policy_provenance import default_name
     from fleet_tools.evaluation.protocol import load_protocol
     from fleet_tools.policies.sources import find_policy
 
@@ -98,7 +99,7 @@ def _measure_all(options: ImagesOptions) -> int:
         for images in options.images:
             for appearance in options.appearances:
                 solved = _solved(env, policy, trials, images, appearance)
-                rows.append(_row(path, images, appearance, trials, solved))
+                rows.append(_row(default_name(source), images, appearance, trials, solved))
                 print_now(options, _as_text(rows[-1]))
         env.close()
     if options.json_output:
@@ -148,7 +149,7 @@ def _replacement(env: "ToolUseEnv", images: Images, other: "Scene") -> "dict[str
 
 
 def _row(
-    path: Path, images: Images, appearance: Appearance, trials: "list[Trial]", solved: list[bool]
+    policy: str, images: Images, appearance: Appearance, trials: "list[Trial]", solved: list[bool]
 ) -> dict[str, Any]:
     from fleet_tools.utils.statistics import wilson_interval
 
@@ -156,7 +157,7 @@ def _row(
     for trial, success in zip(trials, solved, strict=True):
         by_split.setdefault(trial.split, []).append(success)
     return {
-        "policy": path.parent.name if path.name == "best.safetensors" else path.stem,
+        "policy": policy,
         "images": images,
         "appearance": appearance,
         "successes": {split: sum(successes) for split, successes in by_split.items()},

@@ -103,7 +103,7 @@ class PolicyProvenance(Value):
         env_kwargs = {**policy.env_kwargs, **chosen, "sensors": sensors}
         require_sensors(sensors, env_kwargs.get("obs_mode", "state"))
         return cls(
-            name=name or _default_name(policy),
+            name=name or default_name(policy),
             kind=policy.kind,
             source=policy.name,
             content_digest=policy.content_digest,
@@ -113,7 +113,8 @@ class PolicyProvenance(Value):
         )
 
 
-def _default_name(policy: PolicySource) -> str:
+def default_name(policy: PolicySource) -> str:
+    """Returns the name of a policy in tables, see `PolicyProvenance.of`."""
     if policy.kind != "checkpoint":
         return policy.name
     path = Path(policy.source)
