@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_tools.baselines.training.progress import TrainingProgress, best_epoch
+from fleet_tools.baselines.training.rollouts import format_successes
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
 from fleet_tools.baselines.training.trajectories import Trajectories
 
@@ -37,6 +38,7 @@ def summarize(
         "epochs": progress.state.epoch,
         "loss": metrics[-1].loss if metrics else None,
         "validation_loss": metrics[-1].validation_loss if metrics else None,
+        "choose_by": spec.choose_by,
         "best_epoch": best.epoch if best else None,
         "best_validation_loss": best.validation_loss if best else None,
         "rollouts": rollouts[-1] if rollouts else None,
@@ -53,10 +55,7 @@ def as_text(summary: dict[str, Any]) -> str:
     if summary["loss"] is not None:
         lines.append(f"  loss {summary['loss']:.3g}")
     if summary["best_epoch"] is not None:
-        lines.append(
-            f"  validation loss {summary['validation_loss']:.3g}; lowest "
-            f"{summary['best_validation_loss']:.3g}, after epoch {summary['best_epoch']}"
-        )
+        lines.append(f"  {_best(summary)}, after epoch {summary['best_epoch']}")
     for task, result in (summary["rollouts"] or {}).items():
         lines.append(f"  {task}: {result['successes']} of {result['episodes']} rollouts succeeded")
     if summary["samples_per_second"] is not None:
@@ -65,3 +64,10 @@ def as_text(summary: dict[str, Any]) -> str:
             f"{summary['batches_per_second']:.1f} batches per second"
         )
     return "\n".join(lines)
+
+
+def _best(summary: dict[str, Any]) -> str:
+    if summary["choose_by"] == "loss":
+        last, lowest = summary["validation_loss"], summary["best_validation_loss"]
+        return f"validation loss {last:.3g}; lowest {lowest:.3g}"
+    return f"most successful rollouts {format_successes(summary['best_rollouts'])}"

@@ -16,6 +16,7 @@ from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.baselines.training.progress import EpochMetrics, best_epoch
 from fleet_tools.baselines.training.record import load_progress
+from fleet_tools.baselines.training.summary import as_text
 
 CONFIG = TrainingConfig(epochs=4, batch_size=8, ema_decay=0.8)
 
@@ -132,3 +133,20 @@ def test_choosing_by_rollouts_without_any_is_refused(samples, tmp_path, capsys):
         program.main(options)
     assert "needs --rollouts" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_best_rollouts_are_told_without_a_validation_loss():
+    summary = {
+        "output": "run",
+        "epochs": 2,
+        "samples": 30,
+        "loss": 0.1,
+        "validation_loss": None,
+        "choose_by": "rollouts",
+        "best_epoch": 1,
+        "best_validation_loss": None,
+        "rollouts": None,
+        "best_rollouts": metrics(1, None, 4).rollouts,
+        "samples_per_second": None,
+    }
+    assert "most successful rollouts 4/10 8/10, after epoch 1" in as_text(summary)
