@@ -16,6 +16,7 @@ from fleet_tools.baselines.training.config import Criterion, TrainingConfig
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
+from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import KeyValue
 
@@ -135,33 +136,33 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
     from fleet_tools.baselines.training.dagger import collect_round
     from fleet_tools.baselines.training.record import chosen_checkpoint
 
-    datasets, summaries = list(options.dataset), []
-    for number in range(options.dagger + 1):
-        output = options.output / f"round_{number}"
-        code, summary = _learn(
-            options.model_copy(update={"dataset": tuple(datasets), "output": output})
-        )
+    def learn(number: int) -> int:
+        update = {"dataset": tuple(datasets), "output": options.output / f"round_{number}"}
+        code, summary = _learn(options.model_copy(update=update))
         summaries.append(summary)
-        if code != cli.OK or number == options.dagger:
-            return code, summaries
-        data = options.output / f"data_{number + 1}"
+        return code
+
+    datasets, summaries = list(options.dataset), []
+    code, number = learn(0), 0
+    while code == cli.OK and number < options.dagger:
+        learner = chosen_checkpoint(options.output / f"round_{number}")
+        number += 1
         with deferred_interrupt() as interrupted:
             try:
                 datasets += collect_round(
                     options.dataset,
-                    chosen_checkpoint(output),
-                    number + 1,
+                    learner,
+                    number,
                     options.dagger_episodes,
-                    data,
-                    options.rollout_workers,
+                    options.output / f"data_{number}",
+                    WorkerOptions(workers=options.rollout_workers),
                     quiet=options.quiet,
                     stop=interrupted,
                 )
             except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
                 return cli.stopped(error), summaries
-        if interrupted():
-            return cli.stopped(None), summaries
-    raise AssertionError  # the last round returns
+        code = cli.stopped(None) if interrupted() else learn(number)
+    return code, summaries
 
 
 def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:

@@ -6,7 +6,6 @@ Attempt k of seed s gives the same bytes in every run, whatever the number of wo
 import contextlib
 import sys
 import time
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import KeyValue
-from fleet_tools.utils.progress import TallyBar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ class CollectOptions(cli.Options):
 
 def _collect(options: CollectOptions) -> int:
     from fleet_tools.dataset.attempts import make_attempts
-    from fleet_tools.dataset.collection import fill
+    from fleet_tools.dataset.collection import fill_with_bar
     from fleet_tools.dataset.reader import Dataset
     from fleet_tools.dataset.summary import as_text, summarize
     from fleet_tools.dataset.writer import DatasetWriter
@@ -74,23 +72,16 @@ def _collect(options: CollectOptions) -> int:
     failure = None
     with (
         DatasetWriter(folder, header) as writer,
-        TallyBar(
-            options.episodes,
-            "episode",
-            tally=Counter(record.outcome for record in writer.records),
-            quiet=options.quiet,
-            counted="success",
-        ) as bar,
         deferred_interrupt() as interrupted,
         contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
     ):
         before = len(writer.records)
         try:
-            fill(
+            fill_with_bar(
                 writer,
                 partial(options.workers.run, make_work=make_work),
                 options.episodes,
-                after_each=lambda record: bar.update(record.outcome),
+                quiet=options.quiet,
                 stop=interrupted,
             )
         except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone

@@ -21,15 +21,22 @@ Answer = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Regression(NamedTuple):
-    """What a head is asked, and what it should answer, in the mean over squares.
+    """What a head is asked, and what it should answer.
 
     Attributes:
         inputs: What it reads beside units: nothing, or noisy actions (..., n) and times (..., 1).
         target: (..., n).
+        absolute: Whether its loss is the absolute error, or else the squared one.
     """
 
     inputs: tuple[torch.Tensor, ...]
     target: torch.Tensor
+    absolute: bool = False
+
+    def losses(self, answers: torch.Tensor) -> torch.Tensor:
+        """Returns the losses of answers, (..., n)."""
+        errors = answers - self.target
+        return errors.abs() if self.absolute else errors.square()
 
 
 def regression(
@@ -43,7 +50,7 @@ def regression(
         generator: Draws times and noise, on the CPU, so that they are the same on every device.
     """
     if isinstance(head, LinearHeadConfig):
-        return Regression((), actions)
+        return Regression((), actions, head.loss == "absolute")
     return head.process().regression(actions, generator)
 
 

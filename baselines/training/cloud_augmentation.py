@@ -1,36 +1,21 @@
 """Augmentation of point clouds: other clouds of the same scene, for every batch."""
 
-from collections.abc import Iterable, Mapping
-
 import torch
 from torch import nn
 
 from fleet_tools.baselines.training.config import CloudAugmentation
 
 
-def augment_clouds(
-    observations: Mapping[str, torch.Tensor],
-    names: Iterable[str],
-    config: CloudAugmentation,
-    generator: torch.Generator,
-) -> dict[str, torch.Tensor]:
-    """Returns observations with other clouds.
+def augmented_cloud(
+    cloud: torch.Tensor, config: CloudAugmentation, generator: torch.Generator
+) -> torch.Tensor:
+    """Returns other clouds.
 
     Args:
-        observations: (..., *shape) by name.
-        names: Names of the clouds, (..., points, 4), see `PointNetEncoder`.
+        cloud: (..., points, 4), see `PointNetEncoder`.
         config: What is done to them.
         generator: Draws, on the CPU; the same draws whatever the device.
     """
-    augmented = dict(observations)
-    for name in names:
-        augmented[name] = _augmented(observations[name], config, generator)
-    return augmented
-
-
-def _augmented(
-    cloud: torch.Tensor, config: CloudAugmentation, generator: torch.Generator
-) -> torch.Tensor:
     if config.dropout > 0:
         cloud = _some_points(cloud, config.dropout, generator)
     present = cloud[..., 3:] != 0

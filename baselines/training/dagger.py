@@ -1,24 +1,20 @@
 """Rounds of DAgger: demonstrations by a policy and the expert, who take turns."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from fleet_tools.dataset.attempts import make_attempts
-from fleet_tools.dataset.collection import fill
+from fleet_tools.dataset.collection import fill_with_bar
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.writer import DatasetWriter
-from fleet_tools.parallel import workers
+from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.storage.provenance import installed_packages
-from fleet_tools.utils.progress import TallyBar
 
 _SEEDS = 2**32
 """Seeds of a round's datasets are a multiple of it away from those that people give."""
-_TIMEOUT_S = 300.0
-"""Time limit of an episode."""
 
 
 def collect_round(
@@ -27,7 +23,7 @@ def collect_round(
     number: int,
     episodes: int,
     folder: Path,
-    worker_count: int,
+    workers: WorkerOptions,
     *,
     quiet: bool,
     stop: Callable[[], bool],
@@ -40,7 +36,7 @@ def collect_round(
         number: Number of the round, from 1.
         episodes: Number of successful episodes of each task.
         folder: Folder of the round, with a dataset for each task.
-        worker_count: Number of worker processes; 0 works in this one.
+        workers: Where episodes are collected.
         quiet: Whether to show no progress.
         stop: Whether to begin no more episodes.
 
@@ -66,21 +62,13 @@ def collect_round(
             }
         )
         make_work = partial(make_attempts, of_round, policy, False)
-        with (
-            DatasetWriter(folder / name, of_round) as writer,
-            TallyBar(
-                episodes,
-                f"{name} episode",
-                tally=Counter(record.outcome for record in writer.records),
-                quiet=quiet,
-                counted="success",
-            ) as bar,
-        ):
-            fill(
+        with DatasetWriter(folder / name, of_round) as writer:
+            fill_with_bar(
                 writer,
-                partial(workers.run, make_work=make_work, count=worker_count, timeout_s=_TIMEOUT_S),
+                partial(workers.run, make_work=make_work),
                 episodes,
-                after_each=lambda record: bar.update(record.outcome),
+                unit=f"{name} episode",
+                quiet=quiet,
                 stop=stop,
             )
         if stop():

@@ -11,11 +11,10 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.denoising import regression
-from fleet_tools.baselines.policies.head_config import HeadConfig, LinearHeadConfig
-from fleet_tools.baselines.training.cloud_augmentation import augment_clouds
+from fleet_tools.baselines.policies.head_config import HeadConfig
+from fleet_tools.baselines.training.augmentation import augmented
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.errors import DivergedError
-from fleet_tools.baselines.training.image_augmentation import augment_images
 from fleet_tools.baselines.training.state import (
     Tensors,
     TrainingState,
@@ -47,10 +46,7 @@ def imitation_losses(
     demonstrated = (batch.actions * batch.imitated[..., None]).flatten(2)
     asked = regression(head, demonstrated, generator)
     answers, _ = network(batch.observations, None, *asked.inputs)
-    errors = answers.float() - asked.target
-    absolute = isinstance(head, LinearHeadConfig) and head.loss == "absolute"
-    errors = errors.abs() if absolute else errors.square()
-    errors = errors.unflatten(-1, batch.actions.shape[2:])
+    errors = asked.losses(answers.float()).unflatten(-1, batch.actions.shape[2:])
     counts = batch.imitated.sum(-1).clamp(min=1)
     return (errors.mean(-1) * batch.imitated).sum(-1) / counts
 
@@ -166,16 +162,16 @@ def _augmented(
     batch: Batch, blueprint: Blueprint, config: TrainingConfig, state: TrainingState
 ) -> Batch:
     """Returns the next batch with other clouds and images, drawn from the seed and its number."""
-    clouds = blueprint.names("cloud") if config.clouds.any else []
-    images = blueprint.names("image") if config.images.any else []
-    if not clouds and not images:
+    changes = [
+        *((name, config.clouds) for name in blueprint.names("cloud") if config.clouds.any),
+        *((name, config.images) for name in blueprint.names("image") if config.images.any),
+    ]
+    if not changes:
         return batch
     entropy = np.random.SeedSequence([config.seed, state.epoch, state.batch])
     seed = int(entropy.generate_state(1, np.uint64)[0])
     generator = torch.Generator().manual_seed(seed)
-    observed = augment_clouds(batch.observations, clouds, config.clouds, generator)
-    observed = augment_images(observed, images, config.images, generator)
-    return replace(batch, observations=observed)
+    return replace(batch, observations=augmented(batch.observations, changes, generator))
 
 
 def _average(

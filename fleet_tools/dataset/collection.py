@@ -1,13 +1,16 @@
 """Fills a dataset: which attempts are begun, and when there are enough."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator
 
 from fleet_tools.dataset.attempts import attempt_record
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.writer import DatasetWriter
+from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.rollouts.rollout import Attempt
+from fleet_tools.utils.progress import TallyBar
 
 Attempted = tuple[AttemptRecord, bytes | None]
 """Record of an attempt, and the file of its episode if it is to be stored."""
@@ -70,6 +73,38 @@ def fill(
             writer.add(record, content)
             successes += record.success
             after_each(writer.records[-1])
+
+
+def fill_with_bar(
+    writer: DatasetWriter,
+    run: Callable[[Callable[[], int | None]], Attempts],
+    episodes: int,
+    *,
+    unit: str = "episode",
+    quiet: bool,
+    stop: Callable[[], bool],
+) -> None:
+    """Fills a dataset, see `fill`, and shows on stderr how attempts end.
+
+    Args:
+        writer: See `fill`.
+        run: See `fill`.
+        episodes: See `fill`.
+        unit: Name of an episode.
+        quiet: Whether to show nothing.
+        stop: See `fill`.
+
+    Raises:
+        OSError: See `fill`.
+    """
+    with TallyBar(
+        episodes,
+        unit,
+        tally=Counter(record.outcome for record in writer.records),
+        quiet=quiet,
+        counted=SUCCESS,
+    ) as bar:
+        fill(writer, run, episodes, after_each=lambda record: bar.update(record.outcome), stop=stop)
 
 
 def attempt_limit(episodes: int) -> int:

@@ -65,10 +65,10 @@ def kept(time: torch.Tensor) -> torch.Tensor:
 @given(seed=st.integers(0, 99), unit=st.floats(0.05, 2))
 def test_what_is_asked_lies_between_noise_and_actions(seed, unit):
     actions = random_tensor(4, 5, 6, seed=seed)
-    (noisy, time), velocity = Flow(unit, 4).regression(actions, np.random.default_rng(seed))
+    (noisy, time), velocity, _ = Flow(unit, 4).regression(actions, np.random.default_rng(seed))
     ends = unit * (noisy + (1 - time) * velocity)
     torch.testing.assert_close(ends, actions, rtol=1e-4, atol=1e-4)
-    (noisy, time), z = Diffusion(unit, 9, 3).regression(actions, np.random.default_rng(seed))
+    (noisy, time), z, _ = Diffusion(unit, 9, 3).regression(actions, np.random.default_rng(seed))
     assert set((9 * time).round().int().unique().tolist()) <= set(range(1, 10))
     b = kept(time)
     expected = b.sqrt() * actions / unit + (1 - b).sqrt() * z

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.baselines.training.cloud_augmentation import augment_clouds
+from fleet_tools.baselines.training import augmentation
 from fleet_tools.baselines.training.config import CloudAugmentation
 
 CONFIGS = st.builds(
@@ -30,7 +30,7 @@ def clouds(seed: int, points: int = 60) -> torch.Tensor:
 def augmented(cloud: torch.Tensor, config: CloudAugmentation, seed: int = 0) -> torch.Tensor:
     observed = {"point_cloud": cloud, "state": torch.ones(3, 4, 7)}
     generator = torch.Generator().manual_seed(seed)
-    result = augment_clouds(observed, ["point_cloud"], config, generator)
+    result = augmentation.augmented(observed, [("point_cloud", config)], generator)
     assert torch.equal(result["state"], observed["state"])
     return result["point_cloud"]
 

@@ -13,9 +13,9 @@ from support.small_datasets import Drawn, a_header, write
 from support.training_cases import same
 
 from fleet_tools.baselines.policies.config import PolicyConfig, ResNet18Config
+from fleet_tools.baselines.training import augmentation
 from fleet_tools.baselines.training.config import ImageAugmentation, TrainingConfig
 from fleet_tools.baselines.training.demonstrations import blueprint_of
-from fleet_tools.baselines.training.image_augmentation import augment_images
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
@@ -27,7 +27,8 @@ NAMES = ["wrist_rgb", "table_rgb"]
 
 def augmented(images: torch.Tensor, config: ImageAugmentation, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return augment_images({"wrist_rgb": images}, ["wrist_rgb"], config, generator)["wrist_rgb"]
+    changes = [("wrist_rgb", config)]
+    return augmentation.augmented({"wrist_rgb": images}, changes, generator)["wrist_rgb"]
 
 
 @settings(max_examples=50)
@@ -57,7 +58,8 @@ def test_each_image_has_draws_of_its_own_and_other_entries_have_none():
     for name in NAMES:
         given[name] = torch.full_like(given[name], 128)
     config = ImageAugmentation(color_gain=0.5)
-    changed = augment_images(given, NAMES, config, torch.Generator().manual_seed(0))
+    changes = [(name, config) for name in NAMES]
+    changed = augmentation.augmented(given, changes, torch.Generator().manual_seed(0))
     colors = torch.cat([changed[name][..., 0, 0, :].reshape(-1, 3) for name in NAMES])
     assert len(colors.unique(dim=0)) == len(colors) == 12
     assert all(changed[name] is given[name] for name in given if name not in NAMES)
