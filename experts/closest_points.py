@@ -37,7 +37,7 @@ class Surface:
             points: (m, 3), in the surface's frame, m.
 
         Returns:
-            (m, 3) each; a normal may point to either side.
+            (m, 3) each; normals point to where the corners go round counterclockwise.
         """
         tree, triangle_of = self._tree
         _, nearest = tree.query(points, k=NEIGHBOURS)

@@ -12,11 +12,12 @@ from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
+from pydrake.math import RigidTransform
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.experts.freedom import Estimate, Freedom, Search, by_prior, find
+from fleet_tools.experts.freedom import Estimate, Search, by_prior, by_prior_and_size, find
 from fleet_tools.experts.parts import Region, find_part
-from fleet_tools.experts.priors import Prior
+from fleet_tools.experts.priors import Prior, camera_positions
 from fleet_tools.experts.registration import COARSE, FINE, Schedule
 from fleet_tools.experts.shapes import Shape
 from fleet_tools.sim.catalog import Kind, load_model
@@ -28,7 +29,7 @@ SIZED_COARSE = Schedule(150, (0.03, 0.02, 0.02, 0.01, 0.01, 0.005))
 SIZED_FINE = Schedule(400, (0.01, *[0.005] * 7), starts=1)
 """How accurately to register models that are scaled."""
 LIKELIEST = 3
-"""Number of candidates that are looked at more closely."""
+"""Number of candidates that may fit as they are."""
 SIMILAR_M = 3e-3
 """Residual after rough registration up to which a candidate may be the model that is there, m."""
 SAME_M = 1e-4
@@ -71,21 +72,23 @@ class _Candidate:
     X_GP: np.ndarray
     near: np.ndarray
     steps: np.ndarray
+    cameras: np.ndarray
 
     def search(self) -> Search:
         """Returns where to look for it as it is."""
         starts = list(self.prior.starts(self.near, self.steps))
-        return Search(self._freedom(sized=False), starts, self.prior.offsets(OFFSETS))
+        freedom = by_prior(self.shape, self.prior, self.X_GP)
+        return Search(freedom, starts, self.prior.offsets(OFFSETS))
 
-    def search_near(self, rough: Estimate, sized: bool) -> Search:
-        """Returns where to look for it near to where it is roughly; scaled, too, if `sized`."""
-        freedom = self._freedom(sized)
+    def search_near(self, rough: Estimate) -> Search:
+        """Returns where to look for it as it is, near to where it is roughly."""
+        return replace(self.search(), starts=[rough.parameters])
+
+    def search_sized(self, rough: Estimate) -> Search:
+        """Returns where to look for it with other scales, near to where it is roughly."""
+        freedom = by_prior_and_size(self.shape, self.prior, self.X_GP, self.cameras)
         start = np.pad(rough.parameters, (0, len(freedom.low) - len(rough.parameters)))
-        offsets = np.zeros((0, len(start))) if sized else self.prior.offsets(OFFSETS)
-        return Search(freedom, [start], offsets)
-
-    def _freedom(self, sized: bool) -> Freedom:
-        return by_prior(self.shape, self.prior, self.X_GP, sized)
+        return Search(freedom, [start], np.zeros((0, len(start))))
 
 
 class Finder:
@@ -100,7 +103,7 @@ class Finder:
     """
 
     def __init__(self, task: TaskConfig, candidates: Candidates) -> None:
-        self._known = candidates.known
+        self._task, self._known = task, candidates.known
         self._tools = [find_task_model(task, "tool", name) for name in candidates.tools]
         self._objects = [find_task_model(task, "object", name) for name in candidates.objects]
         self._fixed = task.object_mount == "fixed"
@@ -110,12 +113,14 @@ class Finder:
             Region(tuple(part.keypoints), part.within_m) for part in task.tool_parts.values()
         ]
 
-    def find_tool(self, cloud_E: np.ndarray) -> Estimate:
+    def find_tool(self, cloud_E: np.ndarray, X_WE: RigidTransform) -> Estimate:
         """Finds the tool in the hand.
 
         Args:
             cloud_E: (n, 3), points of its surface in E, m; n > 0.
+            X_WE: Pose of the end effector.
         """
+        cameras_E = X_WE.inverse().multiply(camera_positions(self._task, X_WE).T).T
         candidates = [
             _Candidate(
                 _shape(model.file.parent, "tool", True),
@@ -123,17 +128,20 @@ class Finder:
                 model.labels.grasp.to_transform().inverse().GetAsMatrix4(),
                 np.full(3, np.nan),
                 TOOL_STEPS,
+                cameras_E,
             )
             for model in self._tools
         ]
         return self._find(cloud_E, candidates, self._regions)
 
-    def find_object(self, cloud_W: np.ndarray) -> Estimate:
+    def find_object(self, cloud_W: np.ndarray, X_WE: RigidTransform) -> Estimate:
         """Finds the object where an episode begins.
 
         Args:
             cloud_W: (n, 3), points of its surface in W, m; n > 0.
+            X_WE: Pose of the end effector.
         """
+        cameras_W = camera_positions(self._task, X_WE)
         near = cloud_W.mean(axis=0)
         candidates = [
             _Candidate(
@@ -142,6 +150,7 @@ class Finder:
                 np.eye(4),
                 near,
                 OBJECT_STEPS,
+                cameras_W,
             )
             for model in self._objects
         ]
@@ -157,16 +166,16 @@ class Finder:
         pairs = sorted(zip(candidates, roughly, strict=True), key=lambda pair: pair[1].residual_m)
         for candidate, rough in pairs[:LIKELIEST]:
             if rough.residual_m <= SIMILAR_M:
-                found = find(cloud, [candidate.search_near(rough, sized=False)], COARSE, FINE)
+                found = find(cloud, [candidate.search_near(rough)], COARSE, FINE)
                 if found.residual_m <= SAME_M:
                     return found
         sized = [
-            find(cloud, [candidate.search_near(rough, sized=True)], SIZED_COARSE, SIZED_FINE)
+            find(cloud, [candidate.search_sized(rough)], SIZED_COARSE, SIZED_FINE)
             for candidate, rough in pairs
         ]
         if regions:
-            likeliest = sorted(sized, key=attrgetter("residual_m"))[:LIKELIEST]
-            sized = [find_part(cloud, each, regions) for each in likeliest]
+            cameras = candidates[0].cameras
+            sized = [find_part(cloud, each, regions, cameras) for each in sized]
         return min(sized, key=attrgetter("residual_m"))
 
 

@@ -1,7 +1,7 @@
 """What is unknown of a model's pose and size: parameters, their bounds, and what they stand for."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -62,7 +62,7 @@ class Freedom:
         shape: The shape, whose visible links do not change.
         state: What the parameters stand for.
         low, high: (n,), bounds of the parameters.
-        spread: Of a shape that may be scaled, see `fleet_tools.experts.loose`.
+        spread, cameras: Of a shape that may be scaled, see `fleet_tools.experts.loose`.
     """
 
     shape: Shape
@@ -70,6 +70,7 @@ class Freedom:
     low: np.ndarray
     high: np.ndarray
     spread: np.ndarray | None = None
+    cameras: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
 
     def follow(self, cloud: np.ndarray, start: np.ndarray, schedule: Schedule) -> Estimate:
         """Finds the shape near one start."""
@@ -85,7 +86,7 @@ class Freedom:
             return state.shape.place(state.X_P, state.joints)
 
         links, spread = self.shape.surfaces, self.spread
-        loose = None if spread is None else Loose.of(links, spread, cloud)
+        loose = None if spread is None else Loose.of(links, spread, cloud, self.cameras)
         return Fit(links, place, self.low, self.high, loose)
 
     def estimate(self, x: np.ndarray, residual_m: float) -> Estimate:
@@ -113,29 +114,44 @@ def find(
     return searches[k].freedom.estimate(found.parameters, found.residual_m)
 
 
-def by_prior(shape: Shape, prior: Prior, X_GP: np.ndarray, sized: bool = False) -> Freedom:
+def by_prior(shape: Shape, prior: Prior, X_GP: np.ndarray) -> Freedom:
     """Returns what is unknown at the start of an episode.
 
     Args:
         shape: The shape.
         prior: Pose of a frame G.
         X_GP: (4, 4), pose of all pieces in this frame.
-        sized: Whether the scales of the links are unknown, too; the logarithms of these are the
-            last parameters.
     """
-    n, links = len(prior.low), len(shape.surfaces)
 
     def state(x: np.ndarray) -> State:
-        X_P = np.repeat((prior.pose(x[:n]) @ X_GP)[None], shape.pieces, axis=0)
-        scaled = shape.scaled(np.exp(x[n:]).reshape(links, 3)) if sized else shape
-        return State(scaled, X_P, shape.rest)
+        X_P = np.repeat((prior.pose(x) @ X_GP)[None], shape.pieces, axis=0)
+        return State(shape, X_P, shape.rest)
 
-    if not sized:
-        return Freedom(shape, state, prior.low, prior.high)
+    return Freedom(shape, state, prior.low, prior.high)
+
+
+def by_prior_and_size(shape: Shape, prior: Prior, X_GP: np.ndarray, cameras: np.ndarray) -> Freedom:
+    """Returns what is unknown at the start of an episode if the scales of the links are, too.
+
+    The logarithms of these are the last parameters.
+
+    Args:
+        shape: The shape.
+        prior: Pose of a frame G.
+        X_GP: (4, 4), pose of all pieces in this frame.
+        cameras: (k, 3), where the shape may be seen from, m.
+    """
+    n, links = len(prior.low), len(shape.surfaces)
+    of_pose = by_prior(shape, prior, X_GP)
+
+    def state(x: np.ndarray) -> State:
+        scaled = shape.scaled(np.exp(x[n:]).reshape(links, 3))
+        return replace(of_pose.state(x[:n]), shape=scaled)
+
     limit = np.full(3 * links, SCALE_LIMIT)
     spread = np.concatenate([np.full(n, np.inf), np.full(3 * links, SCALE_SPREAD)])
     low, high = np.concatenate([prior.low, -limit]), np.concatenate([prior.high, limit])
-    return Freedom(shape, state, low, high, spread)
+    return Freedom(shape, state, low, high, spread, cameras)
 
 
 def by_motion(last: State, apart: bool, on_table: bool) -> Freedom:

@@ -14,6 +14,8 @@ HIDDEN_M = 4e-3
 """Distance from the cloud, across the surface, from which a point of the model is hidden, m."""
 SPACING_M = 2e-3
 """Distance between neighbouring points of a cloud that has no gap, m."""
+GRAZING = 0.1
+"""Cosine of the angle to its normal from behind which a surface is not seen."""
 WEIGHT = 0.05
 """Weight of the model's points, all together, relative to those of the cloud."""
 
@@ -23,26 +25,31 @@ class Loose:
     """Terms of a fit beside the distances from the cloud to the model.
 
     A plane lies in a larger plane, so distances from the cloud alone do not tell the size of a
-    blade. The points of the model have cloud beside them if it is not too large.
+    blade. The points of the model have cloud beside them if it is not too large. Nor do distances
+    tell the two sides of a thin blade apart, of which cameras see the one that faces them.
 
     Attributes:
         spread: (n,), standard deviation that a parameter is expected to have about 0; infinite for
             those that may have any value.
         points, normals: (links, m, 3) each, points of the links' surfaces in their frames, m.
         cloud: The cloud that should show them.
+        cameras: (k, 3), where the cloud may have been seen from, in its frame, m.
     """
 
     spread: np.ndarray
     points: np.ndarray
     normals: np.ndarray
     cloud: KDTree
+    cameras: np.ndarray
 
     @classmethod
-    def of(cls, links: Sequence[Surface], spread: np.ndarray, cloud: np.ndarray) -> "Loose":
-        """Makes the terms of links and a cloud, (k, 3), m."""
+    def of(
+        cls, links: Sequence[Surface], spread: np.ndarray, cloud: np.ndarray, cameras: np.ndarray
+    ) -> "Loose":
+        """Makes the terms of links and a cloud, (n, 3), m."""
         points = np.array([sample(each.triangles, SAMPLES)[0] for each in links])
         normals = np.array([each.closest(p)[1] for each, p in zip(links, points, strict=True)])
-        return cls(spread, points, normals, KDTree(cloud))
+        return cls(spread, points, normals, KDTree(cloud), cameras)
 
     def gaps(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Returns how far from the cloud points of the model are, along its surface.
@@ -69,3 +76,9 @@ class Loose:
         distances = np.linalg.norm(directions, axis=1)
         directions /= np.maximum(distances, 1e-12)[:, None]
         return np.maximum(distances - SPACING_M, 0.0), directions, points, link
+
+    def hidden(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """Returns which points of surfaces, (m, 3), face away from all cameras, (m,)."""
+        rays = self.cameras[:, None] - points
+        facing = np.einsum("kmi,mi->km", rays, normals) / np.linalg.norm(rays, axis=2)
+        return (facing < -GRAZING).all(axis=0)

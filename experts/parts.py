@@ -51,13 +51,16 @@ class Region:
         return np.linalg.norm(points - nearest, axis=-1) - self.within_m
 
 
-def find_part(cloud: np.ndarray, whole: Estimate, regions: Sequence[Region]) -> Estimate:
+def find_part(
+    cloud: np.ndarray, whole: Estimate, regions: Sequence[Region], cameras: np.ndarray
+) -> Estimate:
     """Finds the part of a tool that acts, near to where the tool as a whole has it.
 
     Args:
         cloud: (n, 3), points of the tool, m.
         whole: The tool as a whole.
         regions: The part, at least one region.
+        cameras: (k, 3), where the cloud may have been seen from, m.
 
     Returns:
         The tool with the keypoints of the part where the part is, and the residual there.
@@ -81,7 +84,7 @@ def find_part(cloud: np.ndarray, whole: Estimate, regions: Sequence[Region]) -> 
         return A
 
     surface = Surface(triangles[near])
-    loose = Loose.of([surface], SPREAD, cloud)
+    loose = Loose.of([surface], SPREAD, cloud, cameras)
     fit = Fit([surface], lambda x: motion(x)[None], -LIMIT, LIMIT, loose)
     steps = [sign * step for step, sign in itertools.product(np.diag(START)[:6], (1, -1))]
     starts = [np.zeros(9), *steps]

@@ -138,7 +138,8 @@ class PerceivedState:
             if len(points) < MIN_POINTS:
                 raise PolicyError(f"the {name} is out of view: {len(points)} points of it are seen")
         finder = Finder(self._task, self._candidates())
-        tool, object = finder.find_tool(seen.tool_E), finder.find_object(seen.object_W)
+        tool = finder.find_tool(seen.tool_E, seen.X_WE)
+        object = finder.find_object(seen.object_W, seen.X_WE)
         fixed = self._task.object_mount == "fixed"
         follower = Follower.beginning(object, seen.object_W, fixed)
         return _Memory(follower, tool, object, seen)

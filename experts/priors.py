@@ -8,6 +8,25 @@ from pydrake.math import RigidTransform, RollPitchYaw
 
 from fleet_tools.config.distributions import bounds
 from fleet_tools.config.randomization import RandomPose
+from fleet_tools.config.tasks import TaskConfig
+
+
+def camera_positions(task: TaskConfig, X_WE: RigidTransform) -> np.ndarray:
+    """Returns where a task's cameras are, in the middle of what it randomizes.
+
+    Args:
+        task: The task.
+        X_WE: Pose of the end effector.
+
+    Returns:
+        (k, 3), in W, m.
+    """
+    positions = np.zeros((len(task.cameras), 3))
+    for k, (name, camera) in enumerate(task.cameras.items()):
+        drawn = task.randomization.cameras[name].translation_m
+        p_FC = np.mean([bounds(each) for each in drawn], axis=1)
+        positions[k] = X_WE @ p_FC if camera.frame == "end_effector" else p_FC
+    return positions
 
 
 class Prior:

@@ -42,7 +42,8 @@ class Registration:
         parameters: (n,), m or rad.
         residual_m: Distance to the surface that 95% of the cloud's points keep, m. The mean would
             hide the few points that tell how far something is turned. Of a loose fit, the mean
-            distance of the cloud from the model plus that of the model from the cloud.
+            distance of the cloud from the model plus that of the model from the cloud; points on a
+            side that no camera sees do not fit.
     """
 
     parameters: np.ndarray
@@ -116,9 +117,11 @@ class Fit:
         """Returns parameters with their residual, see `register`."""
         x = np.clip(x, self.low, self.high)
         A = self.place(x)
-        distances = np.abs(self._distances(cloud, A)[0])
+        points, normals, _ = self._closest(cloud, A)
+        distances = np.abs(_distances(cloud - points, normals)[0])
         if self.loose is None:
             return Registration(x, float(np.percentile(distances, 95)))
+        distances[self.loose.hidden(points, normals)] = FAR_M
         gaps, *_ = self.loose.gaps(A)
         return Registration(
             x, float(np.minimum(distances, FAR_M).mean() + WEIGHT * np.minimum(gaps, FAR_M).mean())
@@ -128,8 +131,9 @@ class Fit:
         """Returns a Gauss-Newton step, (n,)."""
         A = self.place(x)
         rates = self._rates(x) @ np.linalg.inv(A)  # (n, links, 4, 4)
-        distances, normals, points, link = self._distances(cloud, A)
-        J = _slopes(rates, points, normals, link)
+        points, normals, link = self._closest(cloud, A)
+        distances, directions = _distances(cloud - points, normals)
+        J = _slopes(rates, points, directions, link)
         weights = np.minimum(1.0, scale / np.maximum(np.abs(distances), 1e-12))
         H, g = J.T @ (weights[:, None] * J), J.T @ (weights * distances)
         if self.loose is not None:
@@ -143,10 +147,10 @@ class Fit:
         H[np.diag_indices_from(H)] += DAMPING * np.maximum(H.diagonal(), stiffest * 1e-3)
         return np.linalg.solve(H, g)
 
-    def _distances(
+    def _closest(
         self, cloud: np.ndarray, A: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Returns distances (m,), their directions (m, 3), closest points (m, 3) and links (m,).
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns closest points (m, 3), normals of the surface there (m, 3), and links (m,).
 
         Of a link that is scaled, points are the closest in its own frame, which is close to it.
         """
@@ -161,11 +165,7 @@ class Fit:
         rows = np.arange(len(cloud))
         points, normals = points[link, rows], normals[link, rows]
         normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-        gaps = cloud - points
-        lengths = np.linalg.norm(gaps, axis=1)
-        far = lengths > TOUCHING_M
-        normals[far] = gaps[far] / lengths[far, None]
-        return np.einsum("mi,mi->m", gaps, normals), normals, points, link
+        return points, normals, link
 
     def _rates(self, x: np.ndarray) -> np.ndarray:
         """Returns derivatives of the links' maps by each parameter, (n, links, 4, 4)."""
@@ -227,6 +227,15 @@ def best(
     for k, rough in sorted(around, key=_residual)[: fine.starts]:
         refine(k, rough)
     return min(fits, key=_residual)
+
+
+def _distances(gaps: np.ndarray, normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns distances (m,) and their directions (m, 3), of gaps between points and a surface."""
+    lengths = np.linalg.norm(gaps, axis=1)
+    far = lengths > TOUCHING_M
+    directions = normals.copy()
+    directions[far] = gaps[far] / lengths[far, None]
+    return np.einsum("mi,mi->m", gaps, directions), directions
 
 
 def _slopes(

@@ -4,14 +4,18 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydrake.math import RigidTransform
 from scipy.spatial.transform import Rotation
 
 from fleet_tools.config.tasks import load_task
+from fleet_tools.envs.making import make_env
 from fleet_tools.experts.closest_points import Surface, sample
 from fleet_tools.experts.finding import Candidates, Finder
 from fleet_tools.experts.loose import Loose
+from fleet_tools.experts.priors import camera_positions
 from fleet_tools.experts.registration import Fit
 from fleet_tools.experts.shapes import Shape
 from fleet_tools.sim.catalog import Kind, find_model
@@ -21,6 +25,10 @@ TASK = load_task("hammer")
 
 CORNERS = np.array([[0, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [0.03, 0.02, 0.05]])
 TETRAHEDRON = Surface(CORNERS[[[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]])
+
+HALVES = np.array([-0.5, 0.5])
+AROUND = 100 * np.concatenate([np.eye(3), -np.eye(3)])
+"""(6, 3), cameras that see all sides of what is near to the origin, m."""
 
 small = st.lists(st.floats(-0.01, 0.01), min_size=6, max_size=6).map(np.array)
 moved = st.lists(st.floats(-2, 2), min_size=6, max_size=6).map(np.array)
@@ -60,6 +68,12 @@ def test_equal_scales_of_all_links_are_a_similarity(family, name, fixed, size):
         np.testing.assert_allclose(scaled_point, size * point, atol=1e-12)
 
 
+def height(z: np.ndarray) -> np.ndarray:
+    A = np.eye(4)[None].copy()
+    A[0, 2, 3] = z[0]
+    return A
+
+
 def affine(x: np.ndarray) -> np.ndarray:
     A = np.eye(4)
     A[:3, :3] = Rotation.from_rotvec(x[3:6]).as_matrix() * np.exp(x[6:])
@@ -74,11 +88,35 @@ def test_a_known_size_comes_back_in_every_frame(x, size, motion):
     truth = np.concatenate([x, np.log(size)])
     A = X_FC @ affine(truth)
     cloud = sample(TETRAHEDRON.triangles, 2000)[0] @ A[:3, :3].T + A[:3, 3]
-    loose = Loose.of([TETRAHEDRON], np.full(9, np.inf), cloud)
+    loose = Loose.of([TETRAHEDRON], np.full(9, np.inf), cloud, AROUND)
     limit = np.full(9, np.inf)
     fit = Fit([TETRAHEDRON], lambda x: (X_FC @ affine(x))[None], -limit, limit, loose)
     found = fit.register(cloud, np.zeros(9), (0.01, *[0.005] * 14))
     np.testing.assert_allclose(found.parameters, truth, atol=2e-3)
+
+
+@given(st.integers(0, 99), st.floats(2e-3, 5e-3))
+@settings(max_examples=20, deadline=None)
+def test_of_a_thin_plate_the_side_that_cameras_see_fits(seed, thickness):
+    plate = trimesh.creation.box((0.1, 0.08, thickness))
+    surface = Surface(np.asarray(plate.triangles))
+    cloud = np.random.default_rng(seed).uniform([-0.04, -0.03, 0], [0.04, 0.03, 0], (400, 3))
+    for side in (1.0, -1.0):
+        loose = Loose.of([surface], np.full(1, np.inf), cloud, np.array([[0.3, 0.2, side]]))
+        fit = Fit([surface], height, np.array([-0.1]), np.array([0.1]), loose)
+        seen, hidden = (fit.judged(cloud, np.array([z])) for z in side * thickness * HALVES)
+        assert seen.residual_m < 1e-3 < hidden.residual_m
+        found = fit.register(cloud, seen.parameters - side * 0.01, (0.01, *[0.005] * 9))
+        np.testing.assert_allclose(found.parameters, seen.parameters, atol=1e-5)
+
+
+def test_cameras_are_where_the_task_file_puts_them():
+    env = make_env(task="hammer", obs_mode="rgbd")
+    observation, _ = env.reset(seed=0)
+    X_WE = env.world_state().X_WE
+    for position, name in zip(camera_positions(TASK, X_WE), TASK.cameras, strict=True):
+        np.testing.assert_allclose(position, observation[f"{name}_X_WC"][:, 3], atol=0.03)
+    env.close()
 
 
 def test_a_joint_moves_as_far_as_before():
@@ -97,9 +135,8 @@ def test_a_training_tool_is_found_among_all(name):
     X = np.eye(4)
     X[:3, :3] = Rotation.from_euler("y", 4, degrees=True).as_matrix()
     X[:3, 3] = [0.01, 0, -0.002]
-    found = Finder(TASK, Candidates.of_training(TASK)).find_tool(
-        points_of(tool, X[None], tool.rest)
-    )
+    cloud = points_of(tool, X[None], tool.rest)
+    found = Finder(TASK, Candidates.of_training(TASK)).find_tool(cloud, RigidTransform())
     assert found.residual_m < 1e-4
     for point, p in tool.keypoints(X[None], tool.rest).items():
         np.testing.assert_allclose(found.keypoints[point], p, atol=1e-4)
@@ -110,7 +147,9 @@ def test_a_training_tool_is_found_among_all(name):
 def test_keypoints_of_a_scaled_tool_are_found(size):
     mallet = shape("tool", "hammer", "mallet").scaled(size[None])
     cloud = points_of(mallet, np.eye(4)[None], mallet.rest, 2000)
-    found = Finder(TASK, Candidates(("mallet",), ("round_nail",), known=False)).find_tool(cloud)
+    found = Finder(TASK, Candidates(("mallet",), ("round_nail",), known=False)).find_tool(
+        cloud, RigidTransform()
+    )
     truth = mallet.keypoints(np.eye(4)[None], mallet.rest)
     np.testing.assert_allclose(found.keypoints["head"], truth["head"], atol=2e-3)
 
