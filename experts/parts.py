@@ -77,9 +77,12 @@ def find_part(
         return replace(whole, residual_m=np.inf)
     middle = np.mean([whole.keypoints[name] for each in regions for name in each.keypoints], axis=0)
 
+    R = whole.X_PO[:3, :3]
+
     def motion(x: np.ndarray) -> np.ndarray:
+        # Scales are along the tool's own axes, so that what is perpendicular stays so.
         A = np.eye(4)
-        A[:3, :3] = Rotation.from_rotvec(x[3:6]).as_matrix() * np.exp(x[6:])
+        A[:3, :3] = Rotation.from_rotvec(x[3:6]).as_matrix() @ (R * np.exp(x[6:])) @ R.T
         A[:3, 3] = middle + x[:3] - A[:3, :3] @ middle
         return A
 

@@ -39,6 +39,9 @@ from fleet_tools.sim.world_state import WorldState
 TOUCH_N = 1.0
 """Force on the end effector from which the tool touches something, N."""
 
+SIZED_ERROR_DEG = 2.0
+"""Error of the directions between keypoints of models that are scaled, degrees."""
+
 JUDGED = (KeypointsNear, KeypointsParted, KeypointRaised, AxisUpright, AtGoal, InRegion)
 """Predicates that follow from keypoints."""
 
@@ -70,7 +73,8 @@ def perceived_expert_category(env: gymnasium.Env) -> ExpertPolicy:
         ConfigError: It is another environment, or has no point clouds.
     """
     task = _with_clouds(env).task
-    return ExpertPolicy(env, source=PerceivedState(task, lambda: Candidates.of_training(task)))
+    candidates = Candidates.of_training(task)
+    return ExpertPolicy(env, source=PerceivedState(task, lambda: candidates, SIZED_ERROR_DEG))
 
 
 def _with_clouds(env: gymnasium.Env) -> ToolUseEnv:
@@ -88,10 +92,17 @@ class PerceivedState:
     Args:
         task: The task.
         candidates: Returns what tool and object can be, when an episode begins.
+        angle_error_deg: See `fleet_tools.experts.state_sources.StateSource`.
     """
 
-    def __init__(self, task: TaskConfig, candidates: Callable[[], Candidates]) -> None:
+    def __init__(
+        self,
+        task: TaskConfig,
+        candidates: Callable[[], Candidates],
+        angle_error_deg: float = 0.0,
+    ) -> None:
         self._task, self._candidates = task, candidates
+        self.angle_error_deg = angle_error_deg
         self._memory: _Memory | None = None
         self._latest: WorldState | None = None
 

@@ -1,7 +1,7 @@
 """The expert as a policy: it plans from keypoints, follows the plan, and replans if needed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -280,12 +280,22 @@ class ExpertPolicy:
             X_WO=state.X_WO,
         )
         try:
-            made = plan(problem, self._actuation)
+            made = self._made(problem)
         except InfeasibleError as error:
             self._planning_errors.append(str(error))
             raise
         self._planning_seconds.append(sum(made.seconds.values()))
         return problem, made
+
+    def _made(self, problem: PlanningProblem) -> Plan:
+        """Returns the plan; with more tolerance for estimated axes if there is none otherwise."""
+        try:
+            return plan(problem, self._actuation)
+        except InfeasibleError:
+            slack = self._source.angle_error_deg
+            if slack == 0:
+                raise
+            return plan(replace(problem, angle_slack_deg=slack), self._actuation)
 
 
 def _projection(moves: np.ndarray) -> float:

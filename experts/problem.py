@@ -25,6 +25,8 @@ class PlanningProblem:
         p_E_tool: The tool's keypoints in E, (3,) each, m; they move with the hand.
         p_W_object: The object's keypoints in W, (3,) each, m, assumed to be at rest.
         X_WO: Pose of the object.
+        angle_slack_deg: What is added to the tolerances of axes, since estimated keypoints may
+            contradict each other.
     """
 
     expert: Expert
@@ -33,6 +35,7 @@ class PlanningProblem:
     p_E_tool: Mapping[str, np.ndarray]
     p_W_object: Mapping[str, np.ndarray]
     X_WO: RigidTransform
+    angle_slack_deg: float = 0.0
 
     def tool_point(self, name: str) -> np.ndarray:
         """Returns a keypoint of the tool in E, (3,), m.

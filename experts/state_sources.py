@@ -10,7 +10,13 @@ from fleet_tools.sim.world_state import WorldState
 
 
 class StateSource(Protocol):
-    """What an expert knows of the world's state."""
+    """What an expert knows of the world's state.
+
+    Attributes:
+        angle_error_deg: Error that directions between its keypoints may have, degrees.
+    """
+
+    angle_error_deg: float
 
     def begin(self) -> WorldState | None:
         """Begins an episode; returns its initial state if that is known before an observation."""
@@ -41,6 +47,8 @@ class PrivilegedState:
     Args:
         env: The environment.
     """
+
+    angle_error_deg = 0.0
 
     def __init__(self, env: ToolUseEnv) -> None:
         self._env = env

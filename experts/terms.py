@@ -166,7 +166,8 @@ def _axis_at_angle(term: AxisToAxis, problem: PlanningProblem) -> AxisAtAngle:
     axis = f"{start}->{end}"
     a_E = direction(problem.tool_point(start), problem.tool_point(end), f"tool's axis {axis}")
     between = abs((term.angle_deg + 180) % 360 - 180)  # the angle of two vectors has no sign
-    return AxisAtAngle(f"axis_to_axis({axis}, {target})", a_E, b_W, between, term.tolerance_deg)
+    tolerance = term.tolerance_deg + problem.angle_slack_deg
+    return AxisAtAngle(f"axis_to_axis({axis}, {target})", a_E, b_W, between, tolerance)
 
 
 # --- A pose ---------------------------------------------------------------------------------

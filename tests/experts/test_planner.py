@@ -1,9 +1,14 @@
-"""Plans of hammer scenes."""
+"""Plans of hammer scenes, and of a knife's."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydrake.common.eigen_geometry import AngleAxis
+from pydrake.math import RotationMatrix
 from support.planning_problems import planning_problem
 
 from fleet_tools.config.expert import Keyframe, Rotate, Stay, Translate
@@ -98,6 +103,26 @@ def test_a_plan_needs_no_keyframes():
     expert = planning_problem(0).expert.model_copy(update={"before": (), "after": ()})
     made = plan(planning_problem(0, expert=expert))
     assert made.keyframes == (made.actuation,) == (len(made.q) - 1,)
+
+
+@given(st.floats(1.3, 2.0), st.sampled_from([-1, 1]))
+@settings(max_examples=4, deadline=None)
+def test_keypoints_that_contradict_each_other_want_slack(skew_deg, sign):
+    exact = planning_problem(0, "knife")
+    points = dict(exact.p_E_tool)
+    along = points["tip"] - points["heel"]
+    side = points["edge"] - points["spine"]
+    across = np.cross(along, side)
+    axis = across / np.linalg.norm(across)
+    turn = RotationMatrix(AngleAxis(sign * np.radians(skew_deg), axis))
+    points["edge"] = points["spine"] + turn @ side
+    skewed = replace(exact, p_E_tool=points)
+    with pytest.raises(InfeasibleError, match="axis_to_axis"):
+        plan(skewed)
+    slack = replace(skewed, angle_slack_deg=1.0)
+    made = plan(slack)
+    for term in slack.expert.actuation.constraints:
+        assert condition(term, slack).ratio(made.X_WE[made.actuation]) <= 1.01
 
 
 def test_an_unknown_method_is_refused_with_the_nearest():
