@@ -101,7 +101,9 @@ def _as_text(row: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-PROGRAM = cli.Program("processors", cli.Command(ProcessorsOptions, _compare))
+PROGRAM = cli.Program(
+    "processors.py", cli.Command(ProcessorsOptions, _compare), launcher="python benchmarks/"
+)
 main = PROGRAM.main
 
 if __name__ == "__main__":

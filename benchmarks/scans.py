@@ -224,7 +224,9 @@ def _as_text(row: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-PROGRAM = cli.Program("benchmarks/scans.py", cli.Command(ScanOptions, _measure_all))
+PROGRAM = cli.Program(
+    "scans.py", cli.Command(ScanOptions, _measure_all), launcher="python benchmarks/"
+)
 main = PROGRAM.main
 
 if __name__ == "__main__":
