@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from console import print_now
 from pydantic import Field
-from tyro.conf import UseAppendAction
 
 from fleet_tools.config.values import Count, CountOrZero, NonNegative, Seed
 from fleet_tools.utils import cli
@@ -56,8 +55,8 @@ class ScanOptions(cli.Options):
     2: it cannot begin.
     """
 
-    model: UseAppendAction[tuple[str, ...]] = MODELS
-    """Model of the package, such as tools/hammer/claw; the option is given once for each."""
+    models: tuple[str, ...] = MODELS
+    """Models of the package, such as tools/hammer/claw."""
     views: Count = 24
     """Number of views."""
     noise_mm: NonNegative = Field(default=0.5)
@@ -71,7 +70,7 @@ class ScanOptions(cli.Options):
 def _measure_all(options: ScanOptions) -> int:
     print_now(options, f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}")
     rows = []
-    for name in options.model:
+    for name in options.models:
         rows.append(_measure(name, options))
         print_now(options, _as_text(rows[-1]))
     if options.json_output:
