@@ -9,7 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from console import print_now
+from console import print_now, table_head, table_row
 from task_selection import TaskSelection
 from timing import cpu_seconds
 
@@ -62,7 +62,7 @@ class CamerasOptions(cli.Options):
 def _measure_all(options: CamerasOptions) -> int:
     tasks = options.tasks.names_or_paths()
     print_now(options, "Milliseconds of one core, mean: step; observation.\n")
-    print_now(options, f"| task | {' | '.join(_MODES)} |\n|---|{'---|' * len(_MODES)}")
+    print_now(options, table_head(["task", *_MODES]))
     steps: list[dict[str, Any]] = []
     for task in tasks:
         cells = []
@@ -78,7 +78,7 @@ def _measure_all(options: CamerasOptions) -> int:
             )
             shown = f" ({ratio:.2f} of state)" if "cloud" in name else ""
             cells.append(f"{step:.1f}; {observation:.1f}{shown}")
-        print_now(options, f"| {task} | {' | '.join(cells)} |")
+        print_now(options, table_row([task, *cells]))
     scaling: list[dict[str, Any]] = []
     for count in options.processes:
         rate = steps_per_second(tasks[0], count)

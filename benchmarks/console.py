@@ -1,4 +1,6 @@
-"""Output of benchmarks while they run."""
+"""Output of benchmarks while they run, and tables in Markdown."""
+
+from collections.abc import Iterable, Sequence
 
 from fleet_tools.utils import cli
 
@@ -12,3 +14,13 @@ def print_now(options: cli.Options, text: str) -> None:
     """
     if not (options.quiet or options.json_output):
         print(text, flush=True)
+
+
+def table_head(columns: Sequence[str]) -> str:
+    """Returns the first two lines of a table."""
+    return f"{table_row(columns)}\n|{'---|' * len(columns)}"
+
+
+def table_row(cells: Iterable[str]) -> str:
+    """Returns a line of a table."""
+    return f"| {' | '.join(cells)} |"

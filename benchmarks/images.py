@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
-from console import print_now
+from console import print_now, table_head, table_row
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count
@@ -90,7 +90,7 @@ def _measure_all(options: ImagesOptions) -> int:
     protocol, task = load_protocol(PROTOCOL), options.task.name_or_path()
     trials = protocol.trials(task, scenes=options.scenes)
     columns = ("policy", "images", "colours and textures", *protocol.splits, "all", "95% interval")
-    print_now(options, f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    print_now(options, table_head(columns))
     rows = []
     for path in options.policies:
         source = find_policy(str(path))
@@ -178,7 +178,7 @@ def _as_text(row: Mapping[str, Any]) -> str:
         f"{sum(successes.values())} of {sum(scenes.values())}",
         f"{low:.1%} to {high:.1%}",
     ]
-    return f"| {' | '.join(cells)} |"
+    return table_row(cells)
 
 
 PROGRAM = cli.Program(

@@ -1,11 +1,11 @@
 """A table of finished trainings: `python benchmarks/learners.py RUN [RUN ...]`."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from console import table_head, table_row
 from tyro.conf import Positional, arg
 
 from fleet_tools.utils import cli
@@ -39,22 +39,21 @@ def _table(options: LearnersOptions) -> int:
 def _row(folder: Path) -> dict[str, Any]:
     """Returns the facts of a run."""
     from fleet_tools.baselines.training.errors import TrainingError
-    from fleet_tools.baselines.training.record import METRICS
+    from fleet_tools.baselines.training.record import load_progress
     from fleet_tools.baselines.training.run_spec import TrainingRunSpec
     from fleet_tools.storage.run_folder import read_spec
 
     spec = read_spec(folder, TrainingRunSpec, TrainingError)
-    path = folder / METRICS
-    metrics = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    rollouts = [each["rollouts"] for each in metrics if each["rollouts"]]
+    metrics = load_progress(folder).metrics
+    rollouts = [each.rollouts for each in metrics if each.rollouts]
     if not rollouts:
-        raise TrainingError(f"{path} has no rollouts; train with --rollouts 20.")
+        raise TrainingError(f"{folder} has no rollouts; train with --rollouts 20.")
     return {
         "run": folder.name,
         "policy": _policy(spec.blueprint.config),
         "training": _training(spec),
         "episodes": spec.episodes,
-        "validation_loss": metrics[-1]["validation_loss"],
+        "validation_loss": metrics[-1].validation_loss,
         "solved": {
             task: [found["successes"], found["episodes"]] for task, found in rollouts[-1].items()
         },
@@ -85,7 +84,7 @@ def _training(spec: "TrainingRunSpec") -> str:
 def _as_text(rows: Sequence[dict[str, Any]]) -> str:
     tasks = sorted({task for row in rows for task in row["solved"]})
     columns = ["run", "policy", "training", "episodes", "validation loss", *tasks]
-    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines = [table_head(columns)]
     for row in rows:
         solved = [row["solved"].get(task) for task in tasks]
         loss = row["validation_loss"]
@@ -97,7 +96,7 @@ def _as_text(rows: Sequence[dict[str, Any]]) -> str:
             "" if loss is None else f"{loss:.4f}",
             *("" if each is None else f"{each[0]} of {each[1]}" for each in solved),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(table_row(cells))
     return "\n".join(lines)
 
 

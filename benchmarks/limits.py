@@ -3,7 +3,7 @@
 import sys
 from typing import Any, get_args
 
-from console import print_now
+from console import print_now, table_row
 from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count, Seed
@@ -49,7 +49,7 @@ def _measure(options: LimitsOptions) -> int:
             row = {"task": task, "actions": kind, **measure(env, kind, options)}
             rows.append(row)
             cells = [f"{cell:.3f}" if isinstance(cell, float) else cell for cell in row.values()]
-            print_now(options, f"| {' | '.join(cells)} |")
+            print_now(options, table_row(cells))
         env.close()
     if options.json_output:
         options.report({"rows": rows}, str)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from console import print_now
+from console import print_now, table_head, table_row
 from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count, NonNegative, Seed
@@ -58,7 +58,7 @@ def _measure_all(options: PerceptionOptions) -> int:
     from fleet_tools.policies.sources import find_policy
 
     columns = _COLUMNS if options.only_find else _COLUMNS + _COLUMNS_OF_EPISODES
-    print_now(options, f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    print_now(options, table_head(columns))
     rows = []
     for task in options.tasks.names_or_paths():
         for split in SPLITS:
@@ -148,7 +148,7 @@ def _as_text(row: Mapping[str, Any]) -> str:
                 f"{each['outcome']}, seed {each['seed']} ({each['models']})" for each in failed
             )
         )
-    return f"| {' | '.join(cells)} |"
+    return table_row(cells)
 
 
 PROGRAM = cli.Program(

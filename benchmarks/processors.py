@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from console import print_now
+from console import print_now, table_head, table_row
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count, NonNegative
@@ -19,7 +19,7 @@ from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils import cli
 
 _COLUMNS = ["processor", "kernels with other bits", "episodes", "same bits", "same outcome"]
-_HEADER = f"| {' | '.join(_COLUMNS)} | within | largest distance |\n|{'---|' * (len(_COLUMNS) + 2)}"
+_HEADER = table_head([*_COLUMNS, "within", "largest distance"])
 
 
 class ProcessorsOptions(cli.Options):
@@ -98,7 +98,7 @@ def _as_text(row: dict[str, Any]) -> str:
         f"{row['within']} ({row['within_m']:g} m)",
         "unknown" if farthest is None else f"{farthest:.2g} m",
     ]
-    return f"| {' | '.join(cells)} |"
+    return table_row(cells)
 
 
 PROGRAM = cli.Program(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from console import print_now
+from console import print_now, table_head, table_row
 from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count, Seed
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 _COLUMNS = (TIME_LIMIT, OBJECT_LOST, SUCCESS, SIMULATION_ERROR, WORKER_ERROR)
-_HEADER = f"| task | actions | episodes | {' | '.join(_COLUMNS)} |\n|{'---|' * (3 + len(_COLUMNS))}"
+_HEADER = table_head(["task", "actions", "episodes", *_COLUMNS])
 
 
 class RandomActionsOptions(cli.Options):
@@ -200,7 +200,7 @@ def _rows(endings: list[Ending]) -> Iterator[dict[str, Any]]:
 
 def _as_text(row: dict[str, Any]) -> str:
     counts = (str(row["outcomes"].get(outcome, 0)) for outcome in _COLUMNS)
-    return f"| {row['task']} | {row['actions']} | {row['episodes']} | {' | '.join(counts)} |"
+    return table_row([row["task"], row["actions"], str(row["episodes"]), *counts])
 
 
 PROGRAM = cli.Program(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from console import print_now
+from console import print_now, table_head, table_row
 from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count, CountOrZero, Seed
@@ -34,7 +34,7 @@ _COLUMNS = [
     *("task", "attack", "episodes", "deeds", "other rules hold"),
     *("successes", "false", "by part", "return"),
 ]
-_HEADER = f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}"
+_HEADER = table_head(_COLUMNS)
 
 
 class RedTeamOptions(cli.Options):
@@ -183,7 +183,7 @@ def _as_text(summary: dict[str, Any]) -> str:
         f"{summary['most_by_part']:.0%}",
         f"{summary['best_return']:.1f}",
     ]
-    return f"| {' | '.join(cells)} |"
+    return table_row(cells)
 
 
 PROGRAM = cli.Program(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console import print_now
+from console import print_now, table_head, table_row
 from task_selection import TaskSelection
 
 from fleet_tools.config.sensors import SENSORS, SensorName
@@ -48,7 +48,7 @@ class RobustnessOptions(cli.Options):
 
 def _measure_all(options: RobustnessOptions) -> int:
     columns = ["policy", "task", *options.sensors, "failures"]
-    print_now(options, f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    print_now(options, table_head(columns))
     rows = []
     for policy in options.policies:
         for task in options.tasks.names_or_paths():
@@ -99,7 +99,7 @@ def _as_text(row: dict[str, Any]) -> str:
         f"{rate['successes']} of {rate['trials']} ({rate['low']:.0%} to {rate['high']:.0%})"
         for rate in row["rates"].values()
     ]
-    return f"| {' | '.join([row['policy'], row['task'], *rates, _failures(row)])} |"
+    return table_row([row["policy"], row["task"], *rates, _failures(row)])
 
 
 def _failures(row: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console import print_now
+from console import print_now, table_head, table_row
 from pydantic import Field
 
 from fleet_tools.config.values import Count, CountOrZero, NonNegative, Seed
@@ -68,7 +68,7 @@ class ScanOptions(cli.Options):
 
 
 def _measure_all(options: ScanOptions) -> int:
-    print_now(options, f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}")
+    print_now(options, table_head(_COLUMNS))
     rows = []
     for name in options.models:
         rows.append(_measure(name, options))
@@ -204,7 +204,7 @@ def _outcomes(folder: Path, family: str, options: ScanOptions) -> list[str]:
 def _as_text(row: dict[str, Any]) -> str:
     first = [row["model"], f"{row['noise_mm']:g}"]
     if "refused" in row:
-        return f"| {' | '.join([*first, 'refused: ' + row['refused']])} |"
+        return table_row([*first, "refused: " + row["refused"]])
 
     def distances(key: str) -> str:
         return ", ".join(f"{each:.2f}" for each in row[key])
@@ -220,7 +220,7 @@ def _as_text(row: dict[str, Any]) -> str:
         f"{row['cpu_s']:.0f}",
         f"{outcomes.count('success')} of {len(outcomes)}" if outcomes else "",
     ]
-    return f"| {' | '.join(cells)} |"
+    return table_row(cells)
 
 
 PROGRAM = cli.Program(

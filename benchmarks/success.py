@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from console import print_now
+from console import print_now, table_row
 from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count, Seed
@@ -254,7 +254,7 @@ def _as_text(summary: Mapping[str, Any]) -> str:
         f"{summary['steps_median']:g}",
         "; ".join(_causes(summary)),
     ]
-    return f"| {' | '.join(cells)} |"
+    return table_row(cells)
 
 
 def _causes(summary: Mapping[str, Any]) -> list[str]:
