@@ -76,19 +76,21 @@ class _Candidate:
 
     def search(self) -> Search:
         """Returns where to look for it as it is."""
-        starts = list(self.prior.starts(self.near, self.steps))
-        freedom = by_prior(self.shape, self.prior, self.X_GP)
-        return Search(freedom, starts, self.prior.offsets(OFFSETS))
+        return self._search(list(self.prior.starts(self.near, self.steps)))
 
     def search_near(self, rough: Estimate) -> Search:
         """Returns where to look for it as it is, near to where it is roughly."""
-        return replace(self.search(), starts=[rough.parameters])
+        return self._search([rough.parameters])
 
     def search_sized(self, rough: Estimate) -> Search:
         """Returns where to look for it with other scales, near to where it is roughly."""
         freedom = by_prior_and_size(self.shape, self.prior, self.X_GP, self.cameras)
         start = np.pad(rough.parameters, (0, len(freedom.low) - len(rough.parameters)))
         return Search(freedom, [start], np.zeros((0, len(start))))
+
+    def _search(self, starts: list[np.ndarray]) -> Search:
+        freedom = by_prior(self.shape, self.prior, self.X_GP)
+        return Search(freedom, starts, self.prior.offsets(OFFSETS))
 
 
 class Finder:

@@ -1,7 +1,7 @@
 """What is unknown of a model's pose and size: parameters, their bounds, and what they stand for."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -62,15 +62,14 @@ class Freedom:
         shape: The shape, whose visible links do not change.
         state: What the parameters stand for.
         low, high: (n,), bounds of the parameters.
-        spread, cameras: Of a shape that may be scaled, see `fleet_tools.experts.loose`.
+        loose: Of a shape that may be scaled, the terms of its fit to a cloud (m, 3), m.
     """
 
     shape: Shape
     state: Callable[[np.ndarray], State]
     low: np.ndarray
     high: np.ndarray
-    spread: np.ndarray | None = None
-    cameras: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
+    loose: Callable[[np.ndarray], Loose] | None = None
 
     def follow(self, cloud: np.ndarray, start: np.ndarray, schedule: Schedule) -> Estimate:
         """Finds the shape near one start."""
@@ -85,9 +84,8 @@ class Freedom:
             state = self.state(x)
             return state.shape.place(state.X_P, state.joints)
 
-        links, spread = self.shape.surfaces, self.spread
-        loose = None if spread is None else Loose.of(links, spread, cloud, self.cameras)
-        return Fit(links, place, self.low, self.high, loose)
+        loose = None if self.loose is None else self.loose(cloud)
+        return Fit(self.shape.surfaces, place, self.low, self.high, loose)
 
     def estimate(self, x: np.ndarray, residual_m: float) -> Estimate:
         """Returns what the parameters stand for."""
@@ -148,10 +146,13 @@ def by_prior_and_size(shape: Shape, prior: Prior, X_GP: np.ndarray, cameras: np.
         scaled = shape.scaled(np.exp(x[n:]).reshape(links, 3))
         return replace(of_pose.state(x[:n]), shape=scaled)
 
+    def loose(cloud: np.ndarray) -> Loose:
+        return Loose.of(shape.surfaces, spread, cloud, cameras)
+
     limit = np.full(3 * links, SCALE_LIMIT)
     spread = np.concatenate([np.full(n, np.inf), np.full(3 * links, SCALE_SPREAD)])
     low, high = np.concatenate([prior.low, -limit]), np.concatenate([prior.high, limit])
-    return Freedom(shape, state, low, high, spread, cameras)
+    return Freedom(shape, state, low, high, loose)
 
 
 def by_motion(last: State, apart: bool, on_table: bool) -> Freedom:
