@@ -10,6 +10,7 @@ import numpy as np
 
 from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.demonstrations import blueprint_of, content_digest, split
 from fleet_tools.baselines.training.loop import validate
@@ -116,6 +117,11 @@ class FleetPlan:
     def held_out_trajectories(self) -> Trajectories:
         """The driver's own episodes as tensors."""
         return Trajectories(self.held_out, self.blueprint)
+
+    @cached_property
+    def affine_maps(self) -> tuple[AffineMap, ...]:
+        """The affine maps of all policies in the order in which they are applied."""
+        return self.blueprint.affine_maps()
 
     def held_out_loss(self, weights: Tensors) -> float:
         """Returns the mean loss of a policy over the steps of the held-out episodes."""

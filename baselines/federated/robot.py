@@ -1,5 +1,6 @@
 """A robot of a fleet: it has data, trains on them, and answers queries about models."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from fleet_tools.baselines.federated.messages import (
     is_request,
 )
 from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
@@ -89,6 +91,9 @@ class FleetRobot:
         )
 
 
+_ROWS = 4096
+"""Number of steps in a pass of a policy without memory, for moments."""
+
 _REMEDY = "let all machines see the same datasets."
 
 
@@ -117,4 +122,14 @@ def local_data_holder(
             steps += int(batch.mask.sum())
         return squares / max(steps, 1)
 
-    return LocalDataHolder(blueprint.create().eval(), loss)
+    def batches() -> Iterator[LabelledBatch]:
+        # Episodes one by one, which are then not padded.
+        for items in trajectories.order(1 if trajectories.with_memory else _ROWS, None):
+            batch = trajectories.batch(items)
+            yield LabelledBatch(
+                (batch.observations,),
+                batch.actions.flatten(0, 1).flatten(1),
+                batch.imitated.all(-1).flatten(),
+            )
+
+    return LocalDataHolder(blueprint.create().eval(), loss, batches)

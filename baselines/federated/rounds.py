@@ -19,8 +19,7 @@ from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
-from fleet_tools.baselines.merging.queries.wire import decode_answer, decode_query
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic, require_answer
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
 from fleet_tools.baselines.training.state import Tensors
 
@@ -132,6 +131,7 @@ def merge_problem(
         shared_data_holder=local_data_holder(
             plan.blueprint, plan.held_out_trajectories, plan.config.training.batch_size
         ),
+        affine_maps=plan.affine_maps,
         seed=plan.merge_seed(number),
     )
 
@@ -189,7 +189,7 @@ def _merge(
         The merge, and the results with the traffic of the merge, and robots lost during it.
     """
     while updates := _merged_updates(results):
-        holders = [_CountingDataHolder(transport, robot) for robot in updates]
+        holders = [_CountingDataHolder(plan, transport, robot) for robot in updates]
         models = [update.weights for update in updates.values()]
         steps = [update.steps for update in updates.values()]
         problem = merge_problem(plan, number, models, steps, holders)
@@ -227,9 +227,9 @@ class _LostRobotError(MessageError):
 class _CountingDataHolder:
     """A robot as the data holder of one merge: it counts messages, and reports a lost robot."""
 
-    def __init__(self, transport: Transport, robot: int) -> None:
+    def __init__(self, plan: FleetPlan, transport: Transport, robot: int) -> None:
         self.robot, self.traffic = robot, Traffic()
-        self._transport = transport
+        self._transport, self._maps = transport, plan.affine_maps
 
     def answer(self, message: bytes) -> bytes:
         ((_, answer),) = self._transport.exchange({self.robot: message})
@@ -238,7 +238,7 @@ class _CountingDataHolder:
             raise _LostRobotError(self.robot, answer.reason)
         self.traffic += Traffic(1, len(message), len(answer))
         try:
-            decode_answer(answer, decode_query(message))
+            require_answer(message, answer, self._maps)
         except MessageError as error:
             self._transport.end(self.robot)
             raise _LostRobotError(self.robot, str(error)) from None

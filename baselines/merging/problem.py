@@ -8,6 +8,7 @@ import torch
 
 from fleet_tools.baselines.merging.average import AveragingWeights, average, normalize
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
@@ -24,6 +25,9 @@ class MergeProblem:
         averaging_weights: A number for each model, of any positive sum; equal ones if None.
         data_holders: A data holder for each model, with that model's own data, for `fleet_merge`.
         shared_data_holder: Holder of data common to all models, for losses of `sinkhorn_rebasin`.
+        affine_maps: The affine maps of the models in the order in which they are applied, for
+            methods that ask data holders for moments; see `moments.affine_maps`. The last one's
+            outputs are those of the model, for which data holders have labels.
         activations: For each model its units' activations on the same inputs, by free name, for
             activation matching of `git_rebasin`; see `matching.activations.record`.
         seed: Seed of everything that is drawn.
@@ -40,6 +44,7 @@ class MergeProblem:
     averaging_weights: AveragingWeights | None = None
     data_holders: Sequence[DataHolder] = ()
     shared_data_holder: DataHolder | None = None
+    affine_maps: Sequence[AffineMap] = ()
     activations: Sequence[Mapping[str, torch.Tensor]] = ()
     seed: int = 0
 

@@ -15,6 +15,7 @@ import torch
 from fleet_tools.baselines.merging.average import AveragingWeights
 from fleet_tools.baselines.merging.barrier import Measure
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
@@ -30,6 +31,8 @@ class ModelSpec:
         symmetry: Table of axes.
         data_holders: A data holder for each model, in the order of the models.
         shared_data_holder: Holder of data common to all models.
+        affine_maps: The affine maps of the models, for methods that ask for moments; see
+            `MergeProblem`.
         activations: Returns the activations of a model's units by free name, on the same inputs
             for every model.
         finish: Postprocesses every average before it is measured or stored, such as
@@ -39,6 +42,7 @@ class ModelSpec:
     symmetry: Symmetry | Mapping[str, str]
     data_holders: Sequence[DataHolder] = ()
     shared_data_holder: DataHolder | None = None
+    affine_maps: Sequence[AffineMap] = ()
     activations: Callable[[State], Mapping[str, torch.Tensor]] | None = None
     finish: Callable[[State], State] = dict
 
@@ -67,6 +71,7 @@ class ModelSpec:
             averaging_weights,
             self.data_holders,
             self.shared_data_holder,
+            self.affine_maps,
             seed=seed,
         )
         if self.activations is None:

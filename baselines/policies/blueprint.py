@@ -23,6 +23,7 @@ from fleet_tools.dataset.header import ArraySpec, describe_action, describe_obse
 from fleet_tools.perception.observation_config import StoredEnvKwargs, observation_kwargs
 
 if TYPE_CHECKING:
+    from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
     from fleet_tools.baselines.merging.symmetry.table import Symmetry
     from fleet_tools.baselines.policies.network import PolicyNetwork
 
@@ -138,6 +139,18 @@ class Blueprint(Value):
 
         with torch.device("meta"):  # shapes without numbers
             return PolicyNetwork(self).symmetry()
+
+    def affine_maps(self) -> "tuple[AffineMap, ...]":
+        """Returns the network's affine maps in the order in which they are applied."""
+        import torch
+
+        from fleet_tools.baselines.merging.moments.rows import applied_maps
+
+        observations = {
+            name: torch.zeros((1, 1, *array.shape), dtype=getattr(torch, array.dtype))
+            for name, array in self.observation.items()
+        }
+        return applied_maps(self.create().eval(), observations)
 
     def differences(self, other: "Blueprint") -> list[str]:
         """Lists the differences because of which weights of one are not weights of the other."""

@@ -1,7 +1,7 @@
 """Spec functions as a user would write them, for the tests of the program."""
 
 import numpy as np
-from support.merging_cases import WIDE, make_data_holder, noisy
+from support.merging_cases import WIDE, make_data_holder, maps_of, noisy
 
 from fleet_tools.baselines.merging.matching.activations import record
 from fleet_tools.baselines.merging.spec import ModelSpec
@@ -27,6 +27,7 @@ def with_data() -> ModelSpec:
         MLP.symmetry,
         data_holders=[holder, holder],
         shared_data_holder=holder,
+        affine_maps=maps_of(MLP),
         activations=lambda state: record(MLP.build(), state, MLP.example(), {"h1": "1", "h2": "3"}),
     )
 

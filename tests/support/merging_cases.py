@@ -6,6 +6,9 @@ import torch
 from support.architectures import Architecture, Recurrent, numbers
 from torch import nn
 
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
 from fleet_tools.baselines.merging.symmetry import attention as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
@@ -92,4 +95,10 @@ def make_data_holder(
             rows = torch.randperm(len(given), generator=generator)[:10]
         return (policy(given[rows]) - targets[rows]).square().mean()
 
-    return LocalDataHolder(architecture.build(), loss)
+    labels = targets.reshape(-1, targets.shape[-1])
+    return LocalDataHolder(architecture.build(), loss, lambda: [LabelledBatch((given,), labels)])
+
+
+def maps_of(architecture: Architecture) -> tuple[AffineMap, ...]:
+    """Returns the affine maps of an architecture in the order in which they are applied."""
+    return applied_maps(architecture.build().eval(), architecture.example())

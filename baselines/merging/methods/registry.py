@@ -7,7 +7,9 @@ from typing import Any
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
+from fleet_tools.baselines.merging.methods.least_squares import head_refit, least_squares
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
+from fleet_tools.baselines.merging.methods.regmean import regmean
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.errors import UnknownNameError
@@ -31,6 +33,9 @@ METHODS: dict[str, Method] = {
     "fleet_merge_soft": partial(fleet_merge, soft=True),
     "fleet_merge_simplex": partial(fleet_merge, point="simplex"),
     "fleet_merge_average": partial(fleet_merge, point="average"),
+    "regmean": regmean,
+    "least_squares": least_squares,
+    "head_refit": head_refit,
 }
 """The paper's names, with `_` for `-`; fleet_merge_monotone is not in the paper."""
 

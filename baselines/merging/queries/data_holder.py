@@ -1,6 +1,7 @@
-"""Data holders, which keep their data and answer queries about a model's loss and gradient."""
+"""Data holders, which keep their data and answer queries about a model's loss, or about moments."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -8,6 +9,17 @@ from typing import Any, Protocol
 import torch
 
 from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.moments.measurement import Batches, Moments, measure_moments
+from fleet_tools.baselines.merging.moments.noise import with_noise
+from fleet_tools.baselines.merging.queries.moment_wire import (
+    MomentQuery,
+    decode_moment_query,
+    decode_moments,
+    encode_moment_query,
+    encode_moments,
+    is_moment_query,
+)
 from fleet_tools.baselines.merging.queries.wire import (
     Answer,
     Query,
@@ -43,17 +55,29 @@ class LocalDataHolder:
         model: The architecture, in the mode (`train` or `eval`) in which the loss is defined. Its
             own weights are neither used nor changed.
         loss: Loss of a policy on the holder's data.
+        batches: The data, for queries about moments; None refuses these.
+        noise: Standard deviation of the Gaussian noise that is added to each entry of moments,
+            relative to the root mean square of the matrix's entries. The same query gets the same
+            noise, and noise is no guarantee: other queries get other noise.
+        noise_seed: Seed of the noise, the holder's secret.
     """
 
     model: torch.nn.Module
     loss: Loss
+    batches: Batches | None = None
+    noise: float = 0.0
+    noise_seed: int = 0
 
     def answer(self, message: bytes) -> bytes:
         """Returns the answer to a query; see `DataHolder`.
 
         Raises:
-            MessageError: The message is no query, or is about another architecture.
+            MessageError: The message is no query, is about another architecture, or asks for
+                moments that this holder does not give.
+            MergeError: The moments do not exist, see `measure_moments`.
         """
+        if is_moment_query(message):
+            return self._answer_moments(message)
         query = decode_query(message)
         # Tied weights have several names in a state dict, and one here.
         names = [name for name, _ in self.model.named_parameters()]
@@ -77,6 +101,24 @@ class LocalDataHolder:
             if gradient is not None
         }
         return encode_answer(Answer(float(loss.detach()), used))
+
+    def _answer_moments(self, message: bytes) -> bytes:
+        query = decode_moment_query(message)
+        if self.batches is None:
+            raise MessageError(
+                "This data holder gives no moments: it has no `batches`. Give them, or use a "
+                "method that asks for losses and gradients only."
+            )
+        for state in filter(None, (query.model, query.teacher)):
+            self._require_known(state)
+        moments = measure_moments(
+            self.model, self.batches(), query.model, query.maps, query.target, query.teacher
+        )
+        if self.noise > 0:
+            digest = hashlib.blake2b(message, digest_size=6).digest()
+            seed = (self.noise_seed, int.from_bytes(digest, "big"))
+            moments = with_noise(moments, self.noise, seed)
+        return encode_moments(moments)
 
     def _require_known(self, model: State) -> None:
         differing = sorted(set(model) ^ set(self.model.state_dict()))
@@ -134,6 +176,44 @@ def ask(
     return decode_answer(received, query), Traffic(1, len(sent), len(received))
 
 
+def ask_moments(
+    data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
+) -> tuple[dict[str, Moments], Traffic]:
+    """Asks a data holder for moments.
+
+    Args:
+        data_holder: The data holder.
+        query: The query.
+        maps: The affine maps of the model.
+
+    Returns:
+        The moments by map, and the traffic of this query.
+
+    Raises:
+        MessageError: The data holder answers something else.
+    """
+    sent = encode_moment_query(query)
+    received = data_holder.answer(sent)
+    return decode_moments(received, query, maps), Traffic(1, len(sent), len(received))
+
+
+def require_answer(message: bytes, answer: bytes, maps: Sequence[AffineMap]) -> None:
+    """Raises an error unless an answer is one to a message, whatever that asks for.
+
+    Args:
+        message: A query for a loss or for moments.
+        answer: A data holder's answer.
+        maps: The affine maps of the model.
+
+    Raises:
+        MessageError: It holds something else.
+    """
+    if is_moment_query(message):
+        decode_moments(answer, decode_moment_query(message), maps)
+    else:
+        decode_answer(answer, decode_query(message))
+
+
 class TrafficMeter:
     """Asks data holders, and adds up the traffic.
 
@@ -151,3 +231,11 @@ class TrafficMeter:
         answer, traffic = ask(data_holder, model, seed, gradient)
         self.traffic += traffic
         return answer
+
+    def ask_moments(
+        self, data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
+    ) -> dict[str, Moments]:
+        """Asks a data holder; see the function `ask_moments`."""
+        moments, traffic = ask_moments(data_holder, query, maps)
+        self.traffic += traffic
+        return moments

@@ -10,7 +10,7 @@ W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l; a recurrent weight, "h h", be
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -152,6 +152,27 @@ class Symmetry:
             if state[name].is_floating_point()
             for part in unfold(state[name], axes, self._layout(sizes, name))
         ]
+
+    def sized_axes(self, state: State) -> dict[str, tuple[Axis, ...]]:
+        """Returns the axes of all parameters with the sizes of all factors, by name.
+
+        Raises:
+            UncoveredParameterError: The model and the table have different parameters.
+            AxisSizeError: A shape does not fit its axes.
+        """
+        sizes = self._solve(state)
+
+        def sized(product: Product, block: tuple[int, ...]) -> Product:
+            pairs = zip(product, block, strict=True)
+            return tuple(replace(factor, size=size) for factor, size in pairs)
+
+        return {
+            name: tuple(
+                tuple(map(sized, axis, blocks))
+                for axis, blocks in zip(axes, self._layout(sizes, name), strict=True)
+            )
+            for name, axes in self.axes.items()
+        }
 
     def _solve(self, state: State) -> Sizes:
         require_covered(self, state)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from support.merging_cases import WIDE, make_data_holder, noisy
+from support.merging_cases import WIDE, make_data_holder, maps_of, noisy
 
 from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
@@ -25,6 +25,8 @@ from fleet_tools.errors import UnknownNameError
 
 SHORT = Descent(steps=2)
 STEPPED = {name for name in METHODS if "sinkhorn" in name or "fleet" in name}
+FITTED = {"regmean", "least_squares", "head_refit"}
+"""Methods that return another model than the average of the permuted ones."""
 MODULES = {"mlp": {"h1": "1", "h2": "3"}}
 
 
@@ -49,6 +51,7 @@ def copies(kind, count, seed=0, **fields):
         models,
         data_holders=[data_holder] * count,
         shared_data_holder=data_holder,
+        affine_maps=maps_of(architecture),
         activations=activations,
         **fields,
     )
@@ -64,6 +67,7 @@ def different_models(count, **fields):
         models,
         data_holders=data_holders,
         shared_data_holder=data_holders[0],
+        affine_maps=maps_of(WIDE["mlp"]),
         **fields,
     )
 
@@ -171,7 +175,7 @@ def test_a_method_changes_nothing_and_is_a_function_of_its_arguments(method):
         assert tensor.dtype == problem.models[0][name].dtype and not tensor.requires_grad
     assert len(first.permutations) == 3
     mean = average(problem.permuted(first.permutations))
-    for name in mean:
+    for name in mean if method not in FITTED else ():
         torch.testing.assert_close(mean[name], first.state[name])
 
 
@@ -180,10 +184,13 @@ def test_one_model_is_merged_into_itself(method):
     problem = copies("mlp", 1)
     merged = merge(method, problem, **options(method))
     if method != "fleet_merge_soft":  # whose permutation may stay soft
-        torch.testing.assert_close(outputs("mlp", merged.state), outputs("mlp", problem.models[0]))
+        tolerance = {"rtol": 1e-4, "atol": 1e-5} if method in FITTED else {}  # of messages
+        torch.testing.assert_close(
+            outputs("mlp", merged.state), outputs("mlp", problem.models[0]), **tolerance
+        )
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"fleet_merge_soft"}))
+@pytest.mark.parametrize("method", sorted(set(METHODS) - FITTED - {"fleet_merge_soft"}))
 def test_a_model_without_weight_does_not_matter_in_the_mean(method):
     problem = different_models(3, averaging_weights=[1, 0, 1], activations=activations_of(3))
     merged = merge(method, problem, **options(method))

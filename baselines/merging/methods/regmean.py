@@ -1,0 +1,55 @@
+"""RegMean: affine maps merged by least squares on their own inputs (Jin et al. 2023, eq. 2)."""
+
+from fleet_tools.baselines.merging.average import average
+from fleet_tools.baselines.merging.methods.alignment import align, require_moments
+from fleet_tools.baselines.merging.moments.least_squares import solve
+from fleet_tools.baselines.merging.moments.measurement import Moments, combine
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+
+
+def regmean(
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    ridge: float = 1e-3,
+    off_diagonal: float = 1.0,
+) -> MergeResult:
+    """Merges each affine map by M = (sum_i w_i G_i)^-1 sum_i w_i G_i M_i.
+
+    G_i is the second moment of what the map reads in model i on its own data: one message from each
+    data holder. M is the matrix whose outputs are closest to those of all models, each on its own
+    inputs. Parameters of other layers are averaged.
+
+    Args:
+        problem: The models, their data holders and affine maps.
+        alignment: "none", "weights" or "activations", see `alignment.align`.
+        ridge: Weight of the average of the matrices, which determines M in directions without
+            inputs; relative to the mean square of the inputs.
+        off_diagonal: Factor of the entries of G_i off the diagonal; the source has 0.9 for language
+            models.
+
+    Raises:
+        MergeError: `alignment` is unknown, or data holders or affine maps are missing.
+        MessageError: A data holder's answer is invalid.
+    """
+    require_moments(problem)
+    meter = TrafficMeter()
+    permutations = align(problem, alignment, meter)
+    models, weights = problem.permuted(permutations), problem.normalized_weights.tolist()
+    names = tuple(each.name for each in problem.affine_maps)
+    measured = [
+        meter.ask_moments(holder, MomentQuery(model, names), problem.affine_maps)
+        for holder, model in zip(problem.data_holders, models, strict=True)
+    ]
+    merged = average(models, problem.averaging_weights)
+    for each in problem.affine_maps:
+        moments = []
+        for found, model in zip(measured, models, strict=True):
+            G = found[each.name].inputs
+            G = off_diagonal * G + (1 - off_diagonal) * G.diagonal(dim1=1, dim2=2).diag_embed()
+            moments.append(Moments(G, G @ each.matrix(model)))
+        matrix = solve(combine(moments, weights), each.matrix(merged), ridge)
+        merged = each.with_matrix(merged, matrix)
+    return MergeResult(merged, permutations, meter.traffic)

@@ -1,0 +1,26 @@
+"""The matrix of an affine map that moments determine: ridge regression towards a given matrix."""
+
+import torch
+
+from fleet_tools.baselines.merging.moments.measurement import Moments
+
+
+def solve(moments: Moments, prior: torch.Tensor, ridge: float) -> torch.Tensor:
+    """Returns the M that minimizes the mean of |x M - t|^2 + ridge s |M - prior|^2.
+
+    Here s is the mean square of the entries of x. So directions in which there are no inputs keep
+    the prior.
+
+    Args:
+        moments: Moments of inputs x and targets t.
+        prior: Matrices (groups, in + 1, out).
+        ridge: Weight of the prior, positive.
+
+    Returns:
+        Matrices (groups, in + 1, out), float64.
+    """
+    solved = []
+    for G, C, M in zip(moments.inputs, moments.targets, prior, strict=True):
+        damping = ridge * float(G.diagonal().mean()) * torch.eye(len(G), dtype=G.dtype)
+        solved.append(M + torch.linalg.solve(G + damping, C - G @ M))
+    return torch.stack(solved)

@@ -1,0 +1,174 @@
+"""Second moments of what affine maps read, measured on a data holder's batches."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, affine_maps
+from fleet_tools.baselines.merging.moments.rows import input_rows
+from fleet_tools.baselines.merging.symmetry.table import State
+
+Target = Literal["none", "inputs", "outputs", "labels"]
+"""With what the inputs of a map are multiplied: nothing, a teacher's inputs or outputs of the same
+map, or the labels of the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledBatch:
+    """Arguments of a model, and what its last affine map should return.
+
+    Attributes:
+        arguments: Arguments of the model.
+        labels: One row for each row of the last map, (n, out); None if there are no labels.
+        weights: A number for each row, 0 for rows without a label, (n,); None for ones.
+    """
+
+    arguments: tuple[Any, ...]
+    labels: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
+
+
+Batches = Callable[[], Iterable[LabelledBatch]]
+"""Returns a pass over all data, which need not be padded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Second moments of an affine map: means over rows x, each with a last entry of 1.
+
+    Attributes:
+        inputs: Mean of x x^T, float64, (groups, in + 1, in + 1).
+        targets: Mean of x t^T for the targets t, (groups, in + 1, k); k is 0 without targets.
+    """
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+
+def combine(moments: Sequence[Moments], weights: Sequence[float]) -> Moments:
+    """Returns the weighted sum of moments; weights that sum to 1 give those of pooled data."""
+    zero = torch.zeros(())
+    pairs = list(zip(moments, weights, strict=True))
+    return Moments(
+        sum((weight * each.inputs for each, weight in pairs), start=zero),
+        sum((weight * each.targets for each, weight in pairs), start=zero),
+    )
+
+
+@torch.no_grad()
+def measure_moments(
+    model: torch.nn.Module,
+    batches: Iterable[LabelledBatch],
+    state: State,
+    names: Sequence[str],
+    target: Target,
+    teacher: State | None = None,
+) -> dict[str, Moments]:
+    """Measures moments of affine maps over all batches.
+
+    Args:
+        model: The architecture; it runs in evaluation mode.
+        batches: The data.
+        state: Weights of the model whose inputs are measured.
+        names: Names of the maps, see `affine_maps`.
+        target: What the inputs are multiplied with.
+        teacher: Weights of the model that gives the targets "inputs" and "outputs".
+
+    Returns:
+        Moments by map. With "inputs", each target also has a last entry of 1.
+
+    Raises:
+        MergeError: The model has no such map or does not reach it, there are no data or no labels,
+            or labels do not fit the map's rows.
+    """
+    maps = affine_maps(model)
+    if unknown := [name for name in names if name not in maps]:
+        raise MergeError(
+            f"The model has no affine map {', '.join(unknown)}. It has {', '.join(maps)}."
+        )
+    was_training = model.training
+    model.eval()
+    sums: dict[str, _Sum] = {name: _Sum() for name in names}
+    try:
+        for batch in batches:
+            read = input_rows(model, state, batch.arguments, names)
+            taught = (
+                input_rows(model, teacher, batch.arguments, names) if teacher is not None else {}
+            )
+            for name in names:
+                if name not in read:
+                    raise MergeError(f"The model does not apply {name!r} to these data.")
+                sums[name] = sums[name].plus(
+                    *_rows_and_targets(maps[name], batch, read, taught, target, teacher)
+                )
+    finally:
+        model.train(was_training)
+    return {name: total.mean(name) for name, total in sums.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """Sums of products over rows.
+
+    Attributes:
+        moments: The sums; None before the first row.
+        count: Sum of the weights of the rows.
+    """
+
+    moments: Moments | None = None
+    count: float = 0.0
+
+    def plus(
+        self, rows: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None
+    ) -> "_Sum":
+        weighted = rows if weights is None else rows * weights[:, None]
+        transposed = weighted.transpose(1, 2)
+        count = self.count + (rows.shape[1] if weights is None else float(weights.sum()))
+        new = Moments(_product(transposed, rows), _product(transposed, targets))
+        moments = new if self.moments is None else combine([self.moments, new], [1.0, 1.0])
+        return _Sum(moments, count)
+
+    def mean(self, name: str) -> Moments:
+        if self.moments is None or not self.count > 0:
+            raise MergeError(f"There are no rows to measure the moments of {name!r} on.")
+        return combine([self.moments], [1 / self.count])
+
+
+def _rows_and_targets(
+    each: AffineMap,
+    batch: LabelledBatch,
+    read: dict[str, torch.Tensor],
+    taught: dict[str, torch.Tensor],
+    target: Target,
+    teacher: State | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    rows = _with_ones(read[each.name])
+    if target == "none":
+        return rows, rows[..., :0], None
+    if target == "labels":
+        if batch.labels is None or len(batch.labels) != rows.shape[1]:
+            given = "none" if batch.labels is None else f"{len(batch.labels)}"
+            raise MergeError(
+                f"The map {each.name!r} reads {rows.shape[1]} rows, and there are {given} labels. "
+                "Labels are for the map that returns the model's outputs, one row each."
+            )
+        labels = batch.labels.to(rows).unflatten(1, (each.groups, -1)).transpose(0, 1)
+        return rows, labels, None if batch.weights is None else batch.weights.to(rows)
+    if teacher is None or each.name not in taught:
+        raise MergeError(f"The targets {target!r} of {each.name!r} need a teacher that applies it.")
+    targets = _with_ones(taught[each.name])
+    if target == "outputs":
+        targets = _product(targets, each.matrix(teacher))
+    return rows, targets, None
+
+
+def _with_ones(rows: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(rows.double(), (0, 1), value=1.0)
+
+
+def _product(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    # Group by group: batched products differ in bits from one number of threads to another.
+    return torch.stack([a @ b for a, b in zip(one, other.to(one), strict=True)])

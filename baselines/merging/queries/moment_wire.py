@@ -1,0 +1,137 @@
+"""Messages about second moments: a query with a model and names of maps, an answer with moments.
+
+Of the moments of inputs, which are symmetric, the upper triangle is sent, in float32. An answer
+with any other name or shape is rejected. (Moments carry information about the data; those of a few
+rows determine the rows.)
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from safetensors.torch import save
+
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.moments.measurement import Moments, Target
+from fleet_tools.baselines.merging.queries.wire import packed, unpacked
+from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.storage.strict_json import loads
+
+_MODEL, _TEACHER, _INPUTS, _TARGETS = "model.", "teacher.", "inputs.", "targets."
+
+
+@dataclass(frozen=True, eq=False)
+class MomentQuery:
+    """A query for moments.
+
+    Attributes:
+        model: The model whose inputs are measured.
+        maps: Names of its affine maps.
+        target: What the inputs are multiplied with, see `measurement.measure_moments`.
+        teacher: The model that gives the targets "inputs" and "outputs"; otherwise None.
+    """
+
+    model: State
+    maps: tuple[str, ...]
+    target: Target = "none"
+    teacher: State | None = None
+
+
+def encode_moment_query(query: MomentQuery) -> bytes:
+    """Returns a query as a message."""
+    request = json.dumps({"maps": query.maps, "target": query.target}).encode()
+    tensors = {f"{_MODEL}{name}": packed(tensor) for name, tensor in query.model.items()}
+    for name, tensor in (query.teacher or {}).items():
+        tensors[f"{_TEACHER}{name}"] = packed(tensor)
+    return save(tensors | {"moments": torch.frombuffer(bytearray(request), dtype=torch.uint8)})
+
+
+def is_moment_query(message: bytes) -> bool:
+    """Whether a message is a query for moments.
+
+    Raises:
+        MessageError: The bytes are not a message.
+    """
+    return "moments" in unpacked(message, "message")
+
+
+def decode_moment_query(message: bytes) -> MomentQuery:
+    """Returns the query of a message from `encode_moment_query`.
+
+    Raises:
+        MessageError: The message is no such query.
+    """
+    tensors = unpacked(message, "query")
+    try:
+        request = loads(bytes(tensors.pop("moments").tolist()).decode())
+        maps, target = tuple(request["maps"]), request["target"]
+        if target not in get_args(Target) or not all(isinstance(name, str) for name in maps):
+            raise ValueError(request)
+    except (KeyError, TypeError, ValueError) as error:
+        raise MessageError(f"A message is no query for moments: {error!r}.") from None
+    teacher = _taken(tensors, _TEACHER)
+    return MomentQuery(_taken(tensors, _MODEL), maps, target, teacher or None)
+
+
+def encode_moments(moments: Mapping[str, Moments]) -> bytes:
+    """Returns moments as a message, the answer to a query."""
+    tensors: dict[str, torch.Tensor] = {}
+    for name, each in moments.items():
+        upper = torch.triu_indices(*each.inputs.shape[1:])
+        tensors[f"{_INPUTS}{name}"] = packed(each.inputs[:, upper[0], upper[1]].float())
+        if each.targets.shape[2] > 0:
+            tensors[f"{_TARGETS}{name}"] = packed(each.targets.float())
+    return save(tensors)
+
+
+def decode_moments(
+    message: bytes, query: MomentQuery, maps: Sequence[AffineMap]
+) -> dict[str, Moments]:
+    """Returns the moments of a message from `encode_moments`, in float64.
+
+    Args:
+        message: The message.
+        query: The query to which it is the answer.
+        maps: The affine maps of the model, at least those of the query.
+
+    Raises:
+        MessageError: The message holds anything but the finite moments that were requested.
+    """
+    tensors = unpacked(message, "answer")
+    known = {each.name: each for each in maps}
+    moments = {}
+    for name in query.maps:
+        groups, size, outputs = known[name].matrix(query.model).shape
+        upper = torch.triu_indices(size, size)
+        triangle = _required(tensors, f"{_INPUTS}{name}", (groups, upper.shape[1]))
+        inputs = torch.zeros(groups, size, size, dtype=torch.float64)
+        inputs[:, upper[0], upper[1]] = inputs[:, upper[1], upper[0]] = triangle
+        targets = inputs[..., :0]
+        if query.target != "none":
+            columns = size if query.target == "inputs" else outputs
+            targets = _required(tensors, f"{_TARGETS}{name}", (groups, size, columns))
+        moments[name] = Moments(inputs, targets)
+    if tensors:
+        raise MessageError(f"An answer holds {', '.join(tensors)}, which was not requested.")
+    return moments
+
+
+def _required(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    tensor = tensors.pop(name, None)
+    if tensor is None or tuple(tensor.shape) != shape or tensor.dtype != torch.float32:
+        given = "is missing" if tensor is None else f"has {tensor.dtype} {tuple(tensor.shape)}"
+        raise MessageError(f"In an answer, {name!r} {given}; expected: float32 {shape}.")
+    if not bool(torch.isfinite(tensor).all()):
+        raise MessageError(f"In an answer, {name!r} holds NaN or infinity.")
+    return tensor.double()
+
+
+def _taken(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,176 @@
+"""Moments of data, what solves for them, and messages with them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+import itertools
+
+from support.merging_cases import WIDE, make_data_holder, maps_of
+
+from fleet_tools.baselines.merging.errors import MergeError, MessageError
+from fleet_tools.baselines.merging.moments.least_squares import solve
+from fleet_tools.baselines.merging.moments.measurement import (
+    LabelledBatch,
+    Moments,
+    combine,
+    measure_moments,
+)
+from fleet_tools.baselines.merging.queries.data_holder import ask_moments
+from fleet_tools.baselines.merging.queries.moment_wire import (
+    MomentQuery,
+    decode_moment_query,
+    decode_moments,
+    encode_moment_query,
+    encode_moments,
+)
+
+MLP = WIDE["mlp"]
+MODEL = MLP.build()
+STATE, OTHER = MODEL.state_dict(), MLP.build(1).state_dict()
+MAPS = maps_of(MLP)
+X = MLP.example()
+Y = torch.randn((40, 2), generator=torch.Generator().manual_seed(0)).double()
+
+
+def batch(rows=slice(None), weights=None):
+    return LabelledBatch((X[rows],), Y[rows], weights)
+
+
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(1, 39), unique=True, max_size=4))
+def test_moments_of_parts_combine_to_those_of_the_whole(cuts):
+    """What robots send may be added, so that nobody has to read that of one of them."""
+    bounds = [0, *sorted(cuts), 40]
+    parts = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+    sizes = [(part.stop - part.start) / 40 for part in parts]
+    whole = measure_moments(MODEL, [batch()], STATE, ["4"], "labels")["4"]
+    by_batch = measure_moments(MODEL, map(batch, parts), STATE, ["4"], "labels")["4"]
+    apart = [measure_moments(MODEL, [batch(p)], STATE, ["4"], "labels")["4"] for p in parts]
+    for other in (by_batch, combine(apart, sizes)):
+        torch.testing.assert_close(other.inputs, whole.inputs)
+        torch.testing.assert_close(other.targets, whole.targets)
+
+
+def test_sums_under_masks_are_the_sums_of_moments():
+    """Pairwise masks in integers hide each robot's moments and cancel in the sum."""
+    parts = [batch(slice(i, i + 10)) for i in range(0, 40, 10)]
+    moments = [measure_moments(MODEL, [p], STATE, ["4"], "labels")["4"].inputs for p in parts]
+    generator, unit = np.random.default_rng(0), 2.0**-32
+    sent = [np.round(each.numpy() / unit).astype(np.int64) for each in moments]
+    for i in range(4):
+        for j in range(i):
+            mask = generator.integers(-(2**62), 2**62, sent[i].shape)
+            sent[i], sent[j] = sent[i] + mask, sent[j] - mask  # modulo 2^64
+    total = torch.from_numpy(sum(sent) * unit)
+    torch.testing.assert_close(total, sum(moments), atol=1e-8, rtol=0)
+    assert np.abs(sent[0] * unit - moments[0].numpy()).max() > 1e6
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 99), ridge=st.floats(1e-4, 10))
+def test_the_solution_is_that_of_ridge_regression_on_the_rows(seed, ridge):
+    """By an independent route: numpy on the rows, with more rows for the prior."""
+    generator = np.random.default_rng(seed)
+    x = np.pad(generator.normal(size=(30, 4)), ((0, 0), (0, 1)), constant_values=1.0)
+    t, prior = generator.normal(size=(30, 2)), generator.normal(size=(5, 2))
+    G, C = (torch.from_numpy(x.T @ each / 30)[None] for each in (x, t))
+    damping = np.sqrt(ridge * np.square(x).mean() * 30) * np.eye(5)
+    expected = np.linalg.lstsq(np.vstack([x, damping]), np.vstack([t, damping @ prior]))[0]
+    actual = solve(Moments(G, C), torch.from_numpy(prior)[None], ridge)
+    np.testing.assert_allclose(actual[0].numpy(), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_rows_of_weight_zero_do_not_count():
+    weights = (torch.arange(40) < 25).double()
+    weighted = measure_moments(MODEL, [batch(weights=weights)], STATE, ["4"], "labels")["4"]
+    only = measure_moments(MODEL, [batch(slice(25))], STATE, ["4"], "labels")["4"]
+    torch.testing.assert_close(weighted.inputs, only.inputs)
+    torch.testing.assert_close(weighted.targets, only.targets)
+
+
+def test_targets_of_a_teacher_are_its_inputs_and_outputs():
+    names = [each.name for each in MAPS]
+    inputs = measure_moments(MODEL, [batch()], STATE, names, "inputs", OTHER)
+    outputs = measure_moments(MODEL, [batch()], STATE, names, "outputs", OTHER)
+    for each in MAPS:
+        taught, written = inputs[each.name].targets, outputs[each.name].targets
+        torch.testing.assert_close(taught @ each.matrix(OTHER), written)
+    own = measure_moments(MODEL, [batch()], STATE, names, "inputs", STATE)
+    assert all(torch.equal(each.inputs, each.targets) for each in own.values())
+
+
+@pytest.mark.parametrize("target", ["none", "inputs", "outputs", "labels"])
+def test_messages_hold_moments_to_single_precision(target):
+    teacher = OTHER if target in ("inputs", "outputs") else None
+    names = ("4",) if target == "labels" else ("0", "4")
+    query = MomentQuery(STATE, names, target, teacher)
+    read = decode_moment_query(encode_moment_query(query))
+    assert (read.maps, read.target, read.teacher is None) == (names, target, teacher is None)
+    expected = measure_moments(MODEL, [batch()], STATE, names, target, teacher)
+    answered, traffic = ask_moments(make_data_holder(MLP, Y), query, MAPS)
+    for name, each in answered.items():
+        torch.testing.assert_close(each.inputs, expected[name].inputs, rtol=1e-6, atol=1e-6)
+        assert torch.equal(each.inputs, each.inputs.transpose(1, 2))
+        if target != "none":
+            torch.testing.assert_close(each.targets, expected[name].targets, rtol=1e-6, atol=1e-6)
+    triangle = sum(
+        len(expected[name].inputs[0]) * (len(expected[name].inputs[0]) + 1) // 2 for name in names
+    )
+    rest = 0 if target == "none" else sum(expected[name].targets.numel() for name in names)
+    header = traffic.bytes_from_robots - 4 * (triangle + rest)
+    assert traffic.calls == 1 and 0 < header < 500
+
+
+BAD_ANSWERS = {
+    "observations": lambda m: {"observations": m["4"]},
+    "another map": lambda m: {"4": m["4"], "0": m["0"]},
+    "nothing": lambda m: {},
+    "infinity": lambda m: {"4": Moments(m["4"].inputs * torch.inf, m["4"].targets)},
+    "another size": lambda m: {"4": m["0"]},
+    "targets": lambda m: {"4": Moments(m["4"].inputs, m["4"].inputs)},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_answers_with_anything_else_are_refused(kind):
+    moments = measure_moments(MODEL, [batch()], STATE, ["0", "4"], "none")
+    query = MomentQuery(STATE, ("4",))
+    assert decode_moments(encode_moments({"4": moments["4"]}), query, MAPS)
+    with pytest.raises(MessageError):
+        decode_moments(encode_moments(BAD_ANSWERS[kind](moments)), query, MAPS)
+
+
+def test_a_holder_without_batches_or_labels_says_so():
+    query = MomentQuery(STATE, ("4",), "labels")
+    holder = make_data_holder(MLP, Y)
+    with pytest.raises(MessageError, match="gives no moments"):
+        ask_moments(replace(holder, batches=None), query, MAPS)
+    with pytest.raises(MergeError, match="there are none labels"):
+        ask_moments(replace(holder, batches=lambda: [LabelledBatch((X,))]), query, MAPS)
+    with pytest.raises(MergeError, match="no rows"):
+        ask_moments(replace(holder, batches=lambda: []), query, MAPS)
+    with pytest.raises(MessageError, match="another architecture"):
+        ask_moments(holder, replace(query, model={"0.weight": STATE["0.weight"]}), MAPS)
+    with pytest.raises(MergeError, match="no affine map 9"):
+        measure_moments(MODEL, [batch()], STATE, ["9"], "none")
+
+
+def test_noise_is_the_same_for_the_same_query_and_of_the_given_size():
+    query = MomentQuery(STATE, ("2",), "outputs", OTHER)
+    holder = make_data_holder(MLP, Y)
+    exact = ask_moments(holder, query, MAPS)[0]["2"]
+    noisy = replace(holder, noise=0.1, noise_seed=3)
+    first, second = (ask_moments(noisy, query, MAPS)[0]["2"] for _ in range(2))
+    assert torch.equal(first.inputs, second.inputs) and torch.equal(first.targets, second.targets)
+    assert torch.equal(first.inputs, first.inputs.transpose(1, 2))
+    for one, other in ((first.inputs, exact.inputs), (first.targets, exact.targets)):
+        size = (one - other).square().mean().sqrt() / other.square().mean().sqrt()
+        assert 0.08 < size < 0.12
+    other = ask_moments(replace(noisy, noise_seed=4), query, MAPS)[0]["2"]
+    assert not torch.equal(first.inputs, other.inputs)
