@@ -34,6 +34,7 @@ class ModelSpec:
             for every model.
         finish: Postprocesses every average before it is measured or stored, such as
             `batch_norm.recompute`.
+        base: Weights from which all models were trained; see `MergeProblem`.
     """
 
     symmetry: Symmetry | Mapping[str, str]
@@ -41,6 +42,7 @@ class ModelSpec:
     shared_data_holder: DataHolder | None = None
     activations: Callable[[State], Mapping[str, torch.Tensor]] | None = None
     finish: Callable[[State], State] = dict
+    base: State | None = None
 
     def problem(
         self,
@@ -68,6 +70,7 @@ class ModelSpec:
             self.data_holders,
             self.shared_data_holder,
             seed=seed,
+            base=self.base,
         )
         if self.activations is None:
             return problem
