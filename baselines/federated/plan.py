@@ -127,6 +127,12 @@ class FleetPlan:
         """Returns the mean loss of a policy over the steps of the held-out episodes."""
         return validate(self.blueprint, self.held_out_trajectories, self.config.training, weights)
 
+    def first_base(self) -> Tensors | None:
+        """Returns the weights from which all robots begin; None if each has its own."""
+        if self.config.initialization == "own":
+            return None
+        return self.blueprint.create(self.assignments[0].initialization).state_dict()
+
     def participants(self, round_number: int) -> list[int]:
         """Returns the numbers of the robots that take part in a round, ascending."""
         return draw_participants(

@@ -91,7 +91,8 @@ def run_round(
     results = _local_updates(
         plan, transport, number, weights, participants, stored_replies, store_reply
     )
-    merge, results = _merge(plan, transport, number, results)
+    base = plan.first_base() if weights is None else weights
+    merge, results = _merge(plan, transport, number, results, base)
     merged = recompute_statistics(plan, merge.state)
     loss = plan.held_out_loss(merged)
     if not math.isfinite(loss) or not all(map(_is_finite, merged.values())):
@@ -113,6 +114,7 @@ def merge_problem(
     models: Sequence[Tensors],
     steps: Sequence[int],
     data_holders: Sequence[DataHolder],
+    base: Tensors | None = None,
 ) -> MergeProblem:
     """Returns the problem that a merging method solves in a round.
 
@@ -122,6 +124,7 @@ def merge_problem(
         models: Weights to be merged.
         steps: Number of steps that each was trained on, the averaging weights.
         data_holders: Data holder of each model.
+        base: Weights from which all of them were trained in this round, if there are such.
     """
     return MergeProblem(
         plan.blueprint.symmetry(),
@@ -133,6 +136,7 @@ def merge_problem(
         ),
         affine_maps=plan.affine_maps,
         seed=plan.merge_seed(number),
+        base=base,
     )
 
 
@@ -181,7 +185,11 @@ def _local_updates(
 
 
 def _merge(
-    plan: FleetPlan, transport: Transport, number: int, results: Mapping[int, RobotResult]
+    plan: FleetPlan,
+    transport: Transport,
+    number: int,
+    results: Mapping[int, RobotResult],
+    base: Tensors | None,
 ) -> tuple[MergeResult, Mapping[int, RobotResult]]:
     """Merges the local updates; if a robot is lost meanwhile, merges the others from the beginning.
 
@@ -192,7 +200,7 @@ def _merge(
         holders = [_CountingDataHolder(plan, transport, robot) for robot in updates]
         models = [update.weights for update in updates.values()]
         steps = [update.steps for update in updates.values()]
-        problem = merge_problem(plan, number, models, steps, holders)
+        problem = merge_problem(plan, number, models, steps, holders, base)
         options = plan.config.method_options()
         try:
             merge = registry.merge(plan.config.method, problem, **options)

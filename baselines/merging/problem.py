@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.average import AveragingWeights, average, normalize
-from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
@@ -31,11 +31,14 @@ class MergeProblem:
         activations: For each model its units' activations on the same inputs, by free name, for
             activation matching of `git_rebasin`; see `matching.activations.record`.
         seed: Seed of everything that is drawn.
+        base: Weights from which all models were trained, for methods on task vectors: the common
+            initialization, or in a fleet's later rounds the last merged weights; None if there are
+            none. Their names are brought into the table's order, too.
 
     Raises:
         MergeError: There are no models, the averaging weights are invalid, or there are not as
             many data holders or activations as models.
-        ModelMismatchError: The models are not of one form.
+        ModelMismatchError: The models and the base are not of one form.
         UncoveredParameterError, AxisSizeError: The table does not fit them.
     """
 
@@ -47,6 +50,7 @@ class MergeProblem:
     affine_maps: Sequence[AffineMap] = ()
     activations: Sequence[Mapping[str, torch.Tensor]] = ()
     seed: int = 0
+    base: State | None = None
 
     def __post_init__(self) -> None:
         """Checks the values, and orders the names of the models."""
@@ -54,10 +58,10 @@ class MergeProblem:
             raise MergeError("A merge problem has no models. Give at least one state dict.")
         require_alike(self.models)
         self.symmetry.group(self.models[0])
-        in_order = tuple(
-            {name: model[name] for name in self.symmetry.axes} for model in self.models
-        )
-        object.__setattr__(self, "models", in_order)
+        object.__setattr__(self, "models", tuple(map(self._in_order, self.models)))
+        if self.base is not None:
+            _require_base_alike(self.models, self.base)
+            object.__setattr__(self, "base", self._in_order(self.base))
         normalize(self.averaging_weights, len(self.models))
         for what, given in (
             ("data holders", self.data_holders),
@@ -90,6 +94,23 @@ class MergeProblem:
         """Returns the weighted average of the permuted models."""
         return average(self.permuted(permutations), self.averaging_weights)
 
+    def require_base(self) -> State:
+        """Returns the base.
+
+        Raises:
+            MergeError: There is none.
+        """
+        if self.base is None:
+            raise MergeError(
+                "This method needs the weights from which all models were trained, and the merge "
+                "problem has none. Give its `base` (of a `ModelSpec`, too; a fleet with "
+                "`initialization: common` has one), or use a method that needs none."
+            )
+        return self.base
+
+    def _in_order(self, model: State) -> State:
+        return {name: model[name] for name in self.symmetry.axes}
+
 
 @dataclass(frozen=True)
 class MergeResult:
@@ -104,3 +125,13 @@ class MergeResult:
     state: dict[str, torch.Tensor]
     permutations: tuple[Permutation, ...]
     traffic: Traffic = field(default_factory=Traffic)
+
+
+def _require_base_alike(models: Sequence[State], base: State) -> None:
+    try:
+        require_alike((*models, base))
+    except ModelMismatchError as error:
+        raise ModelMismatchError(
+            f"The base, here model {len(models)}, is not of the models' form: {error} Give the "
+            "weights from which they were trained."
+        ) from None

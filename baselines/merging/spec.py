@@ -37,6 +37,7 @@ class ModelSpec:
             for every model.
         finish: Postprocesses every average before it is measured or stored, such as
             `batch_norm.recompute`.
+        base: Weights from which all models were trained; see `MergeProblem`.
     """
 
     symmetry: Symmetry | Mapping[str, str]
@@ -45,6 +46,7 @@ class ModelSpec:
     affine_maps: Sequence[AffineMap] = ()
     activations: Callable[[State], Mapping[str, torch.Tensor]] | None = None
     finish: Callable[[State], State] = dict
+    base: State | None = None
 
     def problem(
         self,
@@ -73,6 +75,7 @@ class ModelSpec:
             self.shared_data_holder,
             self.affine_maps,
             seed=seed,
+            base=self.base,
         )
         if self.activations is None:
             return problem

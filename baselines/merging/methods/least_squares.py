@@ -73,9 +73,9 @@ def head_refit(
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
     if of == "average":
-        begin: State = problem.mean(permutations)
+        begin = problem.mean(permutations)
     elif of == "base":
-        begin = problem.require_base()
+        begin = dict(problem.require_base())
     else:
         raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
     last = problem.affine_maps[-1]

@@ -10,7 +10,7 @@ pytest.importorskip("safetensors")
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fleet_cases import config_of, plan_of
+from support.fleet_cases import config_of, plan_of, same
 
 from fleet_tools.baselines.federated.config import PartitionConfig, reference
 from fleet_tools.baselines.federated.plan import FleetPlan, draw_participants, partition
@@ -65,6 +65,16 @@ def test_every_episode_belongs_to_one_robot(
     if alpha is None:
         owners = {(kinds[index], robot) for robot, part in enumerate(parts) for index in part}
         assert len(owners) == len(set(kinds))
+
+
+def test_a_fleet_with_a_common_initialization_has_a_base_before_its_first_round(data: Path) -> None:
+    assert plan_of(data).first_base() is None
+    plan = plan_of(data, initialization="common")
+    base = plan.first_base()
+    assert base is not None
+    for assignment in plan.assignments:
+        begin = assignment.blueprint.create(assignment.initialization).state_dict()
+        assert same(base, begin)
 
 
 def test_references_are_fleets_too(data: Path) -> None:
