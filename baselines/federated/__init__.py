@@ -6,10 +6,12 @@
     plan             the robots' data, and what all robots have in common
     messages         what the driver and a robot send each other
     robot            a data holder that also trains
+    robot_holder     a robot as the data holder of a merge
     transport        where robots run: in this process, or each in a Ray actor
     ray_data_holder  a data holder in a Ray actor
     reply_cache      replies to the first round, shared by fleets that begin alike
     rounds           one round: local updates, merge, evaluation
+    combination      larger policies made of the robots' networks
     run              all rounds, resumed after the last one that is stored
     run_spec         what a run depends on
     progress         progress of a fleet, and summaries of its rounds

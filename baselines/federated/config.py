@@ -10,7 +10,7 @@ from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.methods.options import read_options
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.config.values import Count, CountOrZero, Number, Positive, Value
+from fleet_tools.config.values import Count, CountOrZero, GrownValue, Number, Positive, Value
 from fleet_tools.dataset import Dataset
 from fleet_tools.errors import ConfigError, UnknownNameError
 
@@ -49,7 +49,7 @@ def _with_named_policy(given: Any) -> Any:
     return policy_config(given) if isinstance(given, str) else given
 
 
-class FleetConfig(Value):
+class FleetConfig(GrownValue):
     """Configuration of a fleet.
 
     Attributes:
@@ -67,6 +67,8 @@ class FleetConfig(Value):
         participation: Fraction of the robots that take part in a round, drawn anew for each.
         initialization: "own" draws initial weights for each robot, "common" the same ones for all,
             the control experiment for alignment.
+        combination: Larger policy that is made of the robots' networks after the last round, beside
+            the merged one: "density_gate", see `policies.gated`; None for none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
         rollout_every: Number of rounds from one evaluation to the next; the last merged policy is
@@ -85,10 +87,13 @@ class FleetConfig(Value):
     merge_every: Count | None = None
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     initialization: Literal["own", "common"] = "own"
+    combination: Literal["density_gate"] | None = None
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
     rollout_every: Count = 1
     try_robots: bool = False
+
+    later_fields = ("combination",)
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
@@ -100,6 +105,15 @@ class FleetConfig(Value):
         if self.method == "common_init" and self.initialization != "common":
             raise ConfigError("`method: common_init` requires `initialization: common`")
         self.method_options()
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _require_combinable(self) -> Self:
+        if self.combination is not None and self.policy.encoders:
+            raise ConfigError(
+                f"`combination: {self.combination}` weighs policies that read states alone; this "
+                "one has encoders"
+            )
         return self
 
     @pydantic.model_validator(mode="after")

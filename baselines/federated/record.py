@@ -6,6 +6,7 @@
     rounds.jsonl            a line for each round (`progress.RoundSummary`)
     merged.safetensors      the policy after the last round (`policies.checkpoint`)
     robots/N.safetensors    the policy of robot N before the last merge; stored at the end
+    combined.safetensors    a larger policy of all robots' networks (`combination`); likewise
     fine_tuned.safetensors  the merged policy, fine-tuned on the held-out episodes; likewise
     report.json             the report (`summary`); likewise
 
@@ -34,7 +35,8 @@ from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 STATE, ROUNDS = "state.safetensors", "rounds.jsonl"
-MERGED, FINE_TUNED, REPORT = "merged.safetensors", "fine_tuned.safetensors", "report.json"
+MERGED, COMBINED = "merged.safetensors", "combined.safetensors"
+FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
 REPLIES, ROBOTS = "replies", "robots"
 
 _KEY, _WHAT = "fleet_tools_fleet", "a fleet"

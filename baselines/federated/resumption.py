@@ -3,12 +3,9 @@
 import math
 from collections.abc import Iterator
 
-import torch
-
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RobotSummary, RoundSummary
 from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.weights import require_weights
 
 
@@ -57,8 +54,7 @@ def _is_possible(robot: RobotSummary) -> bool:
 
 
 def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
-    with torch.device("meta"):  # shapes without numbers
-        expected = PolicyNetwork(plan.blueprint).state_dict()
+    expected = plan.blueprint.create_empty().state_dict()
     owners = {"the merged policy": progress.weights} | {
         f"robot {robot}": weights for robot, weights in progress.robot_weights.items()
     }

@@ -14,12 +14,13 @@ from fleet_tools.baselines.federated.messages import (
 )
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import local_data_holder
+from fleet_tools.baselines.federated.robot_holder import CountingDataHolder, LostRobotError
 from fleet_tools.baselines.federated.transport import LostRobot, Transport
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic, require_answer
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
 from fleet_tools.baselines.training.state import Tensors
 
@@ -197,14 +198,14 @@ def _merge(
         The merge, and the results with the traffic of the merge, and robots lost during it.
     """
     while updates := _merged_updates(results):
-        holders = [_CountingDataHolder(plan, transport, robot) for robot in updates]
+        holders = [CountingDataHolder(plan, transport, robot) for robot in updates]
         models = [update.weights for update in updates.values()]
         steps = [update.steps for update in updates.values()]
         problem = merge_problem(plan, number, models, steps, holders, base)
         options = plan.config.method_options()
         try:
             merge = registry.merge(plan.config.method, problem, **options)
-        except _LostRobotError as error:
+        except LostRobotError as error:
             results = _with_traffic(results, holders)
             results[error.robot] = replace(results[error.robot], left_out=error.reason)
         else:
@@ -224,37 +225,8 @@ def _merged_updates(results: Mapping[int, RobotResult]) -> dict[int, LocalUpdate
     }
 
 
-class _LostRobotError(MessageError):
-    """A robot is lost during the merge."""
-
-    def __init__(self, robot: int, reason: str) -> None:
-        super().__init__(f"Robot {robot} is lost: {reason}")
-        self.robot, self.reason = robot, reason
-
-
-class _CountingDataHolder:
-    """A robot as the data holder of one merge: it counts messages, and reports a lost robot."""
-
-    def __init__(self, plan: FleetPlan, transport: Transport, robot: int) -> None:
-        self.robot, self.traffic = robot, Traffic()
-        self._transport, self._maps = transport, plan.affine_maps
-
-    def answer(self, message: bytes) -> bytes:
-        ((_, answer),) = self._transport.exchange({self.robot: message})
-        if isinstance(answer, LostRobot):
-            self.traffic += Traffic(1, len(message), 0)
-            raise _LostRobotError(self.robot, answer.reason)
-        self.traffic += Traffic(1, len(message), len(answer))
-        try:
-            require_answer(message, answer, self._maps)
-        except MessageError as error:
-            self._transport.end(self.robot)
-            raise _LostRobotError(self.robot, str(error)) from None
-        return answer
-
-
 def _with_traffic(
-    results: Mapping[int, RobotResult], holders: Sequence[_CountingDataHolder]
+    results: Mapping[int, RobotResult], holders: Sequence[CountingDataHolder]
 ) -> dict[int, RobotResult]:
     """Returns results with the traffic of data holders added."""
     traffic = {holder.robot: holder.traffic for holder in holders}

@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from fleet_tools.baselines.federated import progress as fleet_progress
+from fleet_tools.baselines.federated.combination import COMBINATIONS
 from fleet_tools.baselines.federated.progress import FleetProgress
-from fleet_tools.baselines.federated.record import FINE_TUNED, REPORT, FleetWriter
+from fleet_tools.baselines.federated.record import COMBINED, FINE_TUNED, REPORT, FleetWriter
 from fleet_tools.baselines.federated.rounds import run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
@@ -33,6 +35,14 @@ def complete(
         for each in report["robots"]:
             if (weights := progress.robot_weights.get(each["robot"])) is not None:
                 each["rollouts"] = measure_success(Checkpoint(plan.blueprint, weights))
+    if plan.config.combination is not None:
+        combined = COMBINATIONS[plan.config.combination](plan, transport, progress)
+        save_checkpoint(writer.folder / COMBINED, combined.checkpoint)
+        report["combined"] = {
+            "policy": COMBINED,
+            "traffic": asdict(combined.traffic),
+            "rollouts": measure_success(combined.checkpoint),
+        }
     tuned = fine_tune(writer, progress)
     if tuned is not None:
         report["fine_tuned"] = {"policy": FINE_TUNED, "rollouts": measure_success(tuned)}

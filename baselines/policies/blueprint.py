@@ -25,6 +25,7 @@ from fleet_tools.perception.observation_config import StoredEnvKwargs, observati
 if TYPE_CHECKING:
     from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
     from fleet_tools.baselines.merging.symmetry.table import Symmetry
+    from fleet_tools.baselines.policies.gated import GatedNetwork
     from fleet_tools.baselines.policies.network import PolicyNetwork
 
 VERSION = 2
@@ -117,7 +118,7 @@ class Blueprint(Value):
         """Returns the names of the entries of a kind, in the order in which they are read."""
         return [name for name, array in self.observation.items() if kind_of(name, array) == kind]
 
-    def create(self, seed: int = 0) -> "PolicyNetwork":
+    def create(self, seed: int = 0) -> "PolicyNetwork | GatedNetwork":
         """Returns a new network; torch's global generator stays as it is.
 
         Args:
@@ -125,20 +126,29 @@ class Blueprint(Value):
         """
         import torch
 
-        from fleet_tools.baselines.policies.network import PolicyNetwork
-
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
+            return self._network()
+
+    def create_empty(self) -> "PolicyNetwork | GatedNetwork":
+        """Returns a network with shapes and without numbers."""
+        import torch
+
+        with torch.device("meta"):
+            return self._network()
+
+    def _network(self) -> "PolicyNetwork | GatedNetwork":
+        from fleet_tools.baselines.policies.gated import GatedNetwork
+        from fleet_tools.baselines.policies.network import PolicyNetwork
+
+        gate = self.config.gate
+        if gate is None:
             return PolicyNetwork(self)
+        return GatedNetwork([PolicyNetwork(self) for _ in range(gate.members)])
 
     def symmetry(self) -> "Symmetry":
         """Returns the table of the network's axes; see `PolicyNetwork.symmetry`."""
-        import torch
-
-        from fleet_tools.baselines.policies.network import PolicyNetwork
-
-        with torch.device("meta"):  # shapes without numbers
-            return PolicyNetwork(self).symmetry()
+        return self.create_empty().symmetry()
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
         """Returns the network's affine maps in the order in which they are applied."""

@@ -44,15 +44,10 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         """Checks and copies the weights."""
-        import torch
-
         from fleet_tools.baselines.merging.queries.wire import packed
-        from fleet_tools.baselines.policies.network import PolicyNetwork
         from fleet_tools.baselines.policies.weights import require_weights
 
-        with torch.device("meta"):  # shapes without numbers
-            network = PolicyNetwork(self.blueprint)
-        require_weights(network.state_dict(), self.weights)
+        require_weights(self.blueprint.create_empty().state_dict(), self.weights)
         weights = {name: packed(tensor) for name, tensor in self.weights.items()}
         object.__setattr__(self, "weights", weights)
 

@@ -175,6 +175,16 @@ BodyConfig = Annotated[
 EncoderConfig = PointNetConfig | ResNet18Config
 
 
+class GateConfig(Value):
+    """Several networks in one policy, see `gated.GatedNetwork`; merging makes such policies.
+
+    Attributes:
+        members: Number of networks.
+    """
+
+    members: Annotated[Count, pydantic.Field(le=1000)]
+
+
 class PolicyConfig(GrownValue):
     """A policy without the layout of what it observes.
 
@@ -188,6 +198,8 @@ class PolicyConfig(GrownValue):
         chunk: Number of actions that the head gives in each step: that of the step and those of
             the steps that follow.
         execution: What is executed of these chunks.
+        gate: Several networks of this kind, weighted by the density of what they know; None for
+            one network. Such a policy has no encoders.
     """
 
     body: BodyConfig = MLPConfig()
@@ -199,8 +211,15 @@ class PolicyConfig(GrownValue):
     head: HeadConfig = LinearHeadConfig()
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
     execution: ExecutionConfig = EnsembleConfig()
+    gate: GateConfig | None = None
 
-    later_fields = ("head", "chunk", "execution")
+    later_fields = ("head", "chunk", "execution", "gate")
+
+    @pydantic.model_validator(mode="after")
+    def _gate_reads_state(self) -> Self:
+        if self.gate is not None and self.encoders:
+            raise ValueError("a gate weighs policies that read states alone, without encoders")
+        return self
 
     @pydantic.model_validator(mode="after")
     def _require_predicted(self) -> Self:

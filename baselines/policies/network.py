@@ -101,10 +101,14 @@ class PolicyNetwork(nn.Module):
             rows = torch.stack([observations[name] for name in encoding.entries])
             parts += encoding.encoder(rows)
         if self._state_names:
-            state = torch.cat([observations[name].flatten(2) for name in self._state_names], -1)
-            parts.append((state - self.mean) / self.std)
+            parts.append(self.scaled_state(observations))
         parts += [observations[name][..., -1] for name in self._mask_names]
         return torch.cat(parts, -1)
+
+    def scaled_state(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Returns all entries that no encoder reads, scaled, (B, T, n)."""
+        state = torch.cat([observations[name].flatten(2) for name in self._state_names], -1)
+        return (state - self.mean) / self.std
 
     def decide(
         self, features: torch.Tensor, hidden: Hidden | None = None, *noisy: torch.Tensor

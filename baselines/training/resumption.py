@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.loop import batches_of
 from fleet_tools.baselines.training.progress import TrainingProgress, best_epoch
@@ -29,8 +28,7 @@ def defects(spec: TrainingRunSpec, trajectories: Trajectories, progress: Trainin
     Returns:
         The contradictions; empty if there is none.
     """
-    with torch.device("meta"):  # shapes without numbers
-        network = PolicyNetwork(spec.blueprint)
+    network = spec.blueprint.create_empty()
     found = list(_of_tensors(spec, network, progress)) or [
         *_of_metrics(spec, progress),
         *_of_counts(spec, trajectories, progress.state),

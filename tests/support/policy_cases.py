@@ -118,7 +118,14 @@ BLUEPRINTS = {
 @cache
 def made(name: str, seed: int = 0) -> PolicyNetwork:
     """Returns a network that all tests share, and none changes."""
-    return BLUEPRINTS[name].create(seed).eval()
+    return single_network(BLUEPRINTS[name], seed).eval()
+
+
+def single_network(blueprint: Blueprint, seed: int = 0) -> PolicyNetwork:
+    """Returns the new network of a blueprint without a gate."""
+    network = blueprint.create(seed)
+    assert isinstance(network, PolicyNetwork)
+    return network
 
 
 def observations(

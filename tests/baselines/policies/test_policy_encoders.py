@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from support.policy_cases import BLUEPRINTS, made, observations
+from support.policy_cases import BLUEPRINTS, made, observations, single_network
 
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.policies.config import PointNetConfig, ResNet18Config
@@ -106,7 +106,7 @@ def test_images_of_unlike_cameras_are_read_alike_in_training_and_after_it():
     name = "mlp on images"
     batch = observations(BLUEPRINTS[name], 8, 2)
     batch["table_rgb"] //= 8  # a dark camera beside a bright one
-    network = BLUEPRINTS[name].create()
+    network = single_network(BLUEPRINTS[name])
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = None  # running statistics are those of all batches, so far of one
@@ -205,7 +205,7 @@ def test_an_encoder_learns_what_stands_in_the_image_alone(config):
 
 def test_frozen_features_stay_as_they_are():
     name = "mlp on frozen images"
-    network = BLUEPRINTS[name].create().train()
+    network = single_network(BLUEPRINTS[name]).train()
     encoder = image_encoder(network)
     assert network.training and not encoder.training
     before = {key: tensor.clone() for key, tensor in encoder.state_dict().items()}
@@ -226,7 +226,7 @@ def test_statistics_of_images_can_be_recomputed_after_merging():
     }
     batch = observations(BLUEPRINTS[name], 4, 3)
     recomputed = recompute(made(name), state, [(batch,)])
-    network = BLUEPRINTS[name].create()
+    network = single_network(BLUEPRINTS[name])
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = None

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policy_cases import BLUEPRINTS, BODIES, STATE, made, observations
+from support.policy_cases import BLUEPRINTS, BODIES, STATE, made, observations, single_network
 from support.processes import run_python
 
 from fleet_tools.baselines.merging.methods.registry import merge
@@ -216,7 +216,7 @@ def test_a_policy_reads_only_what_it_is_told_to():
     blueprint = Blueprint.of(config, STATE, BLUEPRINTS["mlp on state"].action)
     assert list(blueprint.observation) == ["object_keypoints"]
     trajectories = observations(BLUEPRINTS["mlp on state"], 1, 1)
-    network = blueprint.create()
+    network = single_network(blueprint)
     with torch.no_grad():
         before, _ = network(trajectories)
         after, _ = network(trajectories | {"joint_position": torch.ones(1, 1, 7)})

@@ -1,0 +1,88 @@
+"""Several networks as one policy, each weighted by how well it knows what is observed.
+
+A network that learned from one robot's data is right where these data lie. The gate holds the mean
+and the covariance of the state that each network has learned from, and weighs the networks'
+actions by the densities of these Gaussians at the present state: a mixture of experts with the gate
+of Xu et al. (1995), which needs no training. In memory and computation it is as large as all its
+members together.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+from torch import nn
+
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.baselines.policies.modules import Hidden
+from fleet_tools.baselines.policies.network import PolicyNetwork
+
+
+class DensityGate(nn.Module):
+    """Weights of the members, in proportion to Gaussian densities.
+
+    Args:
+        members: Number of members.
+        size: Number of entries of the state.
+    """
+
+    means: torch.Tensor
+    factors: torch.Tensor
+
+    def __init__(self, members: int, size: int) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.zeros(members, size))
+        # Of the inverse covariances, factor @ factor.T.
+        self.register_buffer("factors", torch.eye(size).repeat(members, 1, 1))
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        """Returns weights that sum to 1, (..., n) -> (..., members)."""
+        centred = state.unsqueeze(-2) - self.means  # (..., members, n)
+        whitened = torch.einsum("...mi,mij->...mj", centred, self.factors)
+        determinants = self.factors.diagonal(dim1=1, dim2=2).log().sum(1)
+        return torch.softmax(determinants - whitened.square().sum(-1) / 2, -1)
+
+
+class GatedNetwork(nn.Module):
+    """Networks of one kind, and a gate that weighs their actions.
+
+    Args:
+        members: The networks; they scale the state alike.
+    """
+
+    def __init__(self, members: list[PolicyNetwork]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.gate = DensityGate(len(members), len(members[0].mean))
+
+    def forward(
+        self,
+        observations: Mapping[str, torch.Tensor],
+        hidden: Hidden | None = None,
+        *noisy: torch.Tensor,
+    ) -> tuple[torch.Tensor, Hidden]:
+        """Computes chunks of actions; see `PolicyNetwork.forward`.
+
+        The hidden state is that of all members, one after the other.
+        """
+        members = [cast(PolicyNetwork, member) for member in self.members]
+        weights = self.gate(members[0].scaled_state(observations))
+        length = 0 if hidden is None else len(hidden) // len(members)
+        actions, states = [], ()
+        for index, member in enumerate(members):
+            own = None if hidden is None else hidden[index * length : (index + 1) * length]
+            answer, state = member(observations, own, *noisy)
+            actions.append(answer)
+            states += state
+        return (torch.stack(actions, -1) * weights.unsqueeze(-2)).sum(-1), states
+
+    def symmetry(self, streams: bool = True) -> Symmetry:
+        """Raises an error, since such a policy is made of merged ones and not merged itself.
+
+        Raises:
+            MergeError: Always.
+        """
+        raise MergeError(
+            "A policy with a gate is itself a combination of policies. Merge its members."
+        )
