@@ -97,10 +97,11 @@ class FleetConfig(GrownValue):
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
-        if self.method == _ACTIVATION_MATCHING or "activations" in self.options.values():
+        asked = {self.options.get(name) for name in ("by", "start")}
+        if self.method == _ACTIVATION_MATCHING or "activations" in asked:
             raise ConfigError(
-                "matching by activations needs the activations of every unit, which policies do "
-                "not provide; `method: git_rebasin` matches by weights"
+                "the activations of every unit on common data are not sent; with `alignment: "
+                "activations`, head_refit, regmean and least_squares match by moments of robots"
             )
         if self.method == "common_init" and self.initialization != "common":
             raise ConfigError("`method: common_init` requires `initialization: common`")
