@@ -3,22 +3,20 @@
 The same command resumes a run that was stopped or killed, and ends with the same bits.
 """
 
+import hashlib
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
-from tyro.conf import UseAppendAction, arg
 
 from fleet_tools.baselines.training.config import Criterion, TrainingConfig
-from fleet_tools.config.options import OptionGroup
+from fleet_tools.baselines.training.policy_options import PolicyOptions
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.utils import cli
-from fleet_tools.utils.option_parser import KeyValue
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
@@ -26,35 +24,6 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.policies.config import PolicyConfig
     from fleet_tools.baselines.training.run_spec import TrainingRunSpec
     from fleet_tools.dataset.samples import Samples
-
-
-class PolicyOptions(OptionGroup):
-    """The policy."""
-
-    architecture: str | None = None
-    """Architecture of the policy: mlp, elman, lstm, gru or transformer; with the prefix pointnet_
-    or resnet_ for point clouds or images; or the path of a PolicyConfig as JSON, FILE.json."""
-    like: Path | None = None
-    """Checkpoint of a policy whose architecture, observations and scaling are taken over, so that
-    the two can be merged; its weights are not used."""
-    settings: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(name="set")] = ()
-    """Setting of the architecture, such as body.width=256, clouds.widths=[64,128], head.type=flow
-    (or diffusion), chunk=6 or body.task_conditioning=film; may be repeated."""
-    observations: tuple[str, ...] = ()
-    """Entries of the observation that the policy reads (default: all)."""
-
-    aliases = {"architecture": ["--policy"]}  # its name in version 0.1
-
-    @pydantic.model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.architecture is None) == (self.like is None):
-            raise ValueError("give either --architecture or --like")
-        if self.like is not None and (self.settings or self.observations):
-            raise ValueError(
-                "--like determines the architecture and what it reads; leave out --set and "
-                "--observations, or give --architecture instead"
-            )
-        return self
 
 
 class TrainOptions(cli.Options):
@@ -69,6 +38,9 @@ class TrainOptions(cli.Options):
 
     dataset: Annotated[tuple[Path, ...], pydantic.Field(min_length=1)]
     """Folders of datasets, as `python -m fleet_tools.collect` makes them."""
+    teacher: Path | None = None
+    """Checkpoint of a policy whose actions are imitated instead of those of the episodes, in all of
+    these that are stored, also those that failed (distillation)."""
     policy: PolicyOptions
     output: Path
     """Folder of the run."""
@@ -113,6 +85,8 @@ class TrainOptions(cli.Options):
             raise ValueError("--choose-by rollouts needs --rollouts, their number in each task")
         if self.dagger and self.restart:
             raise ValueError("--restart begins one training anew; give --dagger another --output")
+        if self.dagger and self.teacher:
+            raise ValueError("--dagger asks the expert; leave out --teacher")
         return self
 
 
@@ -167,7 +141,9 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
 
 def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     """Trains once; returns the exit code and a summary."""
+    from fleet_tools.baselines.policies.checkpoint import load_checkpoint
     from fleet_tools.baselines.training.demonstrations import split
+    from fleet_tools.baselines.training.distillation import teacher_actions
     from fleet_tools.baselines.training.epoch_bar import EpochBar
     from fleet_tools.baselines.training.errors import DivergedError
     from fleet_tools.baselines.training.record import TrainingWriter, restart
@@ -177,9 +153,13 @@ def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     from fleet_tools.baselines.training.trajectories import Trajectories
     from fleet_tools.dataset.samples import Samples
 
-    config, model = _policy(options.policy)
+    config, model = options.policy.read()
+    teacher = None if options.teacher is None else load_checkpoint(options.teacher)
     samples = Samples(
-        options.dataset, observations=config.reads or None, check=not options.no_check
+        options.dataset,
+        observations=config.reads or None,
+        failures=teacher is not None,
+        check=not options.no_check,
     )
     training, validation = samples, None
     if options.validation_fraction > 0:
@@ -189,7 +169,11 @@ def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
         options.dataset, options.rollouts, spec.blueprint, options.rollout_workers
     )
     _make_deterministic(spec)
-    make_trajectories = partial(Trajectories, blueprint=spec.blueprint, device=spec.device)
+
+    def make_trajectories(part: Samples) -> Trajectories:
+        labels = None if teacher is None else teacher_actions(teacher, part)
+        return Trajectories(part, spec.blueprint, spec.device, labels)
+
     trajectories = make_trajectories(training)
     held_out = None if validation is None else make_trajectories(validation)
     failure = None
@@ -225,19 +209,6 @@ def _as_text(summary: dict[str, Any]) -> str:
     return as_text(summary)
 
 
-def _policy(options: PolicyOptions) -> tuple["PolicyConfig", "Blueprint | None"]:
-    """Returns the policy's configuration, and the blueprint that it takes over, if any."""
-    from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-    from fleet_tools.baselines.policies.reading import read_policy_config
-
-    if options.like is not None:
-        model = load_checkpoint(options.like).blueprint
-        return model.config, model
-    assert options.architecture is not None
-    observations = options.observations or None
-    return read_policy_config(options.architecture, options.settings, observations), None
-
-
 def _blueprint(
     config: "PolicyConfig", model: "Blueprint | None", training: "Samples"
 ) -> "Blueprint":
@@ -260,6 +231,7 @@ def _spec(options: TrainOptions, samples: "Samples", blueprint: "Blueprint") -> 
         content_digest=content_digest(samples),
         blueprint=blueprint,
         training=options.training,
+        teacher=None if options.teacher is None else _digest(options.teacher),
         validation_fraction=options.validation_fraction,
         rollouts=options.rollouts,
         rollout_every=options.rollout_every,
@@ -268,6 +240,10 @@ def _spec(options: TrainOptions, samples: "Samples", blueprint: "Blueprint") -> 
         threads=options.threads,
         packages=packages(),
     )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
 
 
 def _device(name: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:

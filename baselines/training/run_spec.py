@@ -28,6 +28,7 @@ class TrainingRunSpec(Document):
             training. The file calls it "validation_share".
         rollouts: Number of validation scenes of each task in which the policy is evaluated.
         rollout_every: Number of epochs between these evaluations.
+        teacher: Hash of the policy whose actions are imitated; None for those of the episodes.
         choose_by: Criterion by which the best weights are chosen.
         device: Device of the computation.
         threads: Number of threads; another number rounds sums differently.
@@ -45,6 +46,7 @@ class TrainingRunSpec(Document):
     )
     rollouts: CountOrZero
     rollout_every: Count
+    teacher: str | None = None
     choose_by: Criterion = "loss"
     device: Literal["cpu", "cuda"]
     threads: Count

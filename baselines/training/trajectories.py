@@ -48,6 +48,8 @@ class Trajectories:
         blueprint: Blueprint of the policy, from which follow the entries that are read, and
             whether it has a memory and thus learns from whole episodes.
         device: Device of the batches.
+        taught: Actions to imitate instead of those in the samples, (steps, 6); see
+            `distillation.teacher_actions`.
 
     Attributes:
         device: As given.
@@ -61,7 +63,11 @@ class Trajectories:
     """
 
     def __init__(
-        self, samples: Samples, blueprint: Blueprint, device: str | torch.device = "cpu"
+        self,
+        samples: Samples,
+        blueprint: Blueprint,
+        device: str | torch.device = "cpu",
+        taught: np.ndarray | None = None,
     ) -> None:
         if samples.sequence_length is not None:
             raise DatasetError(
@@ -86,6 +92,7 @@ class Trajectories:
         self._corrections_before = np.cumsum(corrected)
         if not self.imitated.any():
             raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
+        self._taught = taught
         self._samples, self._names = samples, list(blueprint.observation)
         self._in_memory: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
         if self._bytes(blueprint) < _MEMORY_FRACTION * _free_memory(self.device):
@@ -120,17 +127,29 @@ class Trajectories:
         bounds = zip(self._starts[items], self._starts[items] + self.lengths[items], strict=True)
         return sum(int(self.imitated[start:end].sum()) for start, end in bounds)
 
+    def rows(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the steps of items, padded at the end by the last one.
+
+        Args:
+            items: Indices of items, as `order` returns them.
+
+        Returns:
+            Indices of steps, (B, T), and whether they are within the item, (B, T).
+        """
+        lengths = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
+        starts = self._starts[items] if self.with_memory else items
+        ages = np.arange(lengths.max())
+        rows = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
+        return rows, ages < lengths[:, None]
+
     def batch(self, items: np.ndarray) -> Batch:
         """Returns items, padded at the end.
 
         Args:
             items: Indices of items, as `order` returns them.
         """
-        lengths = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
-        starts = self._starts[items] if self.with_memory else items
-        ages = np.arange(lengths.max())
-        rows = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
-        mask = (ages < lengths[:, None]) & self.imitated[rows]
+        rows, within = self.rows(items)
+        mask = within & self.imitated[rows]
         ahead = rows[..., None] + self._chunk
         following = np.minimum(ahead, self._last[rows][..., None])  # in the same episode
         imitated = mask[..., None] & (ahead == following) & self.imitated[following]
@@ -154,7 +173,9 @@ class Trajectories:
         gathered = self._samples.gather(rows)
         observed = {name: self._on_device(gathered["observation"][name]) for name in self._names}
         actions = gathered["action"]
-        for k, row in enumerate(rows.tolist() if self._corrected else ()):
+        if self._taught is not None:
+            actions = self._taught[rows]
+        for k, row in enumerate(rows.tolist() if self._corrected and self._taught is None else ()):
             actions[k] = self._corrected.get(row, actions[k])
         return observed, self._on_device(actions)
 
