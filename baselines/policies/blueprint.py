@@ -144,7 +144,7 @@ class Blueprint(Value):
         gate = self.config.gate
         if gate is None:
             return PolicyNetwork(self)
-        return GatedNetwork([PolicyNetwork(self) for _ in range(gate.members)])
+        return GatedNetwork(gate, [PolicyNetwork(self) for _ in range(gate.members)])
 
     def symmetry(self) -> "Symmetry":
         """Returns the table of the network's axes; see `PolicyNetwork.symmetry`."""

@@ -180,9 +180,12 @@ class GateConfig(Value):
 
     Attributes:
         members: Number of networks.
+        sharpness: Power of the densities, towards 0 for equal weights. The entries of a state are
+            far from independent, so that a density of many of them is too sure.
     """
 
     members: Annotated[Count, pydantic.Field(le=1000)]
+    sharpness: Positive = 0.1
 
 
 class PolicyConfig(GrownValue):

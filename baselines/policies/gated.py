@@ -2,7 +2,7 @@
 
 A network that learned from one robot's data is right where these data lie. The gate holds the mean
 and the covariance of the state that each network has learned from, and weighs the networks'
-actions by the densities of these Gaussians at the present state: a mixture of experts with the gate
+actions by powers of the densities of these Gaussians at the present state: a mixture of experts with the gate
 of Xu et al. (1995), which needs no training. In memory and computation it is as large as all its
 members together.
 """
@@ -15,46 +15,50 @@ from torch import nn
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.baselines.policies.config import GateConfig
 from fleet_tools.baselines.policies.modules import Hidden
 from fleet_tools.baselines.policies.network import PolicyNetwork
 
 
 class DensityGate(nn.Module):
-    """Weights of the members, in proportion to Gaussian densities.
+    """Weights of the members, in proportion to powers of Gaussian densities.
 
     Args:
-        members: Number of members.
+        config: Configuration of the gate.
         size: Number of entries of the state.
     """
 
     means: torch.Tensor
     factors: torch.Tensor
 
-    def __init__(self, members: int, size: int) -> None:
+    def __init__(self, config: GateConfig, size: int) -> None:
         super().__init__()
-        self.register_buffer("means", torch.zeros(members, size))
+        self._sharpness = config.sharpness
+        self.register_buffer("means", torch.zeros(config.members, size))
         # Of the inverse covariances, factor @ factor.T.
-        self.register_buffer("factors", torch.eye(size).repeat(members, 1, 1))
+        self.register_buffer("factors", torch.eye(size).repeat(config.members, 1, 1))
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
         """Returns weights that sum to 1, (..., n) -> (..., members)."""
         centred = state.unsqueeze(-2) - self.means  # (..., members, n)
         whitened = torch.einsum("...mi,mij->...mj", centred, self.factors)
         determinants = self.factors.diagonal(dim1=1, dim2=2).log().sum(1)
-        return torch.softmax(determinants - whitened.square().sum(-1) / 2, -1)
+        logarithms = determinants - whitened.square().sum(-1) / 2
+        return torch.softmax(self._sharpness * logarithms, -1)
 
 
 class GatedNetwork(nn.Module):
     """Networks of one kind, and a gate that weighs their actions.
 
     Args:
+        config: Configuration of the gate.
         members: The networks; they scale the state alike.
     """
 
-    def __init__(self, members: list[PolicyNetwork]) -> None:
+    def __init__(self, config: GateConfig, members: list[PolicyNetwork]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
-        self.gate = DensityGate(len(members), len(members[0].mean))
+        self.gate = DensityGate(config, len(members[0].mean))
 
     def forward(
         self,

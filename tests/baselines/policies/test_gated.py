@@ -24,11 +24,12 @@ def gated(name, members=3, seed=0):
     return blueprint, network
 
 
-def test_weights_are_the_posteriors_of_gaussians():
+@pytest.mark.parametrize("sharpness", [0.3, 1.0])
+def test_weights_are_the_posteriors_of_gaussians(sharpness):
     """By scipy's densities."""
     stats = pytest.importorskip("scipy.stats")
     generator = np.random.default_rng(0)
-    gate = DensityGate(3, 4).double()
+    gate = DensityGate(GateConfig(members=3, sharpness=sharpness), 4).double()
     x = generator.normal(size=(5, 4))
     densities = []
     for member in range(3):
@@ -37,7 +38,7 @@ def test_weights_are_the_posteriors_of_gaussians():
         gate.means[member] = torch.from_numpy(mean)
         gate.factors[member] = torch.from_numpy(np.linalg.cholesky(np.linalg.inv(covariance)))
         densities.append(stats.multivariate_normal(mean, covariance).pdf(x))
-    expected = np.stack(densities, 1)
+    expected = np.stack(densities, 1) ** sharpness
     expected /= expected.sum(1, keepdims=True)
     np.testing.assert_allclose(gate(torch.from_numpy(x)).numpy(), expected, rtol=1e-8)
 
@@ -69,7 +70,7 @@ def test_far_from_all_but_one_the_gate_chooses_that_member():
         state = network.members[0].scaled_state(seen)[0, 0]
         network.gate.means[:] = state + 100.0
         network.gate.means[1] = state
-        chosen = torch.nn.ModuleList(network.members)[1]
+        chosen = list(network.members.children())[1]
         torch.testing.assert_close(network(seen)[0], chosen(seen)[0])
 
 
