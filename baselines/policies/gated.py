@@ -2,9 +2,9 @@
 
 A network that learned from one robot's data is right where these data lie. The gate holds the mean
 and the covariance of the state that each network has learned from, and weighs the networks'
-actions by powers of the densities of these Gaussians at the present state: a mixture of experts with the gate
-of Xu et al. (1995), which needs no training. In memory and computation it is as large as all its
-members together.
+actions by powers of the densities of these Gaussians at the present state: a mixture of experts
+with the gate of Xu et al. (1995), which needs no training. In memory and computation it is as large
+as all its members together.
 """
 
 from collections.abc import Mapping

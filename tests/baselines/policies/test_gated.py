@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from support.policy_cases import BLUEPRINTS, observations
+from support.policy_cases import BLUEPRINTS, observations, single_network
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -67,7 +67,7 @@ def test_far_from_all_but_one_the_gate_chooses_that_member():
     blueprint, network = gated("mlp on state")
     seen = observations(blueprint, 1, 1)
     with torch.no_grad():
-        state = network.members[0].scaled_state(seen)[0, 0]
+        state = single_network(BLUEPRINTS["mlp on state"]).scaled_state(seen)[0, 0]
         network.gate.means[:] = state + 100.0
         network.gate.means[1] = state
         chosen = list(network.members.children())[1]
