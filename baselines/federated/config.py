@@ -67,8 +67,8 @@ class FleetConfig(GrownValue):
         participation: Fraction of the robots that take part in a round, drawn anew for each.
         initialization: "own" draws initial weights for each robot, "common" the same ones for all,
             the control experiment for alignment.
-        combination: Larger policy that is made of the robots' networks after the last round, beside
-            the merged one: "density_gate", see `policies.gated`; None for none.
+        combination: Larger policy that is made of the robots' networks after the last round, and
+            evaluated instead of the merged one: "density_gate", see `policies.gated`, or None.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
         rollout_every: Number of rounds from one evaluation to the next; the last merged policy is

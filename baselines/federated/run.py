@@ -14,7 +14,7 @@ from fleet_tools.baselines.federated.rounds import run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-from fleet_tools.baselines.training.loop import train
+from fleet_tools.baselines.training.loop import train, validate
 from fleet_tools.baselines.training.rollouts import SuccessMeasure
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.storage.atomic_files import atomic_write
@@ -40,6 +40,12 @@ def complete(
         save_checkpoint(writer.folder / COMBINED, combined.checkpoint)
         report["combined"] = {
             "policy": COMBINED,
+            "loss": validate(
+                combined.checkpoint.blueprint,
+                plan.held_out_trajectories,
+                plan.config.training,
+                combined.checkpoint.weights,
+            ),
             "traffic": asdict(combined.traffic),
             "rollouts": measure_success(combined.checkpoint),
         }
@@ -83,7 +89,8 @@ def run(
         result = run_round(
             plan, transport, number, weights, writer.replies(number), writer.save_reply
         )
-        due = number % config.rollout_every == 0 or number == config.rounds
+        last = number == config.rounds
+        due = (number % config.rollout_every == 0 or last) and not (last and config.combination)
         rollouts = measure_success(Checkpoint(plan.blueprint, result.weights)) if due else None
         seconds = time.monotonic() - started
         progress = fleet_progress.after_round(progress, plan, result, rollouts, seconds)

@@ -15,7 +15,7 @@ from fleet_tools.baselines.policies.head_config import (
     HorizonConfig,
     LinearHeadConfig,
 )
-from fleet_tools.config.values import Count, GrownValue, Positive, Value
+from fleet_tools.config.values import Count, CountOrZero, GrownValue, Positive, Value
 from fleet_tools.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ class MLPConfig(GrownValue):
     """Layers of ReLU units, without memory.
 
     Attributes:
-        layers: Number of hidden layers; the default of all bodies is the paper's, 4.
+        layers: Number of hidden layers; the default of all bodies is the paper's, 4. With none, the
+            policy is linear in what it reads.
         width: Number of units of each layer.
         task_conditioning: "input": the task is known from the features alone; "film": the task also
             scales and shifts the units of every layer (FiLM, Perez et al. 2018).
     """
 
     type: Literal["mlp"] = "mlp"
-    layers: Depth = 4
+    layers: Annotated[CountOrZero, pydantic.Field(le=1000)] = 4
     width: Width = 512
     task_conditioning: Literal["input", "film"] = "input"
 

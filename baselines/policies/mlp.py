@@ -22,9 +22,10 @@ class MLPBody(Body):
 
     def __init__(self, config: MLPConfig, inputs: int, task: int = 0) -> None:
         super().__init__()
-        self.width, self._inputs = config.width, inputs
-        sizes = [inputs] + [config.width] * (config.layers - 1)
-        self.layers = nn.ModuleList(nn.Linear(size, config.width) for size in sizes)
+        self._inputs = inputs
+        sizes = [inputs] + [config.width] * config.layers
+        self.width = sizes[-1]
+        self.layers = nn.ModuleList(map(nn.Linear, sizes, sizes[1:]))
         self.film = nn.ModuleList(
             nn.Linear(task, 2 * config.width, bias=False) for _ in self.layers if task > 0
         )
@@ -48,7 +49,8 @@ class MLPBody(Body):
         """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         units = [f"h{i}" for i in range(len(self.layers))]
         names = [f"{module}.layers.{i}" for i in range(len(units))]
-        table = mlp(names, [inputs, *units])
+        axes = [inputs, *units]
+        table = mlp(names, axes)
         for i in range(len(self.film)):
             table |= linear(f"{module}.film.{i}", "_task", f"_film:2 {units[i]}", bias=False)
-        return table, units[-1]
+        return table, axes[-1]

@@ -51,6 +51,7 @@ IMAGES = {
 
 BODIES: dict[str, BodyConfig] = {
     "mlp": MLPConfig(layers=2, width=24),
+    "linear": MLPConfig(layers=0),
     "elman": RecurrentConfig(type="elman", layers=2, width=16),
     "lstm": RecurrentConfig(type="lstm", layers=2, width=16),
     "gru": RecurrentConfig(type="gru", layers=2, width=16),

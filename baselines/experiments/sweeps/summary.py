@@ -64,8 +64,9 @@ def summarize_arm(
 
     Returns:
         The "arm"; the value, by the name of the key that varies; the number of "seeds"; the
-        "success" rate of the merged policy with its 95% interval over training runs and scenes, as
-        "rate", "low" and "high", where tasks have equal weights (None without rollouts); the same
+        "success" rate of the merged or combined policy with its 95% interval over training runs and
+        scenes, as "rate", "low" and "high", where tasks have equal weights (None without rollouts);
+        the same
         of the "fine_tuned" policy; the held-out "loss" as "median", "low" and "high" over seeds
         (None for "task_specific"); medians of the "bytes" of messages and of the size of the
         robots' data, "data_at_home"; and the "curve": for each "round" medians of the "bytes" so
@@ -74,8 +75,7 @@ def summarize_arm(
     """
     # Policies for one task are not meant for the others, on which the loss is measured, too.
     losses = [_loss(report, arm) for report in reports if arm != "task_specific"]
-    traffic = [report["traffic"] for report in reports]
-    transferred = [each["bytes_to_robots"] + each["bytes_from_robots"] for each in traffic]
+    transferred = list(map(_transferred, reports))
     return {
         "arm": arm,
         sweep.vary: value,
@@ -99,10 +99,10 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
         report: Report of a fleet.
         arm: Name of the arm or the reference. For "single", the policies are those of all robots;
             for "task_specific", in each task those of the robots with data of this task; otherwise
-            it is the merged policy.
+            it is the combined policy if there is one, or else the merged one.
     """
     if arm not in ("single", "task_specific"):
-        return _by_task(report["rollouts"])
+        return _by_task(report.get("combined", report)["rollouts"])
     rows: SceneSuccesses = {}
     for robot in report["robots"]:
         for task, successes in (robot.get("rollouts") or {}).items():
@@ -173,7 +173,14 @@ def _by_scene(successes: Mapping[str, Any]) -> list[int]:
     return [int(scene in successes["solved"]) for scene in range(successes["episodes"])]
 
 
+def _transferred(report: Report) -> int:
+    parts = [report["traffic"], *(each["traffic"] for each in [report.get("combined")] if each)]
+    return sum(each["bytes_to_robots"] + each["bytes_from_robots"] for each in parts)
+
+
 def _loss(report: Report, arm: str) -> float:
+    if "combined" in report:
+        return report["combined"]["loss"]
     if arm != "single":
         return report["held_out"]["loss"]
     return float(np.mean([robot["held_out_loss"] for robot in report["robots"]]))
