@@ -57,7 +57,8 @@ def test_without_reset_an_episode_depends_on_the_last_one_if_there_is_memory(bod
     trajectories = observations(policy.blueprint, 1, 2)
     first = policy.act(step(trajectories, 0, 0))
     policy.act(step(trajectories, 0, 1))
-    assert np.array_equal(policy.act(step(trajectories, 0, 0)), first) == (body in ("mlp", "linear"))
+    forgets = body in ("mlp", "linear")
+    assert np.array_equal(policy.act(step(trajectories, 0, 0)), first) == forgets
     policy.reset()
     np.testing.assert_array_equal(policy.act(step(trajectories, 0, 0)), first)
 
