@@ -28,6 +28,7 @@ def with_data() -> ModelSpec:
         data_holders=[holder, holder],
         shared_data_holder=holder,
         activations=lambda state: record(MLP.build(), state, MLP.example(), {"h1": "1", "h2": "3"}),
+        base=MLP.build(6).state_dict(),
     )
 
 
