@@ -42,7 +42,7 @@ def split_regression(seed, batch=None):
     models = [
         np.linalg.lstsq(rows, targets, rcond=None)[0] for rows, targets in zip(*parts, strict=True)
     ]
-    holders = [regression(*part, batch) for part in zip(*parts, strict=True)]
+    holders = [regression(rows, targets, batch) for rows, targets in zip(*parts, strict=True)]
     problem = vectors(models, holders, sizes, seed=seed)
     return problem, np.linalg.lstsq(inputs, outputs, rcond=None)[0]
 
