@@ -29,6 +29,7 @@ def with_data() -> ModelSpec:
         shared_data_holder=holder,
         affine_maps=maps_of(MLP),
         activations=lambda state: record(MLP.build(), state, MLP.example(), {"h1": "1", "h2": "3"}),
+        base=MLP.build(6).state_dict(),
     )
 
 

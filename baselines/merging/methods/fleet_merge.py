@@ -1,17 +1,15 @@
 """Fleet-Merge: Algorithm 1 of the paper, with its ablations."""
 
-import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-import torch
 
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
+from fleet_tools.baselines.merging.methods.content_order import content_order, reordered
 from fleet_tools.baselines.merging.methods.git_rebasin import match_models, require_activations
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import require_start
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
@@ -65,8 +63,8 @@ def fleet_merge(
     """
     _require_usable(problem, epochs, participants, start, point)
     descent = descent or Descent()
-    order = _content_order(problem.models)
-    problem = _reordered(problem, order)
+    order = content_order(problem.models)
+    problem = reordered(problem, order)
     count, meter = len(problem.models), TrafficMeter()
     # Line 3: initialize.
     permutations = _initial_permutations(problem, start)
@@ -159,30 +157,6 @@ def _gradient(
         return {name: coefficient * value for name, value in answer.gradient.items()}
 
     return gradient
-
-
-def _content_order(models: Sequence[State]) -> list[int]:
-    """Returns the indices of models in an order that depends on their contents alone."""
-    return sorted(range(len(models)), key=lambda index: _digest(models[index]))
-
-
-def _digest(model: State) -> bytes:
-    digest = hashlib.sha256()
-    for name in sorted(model):
-        tensor = model[name].detach().cpu().contiguous().reshape(-1)
-        digest.update(tensor.view(torch.uint8).numpy().tobytes())
-    return digest.digest()
-
-
-def _reordered(problem: MergeProblem, order: Sequence[int]) -> MergeProblem:
-    weights = problem.averaging_weights
-    return replace(
-        problem,
-        models=[problem.models[index] for index in order],
-        averaging_weights=None if weights is None else [weights[index] for index in order],
-        data_holders=[problem.data_holders[index] for index in order],
-        activations=[problem.activations[index] for index in order] if problem.activations else (),
-    )
 
 
 def _require_usable(

@@ -5,12 +5,17 @@ from functools import partial
 from typing import Any
 
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.dare import dare
+from fleet_tools.baselines.merging.methods.fed_sgd import fed_sgd
+from fleet_tools.baselines.merging.methods.fisher import fisher
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.least_squares import head_refit, least_squares
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
 from fleet_tools.baselines.merging.methods.regmean import regmean
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
+from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmetic
+from fleet_tools.baselines.merging.methods.ties import ties
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.utils.imports import load_user_function
@@ -36,8 +41,17 @@ METHODS: dict[str, Method] = {
     "regmean": regmean,
     "least_squares": least_squares,
     "head_refit": head_refit,
+    "task_arithmetic": task_arithmetic,
+    "ties": ties,
+    "dare": dare,
+    "fisher": fisher,
+    "fed_sgd": fed_sgd,
 }
-"""The paper's names, with `_` for `-`; fleet_merge_monotone is not in the paper."""
+"""Up to fleet_merge_average the paper's names, with `_` for `-`; fleet_merge_monotone is not in the
+paper, nor are those that follow."""
+
+NEED_BASE = ("task_arithmetic", "ties", "dare")
+"""Names of the methods that need a problem's `base`."""
 
 
 def find(name: str) -> Method:

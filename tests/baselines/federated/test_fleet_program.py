@@ -71,6 +71,10 @@ def test_the_program_runs_all_rounds_and_reports_them(
         ({"method": "git_rebasin", "options": {"rounds": "many"}}, "rounds"),
         ({"method": "git_rebasin_activations"}, "matches by weights"),
         ({"method": "common_init"}, "requires `initialization: common`"),
+        (
+            {"method": "ties", "merge_every": 1},
+            "each begins with its own; give `initialization: common`",
+        ),
         ({"policy": "elmn"}, "Did you mean 'elman'"),
         ({"policy": {"body": {"type": "mlp", "wdth": 3}}}, "Did you mean 'width'"),
         ({"merge_every": 3}, "give one of its divisors"),

@@ -27,6 +27,7 @@ from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.rounds import RobotResult
 from fleet_tools.baselines.federated.run import fine_tune, run
 from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
@@ -114,13 +115,29 @@ def test_every_kind_of_method_respects_the_symmetry_and_repeats_its_bits(data: P
         ("git_rebasin", {"rounds": 2}),
         ("sinkhorn_data", {"steps": 2}),
         ("fleet_merge", {"epochs": 1, "steps": 2}),
+        ("fisher", {"samples": 2, "align": "weights"}),
+        ("fed_sgd", {"steps": 2}),
     ):
         one, other = (
             run_rounds(plan_of(data, robots=2, merge_every=None, method=method, options=options))[0]
             for _ in range(2)
         )
         assert same(one.weights, other.weights)
-        assert (one.robots[0].traffic.calls > 1) == (method == "fleet_merge")
+        asks = method in ("fleet_merge", "fisher", "fed_sgd")
+        assert (one.robots[0].traffic.calls > 1) == asks
+
+
+def test_task_vectors_begin_where_each_round_began(data: Path) -> None:
+    """The base is the common initialization, then the last merge."""
+    options = {"scale": 2.0}
+    plan = plan_of(data, method="task_arithmetic", options=options, initialization="common")
+    base = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
+    for result in run_rounds(plan):
+        updates = [update_of(each) for each in result.robots.values()]
+        mean = average([each.weights for each in updates], [each.steps for each in updates])
+        for name, tensor in result.weights.items():
+            torch.testing.assert_close(tensor, 2 * mean[name] - base[name], rtol=1e-4, atol=1e-5)
+        base = result.weights
 
 
 def test_robots_that_do_not_take_part_exchange_nothing_and_begin_with_the_merge(data: Path) -> None:

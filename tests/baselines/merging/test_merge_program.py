@@ -19,7 +19,7 @@ from fleet_tools.baselines.merging.model_files import read_model, read_notes, wr
 from fleet_tools.baselines.merging.spec import ModelSpec
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 
-QUICK = ("steps=2", "epochs=1", "rounds=1")
+QUICK = ("steps=2", "epochs=1", "rounds=1", "samples=2")
 
 
 @pytest.fixture(name="paths")

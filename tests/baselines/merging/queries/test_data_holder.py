@@ -51,11 +51,19 @@ def problem_of(data_holders, **fields):
     return MergeProblem(MLP.symmetry, models, data_holders=data_holders, **fields)
 
 
-@pytest.mark.parametrize("method", ["fleet_merge", "sinkhorn_rebasin"])
-def test_only_models_losses_and_gradients_are_sent_and_every_byte_is_counted(method):
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("fleet_merge", {"descent": DESCENT}),
+        ("sinkhorn_rebasin", {"descent": DESCENT}),
+        ("fisher", {"samples": 2}),
+        ("fed_sgd", {"steps": 2}),
+    ],
+)
+def test_only_models_losses_and_gradients_are_sent_and_every_byte_is_counted(method, options):
     holders = [Recorded(make_data_holder(MLP, numbers(40, 2))) for _ in range(3)]
     problem = problem_of(holders, shared_data_holder=holders[0])
-    merged = merge(method, problem, descent=DESCENT)
+    merged = merge(method, problem, **options)
     sent = [message for each in holders for message in each.sent]
     received = [message for each in holders for message in each.received]
     shapes = {name: tensor.shape for name, tensor in problem.models[0].items()}

@@ -1,0 +1,77 @@
+"""Gradients that a method asks of data holders, on draws that do not depend on their order."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+
+from fleet_tools.baselines.merging.average import floating_tensors
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.content_order import content_seed, digest
+from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.symmetry.table import State
+
+
+class DrawnGradients:
+    """Asks the data holders of a problem for gradients, and adds up the traffic.
+
+    Args:
+        problem: The models and their data holders.
+
+    Attributes:
+        meter: Counts the traffic.
+
+    Raises:
+        MergeError: There are no data holders.
+    """
+
+    def __init__(self, problem: MergeProblem) -> None:
+        if not problem.data_holders:
+            raise MergeError(
+                "The merge problem has no data holders to answer with gradients on their own data. "
+                "Give one for each model (`queries.data_holder.LocalDataHolder`), or use "
+                "naive_average, which needs none."
+            )
+        self.meter = TrafficMeter()
+        self._problem = problem
+        self._digests = [digest(model) for model in problem.models]
+        self._tied = tied_names(problem.models)
+
+    def ask(self, index: int, model: State, number: int) -> dict[str, torch.Tensor]:
+        """Returns the gradient of a model's loss on a draw from the data of one holder.
+
+        Args:
+            index: Index of the data holder.
+            model: The model.
+            number: Number of the draw. With the contents of the holder's own model in the problem,
+                it determines the seed.
+
+        Returns:
+            The gradient in float64, without parameters that do not influence the loss. A data
+            holder answers with one gradient for tied weights; here each of their names has it.
+
+        Raises:
+            MessageError: The answer is invalid.
+        """
+        seed = content_seed(self._problem.seed, number, self._digests[index])
+        answer = self.meter.ask(self._problem.data_holders[index], model, seed)
+        gradient = {name: value.double() for name, value in answer.gradient.items()}
+        for names in self._tied:
+            known = [gradient[name] for name in names if name in gradient]
+            if len(known) == 1:
+                gradient.update(dict.fromkeys(names, known[0]))
+        return gradient
+
+
+def tied_names(models: Sequence[State]) -> list[tuple[str, ...]]:
+    """Returns groups of parameters that are the same in each model, as tied weights are.
+
+    Tensors whose numbers are all the same, such as biases of zero, do not count.
+    """
+    groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for name, tensor in floating_tensors(models[0]).items():
+        if bool((tensor != tensor.flatten()[:1]).any()):
+            contents = (digest({name: model[name]}) for model in models)
+            groups[(tensor.shape, *contents)].append(name)
+    return [tuple(names) for names in groups.values() if len(names) > 1]

@@ -1,0 +1,56 @@
+"""Task vectors: the differences of models from the weights from which they were trained."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fleet_tools.baselines.merging.average import floating_tensors
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+
+TaskVector = Mapping[str, torch.Tensor]
+"""Differences in float64, by the names of a model's floating-point tensors."""
+
+
+def task_vectors(problem: MergeProblem) -> list[TaskVector]:
+    """Returns the task vector of each model.
+
+    Raises:
+        MergeError: The problem has no base.
+    """
+    base = _base_tensors(problem)
+    return [
+        {name: model[name].detach().to(value) - value for name, value in base.items()}
+        for model in problem.models
+    ]
+
+
+def weighted_mean(vectors: Sequence[TaskVector], weights: Sequence[float]) -> TaskVector:
+    """Returns the sum of task vectors, each times its weight."""
+    return {
+        name: sum(
+            (weight * vector[name] for weight, vector in zip(weights, vectors, strict=True)),
+            start=torch.zeros_like(first),
+        )
+        for name, first in vectors[0].items()
+    }
+
+
+def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> MergeResult:
+    """Returns the base plus a multiple of a change; what is not floating-point is averaged.
+
+    Raises:
+        MergeError: The problem has no base, or the scale is not finite.
+    """
+    if not abs(scale) < float("inf"):
+        raise MergeError(f"The scale is {scale}. Give a finite number; 1 adds the change as it is.")
+    identities = tuple(problem.group.identity() for _ in problem.models)
+    state = problem.mean(identities)
+    for name, value in _base_tensors(problem).items():
+        state[name] = (value + scale * change[name]).to(state[name])
+    return MergeResult(state, identities)
+
+
+def _base_tensors(problem: MergeProblem) -> dict[str, torch.Tensor]:
+    floating = floating_tensors(problem.require_base())
+    return {name: value.detach().double() for name, value in floating.items()}
