@@ -2,10 +2,10 @@
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.config.values import Value
+from fleet_tools.config.values import GrownValue, NonNegative
 
 
-class Assignment(Value):
+class Assignment(GrownValue):
     """A robot's data, and how it trains on them.
 
     Attributes:
@@ -16,6 +16,7 @@ class Assignment(Value):
         blueprint: Blueprint of the policy.
         training: Configuration of training, with the robot's own seed.
         initialization: Seed of the initial weights.
+        moment_noise: Noise in answers about moments, see `LocalDataHolder`.
     """
 
     robot: int
@@ -25,3 +26,6 @@ class Assignment(Value):
     blueprint: Blueprint
     training: TrainingConfig
     initialization: int
+    moment_noise: NonNegative = 0.0
+
+    later_fields = ("moment_noise",)

@@ -10,7 +10,15 @@ from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.methods.options import read_options
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.config.values import Count, CountOrZero, GrownValue, Number, Positive, Value
+from fleet_tools.config.values import (
+    Count,
+    CountOrZero,
+    GrownValue,
+    NonNegative,
+    Number,
+    Positive,
+    Value,
+)
 from fleet_tools.dataset import Dataset
 from fleet_tools.errors import ConfigError, UnknownNameError
 
@@ -67,6 +75,8 @@ class FleetConfig(GrownValue):
         participation: Fraction of the robots that take part in a round, drawn anew for each.
         initialization: "own" draws initial weights for each robot, "common" the same ones for all,
             the control experiment for alignment.
+        moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
+            that a method asks for, relative to the root mean square of the matrix's entries.
         combination: Larger policy that is made of the robots' networks after the last round, and
             evaluated instead of the merged one: "density_gate", see `policies.gated`, or None.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
@@ -87,13 +97,14 @@ class FleetConfig(GrownValue):
     merge_every: Count | None = None
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     initialization: Literal["own", "common"] = "own"
+    moment_noise: NonNegative = 0.0
     combination: Literal["density_gate"] | None = None
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
     rollout_every: Count = 1
     try_robots: bool = False
 
-    later_fields = ("combination",)
+    later_fields = ("moment_noise", "combination")
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:

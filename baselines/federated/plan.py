@@ -91,6 +91,7 @@ class FleetPlan:
                     update={"seed": derive_seed(seed, _ROBOT, robot)}
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
+                moment_noise=config.moment_noise,
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))
             clients.append(ClientData(assignment, counts, _bytes(own, blueprint)))

@@ -1,6 +1,7 @@
 """A robot of a fleet: it has data, trains on them, and answers queries about models."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -86,9 +87,11 @@ class FleetRobot:
     @cached_property
     def _data_holder(self) -> LocalDataHolder:
         assignment = self._assignment
-        return local_data_holder(
+        holder = local_data_holder(
             assignment.blueprint, self._trajectories, assignment.training.batch_size
         )
+        # In earnest, the seed of the noise is a secret of the robot.
+        return replace(holder, noise=assignment.moment_noise, noise_seed=assignment.training.seed)
 
 
 _ROWS = 4096
