@@ -24,13 +24,24 @@ Rows = Mapping[str, Sequence[list[list[Units]]]]
 
 def written(parameters: Mapping[str, Sequence[Units]]) -> dict[str, tuple[Axis, ...]]:
     """Returns a table of axes, after giving up permutations that one cannot express."""
-    while True:
-        rows = {name: [_spread(unit) for unit in axes] for name, axes in parameters.items()}
-        settled = {name: [_spread(unit) for unit in axes] for name, axes in parameters.items()}
-        if rows == settled and _settle(rows):
-            break
+    rows, former = _rows(parameters), None
+    while former != _signature(rows) or not _settle(rows):
+        former, rows = _signature(rows), _rows(parameters)
     names = _names(rows)
     return {name: tuple(_axis(sums, names) for sums in axes) for name, axes in rows.items()}
+
+
+def _rows(parameters: Mapping[str, Sequence[Units]]) -> Rows:
+    return {name: [_spread(unit) for unit in axes] for name, axes in parameters.items()}
+
+
+def _signature(rows: Rows) -> list[object]:
+    """Returns the free leaves of all axes, and the sizes of the others."""
+    return [
+        [[leaf if _free(leaf) else leaf.size for leaf in each] for each in sums]
+        for axes in rows.values()
+        for sums in axes
+    ]
 
 
 def _spread(unit: Units) -> list[list[Units]]:
@@ -141,7 +152,7 @@ def _names(rows: Rows) -> dict[Units, str]:
     owners = {owner for leaf, *_ in _occurrences(rows) for owner in leaf.within}
     names: dict[Units, str] = {}
     places = [
-        (dim > 0, name, leaf)
+        (dim > 0 and any(map(_free, (u for each in axes[0] for u in each))), name, leaf)
         for name, axes in rows.items()
         for dim, sums in enumerate(axes)
         for leaf in (leaf for each in sums for leaf in each)

@@ -57,8 +57,13 @@ class Units:
         unit = self
         while unit._same is not None:
             unit = unit._same
-        if unit.leaf and unit.within:
-            unit._refresh()
+        if self is not unit:
+            self._same = unit
+        if unit.within and unit.leaf:
+            if unit.fixed:
+                unit.within = set()
+            elif any(u._same or u.size == 1 or not u.leaf for u in unit.within):
+                unit._refresh()
         return unit
 
     def _refresh(self) -> None:
