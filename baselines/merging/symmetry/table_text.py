@@ -1,9 +1,9 @@
 """Tables as text that a person can edit: one line for each parameter, its name and its axes.
 
-    # comments and empty lines are ignored
-    0.weight  h _obs
-    0.bias    h
-    steps     .             # a scalar
+# comments and empty lines are ignored
+0.weight  h _obs
+0.bias    h
+steps     .             # a scalar
 """
 
 from collections.abc import Mapping, Sequence

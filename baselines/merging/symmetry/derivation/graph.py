@@ -182,7 +182,7 @@ def _results(results: Sequence[Sequence[Units]], node: torch.fx.Node) -> Any:
     for axes, shape in zip(results, shapes, strict=False):
         found = tuple(unit.size for unit in axes)
         if found != shape:
-            raise AssertionError(f"{node.target} gave {found}, not {shape}")
+            raise ValueError(f"{node.target} gave {found}, not {shape}")
     if isinstance(node.meta["val"], list | tuple):
         return [Axes(axes) for axes in results]
     return Axes(results[0])

@@ -9,7 +9,6 @@ from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     contract,
     fixed,
     mix,
-    reshaped,
     rule,
     sliced,
     unknown,

@@ -164,7 +164,9 @@ def _names(rows: Rows) -> dict[Units, str]:
             continue
         name = _module(parameter)
         name += ".group" if leaf in owners else ".inner" if leaf.within else ""
-        unique = next(n for n in (name, *(f"{name}_{i}" for i in range(2, 10**6))) if n not in taken)
+        unique = next(
+            n for n in (name, *(f"{name}_{i}" for i in range(2, 10**6))) if n not in taken
+        )
         names[leaf] = unique
         taken.add(unique)
     return names

@@ -124,7 +124,8 @@ def contract(letters: str, *tensors: Sequence[Units]) -> list[Units]:
         before, dots, after = term.partition("...")
         rest = len(axes) - len(after)
         ellipsis.append(axes[len(before) : rest] if dots else [])
-        pairs = [*zip(before, axes), *zip(after, axes[rest:])] if dots else list(zip(term, axes))
+        ends = [*axes[: len(before)], *axes[rest:]] if dots else axes
+        pairs = list(zip(before + after, ends, strict=True))
         read.append({letter for letter, unit in pairs if unit.size > 1})
         for letter, unit in pairs:
             named.setdefault(letter, []).append(unit)
@@ -140,7 +141,7 @@ def contract(letters: str, *tensors: Sequence[Units]) -> list[Units]:
         for other in proper[1:]:
             unify(proper[0], other)
         units[letter] = proper[0]
-    for letter, unit in units.items():
+    for letter in units:
         if letter not in output:
             shared = set.intersection(*(each for each in read if letter in each), {*units})
             confine_to_each_other([*common, *(units[each] for each in {*shared, letter})])

@@ -112,9 +112,7 @@ def ranges(unit: Units) -> list[Units]:
         return [part for each in unit.sum for part in ranges(each)]
     first, *rest = factors(unit)
     if rest and first.sum:
-        return [
-            product([part, *(restrict(each, part) for each in rest)]) for part in ranges(first)
-        ]
+        return [product([part, *(restrict(each, part) for each in rest)]) for part in ranges(first)]
     return [unit]
 
 
@@ -226,9 +224,7 @@ def _unify_families(one: Units, other: Units) -> None:
 
 
 def _unify_sums(one: Units, other: Units) -> None:
-    ends = {
-        end for unit in (one, other) for end in _ends([part.size for part in ranges(unit)])
-    }
+    ends = {end for unit in (one, other) for end in _ends([part.size for part in ranges(unit)])}
     for end in sorted(ends):
         for unit in (one, other):
             cut(unit, 0, end)
@@ -345,9 +341,7 @@ def _cut_once(unit: Units, position: int) -> None:
         return
     if rest:
         _flatten(unit, "a range that cuts units")
-    unit.sum = [
-        Units(size, unit.fixed, unit.within) for size in (position, unit.size - position)
-    ]
+    unit.sum = [Units(size, unit.fixed, unit.within) for size in (position, unit.size - position)]
 
 
 def _flatten(unit: Units, reason: str) -> None:
