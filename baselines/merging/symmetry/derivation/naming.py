@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, count, groupby
 from math import prod
 
 from fleet_tools.baselines.merging.symmetry.axes import Axis, Factor
@@ -164,9 +164,8 @@ def _names(rows: Rows) -> dict[Units, str]:
             continue
         name = _module(parameter)
         name += ".group" if leaf in owners else ".inner" if leaf.within else ""
-        unique = next(
-            n for n in (name, *(f"{name}_{i}" for i in range(2, 10**6))) if n not in taken
-        )
+        numbered = (f"{name}_{i}" for i in count(2))
+        unique = next(each for each in chain([name], numbered) if each not in taken)
         names[leaf] = unique
         taken.add(unique)
     return names
