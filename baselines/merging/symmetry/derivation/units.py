@@ -197,8 +197,9 @@ def unify(one: Units, other: Units) -> None:
     if not one.leaf:
         one, other = other, one  # a leaf first, if there is one
     if one.leaf:
-        if other.family and not one.fixed:
-            other = tie(other)  # a leaf within its outer units would be a family itself
+        other = tie(other)  # whose members may be the leaf itself; other families are families
+        if one is other:
+            return
         confine(other, one.within)
         if one.fixed:
             fix(other, one.fixed)
