@@ -31,6 +31,10 @@ class NotInvariantError(SymmetryError):
     """The model's outputs change under a permutation of an axis that the table calls free."""
 
 
+class DerivationError(SymmetryError):
+    """A model from whose operations no table of axes can be derived."""
+
+
 class ModelMismatchError(FleetToolsError, ValueError):
     """Models of different forms: their names, shapes or dtypes differ."""
 
