@@ -71,6 +71,11 @@ class Symmetry:
         """Returns the axes as strings, from which `of` makes an equal table."""
         return {name: format_axes(axes) for name, axes in self.axes.items()}
 
+    def free(self, parameter: str) -> set[str]:
+        """Returns the names of the free permutations along the axes of a parameter."""
+        factors = (f for axis in self.axes[parameter] for product in axis for f in product)
+        return {factor.name for factor in factors if not factor.fixed}
+
     def owners(self) -> dict[str, str]:
         """Returns the owner of each free name that has one.
 
@@ -126,10 +131,10 @@ class Symmetry:
         permuted = {}
         for name, tensor in state.items():
             axes = self.axes[name]
-            if soft and not (tensor.is_floating_point() or soft.isdisjoint(_free(axes))):
+            if soft and not (tensor.is_floating_point() or soft.isdisjoint(self.free(name))):
                 raise PermutationError(
                     f"{name} holds {tensor.dtype}, to which a soft permutation cannot be applied. "
-                    f"Give index arrays for {', '.join(sorted(soft & _free(axes)))}."
+                    f"Give index arrays for {', '.join(sorted(soft & self.free(name)))}."
                 )
             permuted[name] = act(tensor, axes, self._layout(sizes, name), tensors)
         return permuted
@@ -165,7 +170,7 @@ class Symmetry:
 
     def _group(self, sizes: Sizes) -> PermutationGroup:
         owners = self.owners()
-        names = {name for axes in self.axes.values() for name in _free(axes)}
+        names = {name for parameter in self.axes for name in self.free(parameter)}
         shapes = {
             name: (sizes.resolved[owners[name]], sizes.resolved[name])
             if name in owners
@@ -224,10 +229,6 @@ def require_alike(states: Sequence[State]) -> None:
                         f"{name} has the {what} {_plain(first)} in model 0 and {_plain(other)} in "
                         f"model {index}. Merge models of one architecture and precision."
                     )
-
-
-def _free(axes: tuple[Axis, ...]) -> set[str]:
-    return {f.name for axis in axes for product in axis for f in product if not f.fixed}
 
 
 def _plain(value: object) -> object:
