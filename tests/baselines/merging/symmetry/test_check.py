@@ -172,11 +172,11 @@ def deep_convolutions(blocks: int, width: int) -> tuple[nn.Sequential, dict[str,
 @pytest.mark.parametrize("blocks", [1, 8])
 def test_of_untrained_deep_networks_correct_tables_pass_and_false_ones_do_not(blocks):
     torch.manual_seed(0)
-    model, table = deep_convolutions(blocks, 48)
+    model, table = deep_convolutions(blocks, 96)
     example = numbers(2, 3, 6, 6)
     report = check(table, model, example, draws=1)
     assert len(report.sizes) == 2 * blocks + 1 and report.unused == ()
-    for name in ("1.running_var", "2.weight", "5.weight"):  # early ones
+    for name in ("1.running_var", "5.weight"):  # early ones
         with pytest.raises(NotInvariantError, match="changes them by"):
             check(table | {name: " ".join("_" * len(table[name].split()))}, model, example, draws=1)
 
