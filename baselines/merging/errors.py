@@ -35,6 +35,10 @@ class SymmetryWarning(UserWarning):
     """A table that is not false, of which a check could not test everything."""
 
 
+class DerivationError(SymmetryError):
+    """A model from whose operations no table of axes can be derived."""
+
+
 class ModelMismatchError(FleetToolsError, ValueError):
     """Models of different forms: their names, shapes or dtypes differ."""
 

@@ -1,0 +1,1 @@
+"""Derivation of tables of axes from the operations that `torch.export` records."""

@@ -1,0 +1,111 @@
+"""Tables of axes by themselves: derived from the operations of a model.
+
+`torch.export` records what a model computes for an example. Each operation says which axes have
+the same units (those that are added, or summed over together), which are products or sums of
+others, and which are fixed: inputs, outputs, and whatever an operation without a rule touches. What
+remains free is a permutation of the table. The result is verified by `check`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fleet_tools.baselines.merging.symmetry.check import check
+from fleet_tools.baselines.merging.symmetry.derivation.graph import export, run
+from fleet_tools.baselines.merging.symmetry.derivation.naming import written
+from fleet_tools.baselines.merging.symmetry.derivation.rules import Axes, uniform
+from fleet_tools.baselines.merging.symmetry.derivation.units import fix, parts_of
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A derived table, and why axes in it are fixed.
+
+    Attributes:
+        symmetry: The table.
+        notes: For each parameter with a fixed axis the reasons, such as "an input" or the name of
+            an operation, "aten.sort".
+    """
+
+    symmetry: Symmetry
+    notes: Mapping[str, tuple[str, ...]]
+
+
+def derive(
+    model: torch.nn.Module,
+    example: Any,
+    *,
+    output: Callable[[Any], Any] = lambda outputs: outputs,
+    draws: int = 3,
+) -> Symmetry:
+    """Derives the table of axes of a model; see `explain`, which also says what it fixed."""
+    return explain(model, example, output=output, draws=draws).symmetry
+
+
+def explain(
+    model: torch.nn.Module,
+    example: Any,
+    *,
+    output: Callable[[Any], Any] = lambda outputs: outputs,
+    draws: int = 3,
+) -> Derivation:
+    """Derives the table of axes of a model, with the reasons for its fixed axes.
+
+    Where nothing is known of an operation, the axes that it touches are fixed, so that a table may
+    have fewer permutations than there are.
+
+    Args:
+        model: A module that runs on the example; it is not changed.
+        example: Its argument, or a tuple of its arguments; a batch of a few different ones.
+        output: Selects what must not change from what the model returns, see `check`.
+        draws: Number of random elements with which `check` tests the table.
+
+    Raises:
+        DerivationError: `torch.export` cannot record the model.
+        NotInvariantError: The table did not pass `check`, or the example does not show that it is
+            right.
+    """
+    program = export(model, example, output)
+    parameters, aliases = _parameters(model)
+    read = run(program, parameters)
+    for name, axes in parameters.items():
+        if not {name, *(alias for alias, of in aliases.items() if of == name)} & read:
+            for unit in axes:
+                fix(unit, "not read for this example")
+    rows = {name: parameters[aliases.get(name, name)] for name in model.state_dict()}
+    symmetry = Symmetry(written(rows))
+    symmetry.owners()
+    check(symmetry, model, example, output=output, draws=draws)
+    return Derivation(symmetry, _notes(rows))
+
+
+def _parameters(model: torch.nn.Module) -> tuple[dict[str, Axes], dict[str, str]]:
+    """Returns axes by name, the same for tied weights, and the first name of each further one."""
+    first: dict[int, str] = {}
+    axes: dict[str, Axes] = {}
+    aliases: dict[str, str] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        original = first.setdefault(id(tensor), name)
+        if original == name:
+            axes[name] = Axes(uniform(tuple(tensor.shape)))
+        else:
+            axes[name], aliases[name] = axes[original], original
+    return axes, aliases
+
+
+def _notes(rows: Mapping[str, Axes]) -> dict[str, tuple[str, ...]]:
+    notes = {
+        name: tuple(
+            dict.fromkeys(
+                part.fixed
+                for unit in axes
+                for part in parts_of(unit)
+                if part.fixed and part.leaf and part.size > 1
+            )
+        )
+        for name, axes in rows.items()
+    }
+    return {name: reasons for name, reasons in notes.items() if reasons}
