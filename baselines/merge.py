@@ -1,13 +1,15 @@
 """Merges models: `python -m fleet_tools.baselines.merge A B --method git_rebasin --output MERGED`.
 
 Checkpoints of policies are merged into a checkpoint. For other models, `--spec` names a function
-that returns their table of axes; see `merging.spec`.
+that returns their table of axes (see `merging.spec`), or `--model` one that returns a model, from
+which the table is derived. A false table is refused.
 """
 
 import sys
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +23,8 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from fleet_tools.baselines.merging.queries.data_holder import Traffic
     from fleet_tools.baselines.merging.spec import ModelSpec
+    from fleet_tools.baselines.merging.symmetry.check import CheckReport
+    from fleet_tools.baselines.merging.symmetry.table import State
     from fleet_tools.baselines.policies.blueprint import Blueprint
 
 
@@ -53,6 +57,11 @@ class MergeOptions(cli.Options):
     spec: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
     """Function that returns the table of axes, or a merging.spec.ModelSpec with data; its code is
     run. Checkpoints need none."""
+    model: Annotated[str | None, arg(metavar="MODULE:FACTORY")] = None
+    """Function that returns a model and an example of its inputs; its code is run. The table of
+    --spec is checked by it; without --spec, the table is derived from it."""
+    overwrite: bool = False
+    """Replace an existing output."""
     averaging_weights: tuple[Number, ...] = ()
     """Weight of each model in the average, of any sum (default: equal weights)."""
     seed: Seed = 0
@@ -71,10 +80,12 @@ def _merge(options: MergeOptions) -> int:
     from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 
     method_options = read_options(registry.find(options.method), options.option)
-    _require_writable(options.output, options.models)
+    _require_several(options.models)
+    _require_writable(options.output, options.models, options.overwrite)
     models, blueprint = read_models(options.models)
-    spec = _find_spec(options.spec, blueprint)
+    spec = _find_spec(options.spec, options.model, blueprint)
     problem = spec.problem(models, options.averaging_weights or None, options.seed)
+    checked = _check(spec, models[0])
 
     started = time.perf_counter()
     merged = registry.merge(options.method, problem, **method_options)
@@ -101,30 +112,64 @@ def _merge(options: MergeOptions) -> int:
         "seconds": seconds,
         **asdict(report),
         "traffic": asdict(merged.traffic),
+        "check": None if checked is None else asdict(checked),
     }
     options.report(
         summary,
         lambda: (
             f"{options.output}: {len(models)} models by {options.method}, in {seconds:.1f} s\n"
+            f"Table: {checked or 'not checked'}\n"
             f"{as_text(report)}{_traffic_text(merged.traffic)}"
         ),
     )
     return cli.OK
 
 
-def _find_spec(name: str | None, blueprint: "Blueprint | None") -> "ModelSpec":
-    """Returns the spec of models: the user's, or else that of checkpoints."""
+def _find_spec(name: str | None, model: str | None, blueprint: "Blueprint | None") -> "ModelSpec":
+    """Returns the spec of models: the user's, or that of checkpoints, or a derived one."""
     from fleet_tools.baselines.merging.errors import MergeError
-    from fleet_tools.baselines.merging.spec import ModelSpec, load_spec
+    from fleet_tools.baselines.merging.spec import ModelSpec, load_model, load_spec
 
-    if name is not None:
-        return load_spec(name)
-    if blueprint is None:
+    spec = None if name is None else load_spec(name)
+    if spec is None and blueprint is not None:
+        spec = ModelSpec(blueprint.symmetry())
+    if model is not None:
+        module, example = load_model(model)
+        if spec is None:
+            from fleet_tools.baselines.merging.symmetry.derive import derive
+
+            spec = ModelSpec(derive(module, example))
+        return replace(spec, model=module, example=example)
+    if spec is None:
         raise MergeError(
             "These models are no checkpoints, and have no table of axes. Name a function that "
-            "returns it: --spec MODULE:FUNCTION."
+            "returns a model, --model MODULE:FACTORY, or the table, --spec MODULE:FUNCTION."
         )
-    return ModelSpec(blueprint.symmetry())
+    if spec.model is None and blueprint is not None:
+        return replace(
+            spec,
+            model=blueprint.create(),
+            example=(blueprint.example(),),
+            output=lambda outputs: outputs[0],  # without the hidden state
+        )
+    return spec
+
+
+def _check(spec: "ModelSpec", model: "State") -> "CheckReport | None":
+    """Checks the table, and says on stderr what could not be checked."""
+    from fleet_tools.baselines.merging.errors import SymmetryWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SymmetryWarning)  # printed below
+        report = spec.check(model)
+    cautions = (
+        ("The table was not checked. Name a model by --model MODULE:FACTORY.",)
+        if report is None
+        else report.cautions
+    )
+    for caution in cautions:
+        print(f"Warning: {caution}", file=sys.stderr)
+    return report
 
 
 def _traffic_text(traffic: "Traffic") -> str:
@@ -136,7 +181,21 @@ def _traffic_text(traffic: "Traffic") -> str:
     )
 
 
-def _require_writable(output: Path, models: Sequence[Path]) -> None:
+def _require_several(models: Sequence[Path]) -> None:
+    from fleet_tools.baselines.merging.errors import MergeError
+
+    if len(models) < 2:
+        raise MergeError(f"A merge needs at least 2 models; given: {models[0]}.")
+    for index, model in enumerate(models):
+        for other in models[:index]:
+            if model.exists() and other.exists() and model.samefile(other):
+                raise MergeError(
+                    f"{model} is given twice. Give each model once; --averaging-weights makes one "
+                    "count more."
+                )
+
+
+def _require_writable(output: Path, models: Sequence[Path], overwrite: bool) -> None:
     from fleet_tools.baselines.merging.errors import MergeError
 
     if not output.parent.is_dir():
@@ -145,6 +204,8 @@ def _require_writable(output: Path, models: Sequence[Path]) -> None:
         raise MergeError(f"The output {output} is a folder. Name a file in it.")
     if any(output.exists() and model.exists() and output.samefile(model) for model in models):
         raise MergeError(f"The output {output} is one of the models. Give it another name.")
+    if output.exists() and not overwrite:
+        raise MergeError(f"{output} exists already. Give another --output, or --overwrite.")
 
 
 PROGRAM = cli.Program("baselines.merge", cli.Command(MergeOptions, _merge))

@@ -31,6 +31,10 @@ class NotInvariantError(SymmetryError):
     """The model's outputs change under a permutation of an axis that the table calls free."""
 
 
+class SymmetryWarning(UserWarning):
+    """A table that is not false, of which a check could not test everything."""
+
+
 class DerivationError(SymmetryError):
     """A model from whose operations no table of axes can be derived."""
 

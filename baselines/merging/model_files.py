@@ -21,6 +21,12 @@ from fleet_tools.storage.tensor_files import write_tensors
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
 
+_DTYPES = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
+"""Dtypes that can be averaged."""
+
 _NOTES = "fleet_tools"
 """Key of the notes in a file's metadata."""
 
@@ -59,8 +65,11 @@ def read_model(path: Path) -> dict[str, torch.Tensor]:
     """Reads a state dict.
 
     Raises:
-        MergeError: The file is missing, is no safetensors file, or holds NaN or infinity.
+        MergeError: The file is missing, is no safetensors file, or holds no tensors, NaN, infinity,
+            or a dtype that cannot be averaged.
     """
+    if path.is_dir():
+        raise MergeError(f"{path} is a folder. Name a safetensors file in it.")
     if not path.is_file():
         raise MergeError(f"There is no file {path}.")
     try:
@@ -70,6 +79,14 @@ def read_model(path: Path) -> dict[str, torch.Tensor]:
             f"{path} is not a safetensors file ({error}). Convert your own pickle with "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), ...)."
         ) from None
+    if not state:
+        raise MergeError(f"{path} holds no tensors. Store the model's whole state dict in it.")
+    if others := [name for name, value in state.items() if value.dtype not in _DTYPES]:
+        raise MergeError(
+            f"{path} holds {_plain(state[others[0]].dtype)} in {', '.join(others)}. Models are "
+            f"averaged in {', '.join(map(_plain, _DTYPES))}. Cast it first: "
+            "safetensors.torch.save_file({k: v.to(torch.bfloat16) for k, v in state.items()}, ...)."
+        )
     if names := not_finite(state):
         raise MergeError(f"{path} holds NaN or infinity in {', '.join(names)}. Train it again.")
     return state
@@ -97,3 +114,7 @@ def write_model(path: Path, state: State, notes: Any = None) -> None:
 def not_finite(state: State) -> list[str]:
     """Returns the names of the tensors with NaN or infinity."""
     return [name for name, value in state.items() if not bool(torch.isfinite(value).all())]
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -9,15 +9,17 @@ needs data.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from fleet_tools.baselines.merging.average import AveragingWeights
 from fleet_tools.baselines.merging.barrier import Measure
-from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
+from fleet_tools.baselines.merging.symmetry.check import CheckReport, check
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils.imports import load_user_function
@@ -38,6 +40,9 @@ class ModelSpec:
         finish: Postprocesses every average before it is measured or stored, such as
             `batch_norm.recompute`.
         base: Weights from which all models were trained; see `MergeProblem`.
+        model: A module with these weights, by which the table is checked; None skips the check.
+        example: Its argument, or a tuple of its arguments.
+        output: Selects what permutations must not change from what it returns.
     """
 
     symmetry: Symmetry | Mapping[str, str]
@@ -47,6 +52,36 @@ class ModelSpec:
     activations: Callable[[State], Mapping[str, torch.Tensor]] | None = None
     finish: Callable[[State], State] = dict
     base: State | None = None
+    model: torch.nn.Module | None = None
+    example: Any = None
+    output: Callable[[Any], Any] = lambda outputs: outputs
+
+    def check(self, state: State) -> CheckReport | None:
+        """Checks the table by the model.
+
+        Args:
+            state: Weights of one of the models to merge, which are left as they are.
+
+        Returns:
+            What `check` found; None without a model.
+
+        Raises:
+            ModelMismatchError: The weights are those of another model.
+            SymmetryError: The table is false or incomplete; see `symmetry.check.check`.
+        """
+        if self.model is None:
+            return None
+        own = self.model.state_dict()
+        if differing := [
+            name
+            for name in sorted({*own, *state})
+            if name not in own or name not in state or own[name].shape != state[name].shape
+        ]:
+            raise ModelMismatchError(
+                f"The model that checks the table has other names or shapes than the models to "
+                f"merge: {', '.join(differing)}. Make it with the same sizes."
+            )
+        return check(self.symmetry, self.model, self.example, output=self.output)
 
     def problem(
         self,
@@ -118,16 +153,7 @@ def load_spec(name: str) -> ModelSpec:
         UnknownNameError: The module has no such function.
         SymmetryError: The returned table cannot be read.
     """
-    function = load_user_function(name, "spec", MergeError)
-    try:
-        returned = function()
-    except FleetToolsError:
-        raise
-    except Exception as error:
-        raise MergeError(
-            f"The spec {name!r} failed ({type(error).__name__}: {error}). It is called without "
-            "arguments."
-        ) from error
+    returned = _called(name, "spec")
     if isinstance(returned, ModelSpec):
         return returned
     if isinstance(returned, Symmetry):
@@ -138,3 +164,42 @@ def load_spec(name: str) -> ModelSpec:
         f"The spec {name!r} returned a {type(returned).__name__}. Return a Symmetry, a table of "
         "axis strings, or a merging.spec.ModelSpec."
     )
+
+
+def load_model(name: str) -> tuple[torch.nn.Module, Any]:
+    """Imports a module and calls its function, whose code has to be trusted.
+
+    Args:
+        name: "module:factory"; see `load_spec`.
+
+    Returns:
+        A model, and its argument or a tuple of its arguments.
+
+    Raises:
+        MergeError: See `load_spec`.
+        UnknownNameError: The module has no such function.
+    """
+    returned = _called(name, "model")
+    if (
+        isinstance(returned, tuple)
+        and len(returned) == 2
+        and isinstance(returned[0], torch.nn.Module)
+    ):
+        return returned
+    raise MergeError(
+        f"The model {name!r} returned a {type(returned).__name__}. Return a tuple: the model, a "
+        "torch.nn.Module, and an example, its argument or a tuple of its arguments."
+    )
+
+
+def _called(name: str, what: str) -> Any:
+    function = load_user_function(name, what, MergeError)
+    try:
+        return function()
+    except FleetToolsError:
+        raise
+    except Exception as error:
+        raise MergeError(
+            f"The {what} {name!r} failed ({type(error).__name__}: {error}). It is called without "
+            "arguments."
+        ) from error

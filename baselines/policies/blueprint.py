@@ -20,9 +20,15 @@ from fleet_tools.baselines.policies.layout import (
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.config.values import Value, differences, parse
 from fleet_tools.dataset.header import ArraySpec, describe_action, describe_observation
-from fleet_tools.perception.observation_config import StoredEnvKwargs, observation_kwargs
+from fleet_tools.perception.observation_config import (
+    PADDED_UNIT,
+    StoredEnvKwargs,
+    observation_kwargs,
+)
 
 if TYPE_CHECKING:
+    import torch
+
     from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
     from fleet_tools.baselines.merging.symmetry.table import Symmetry
     from fleet_tools.baselines.policies.gated import GatedNetwork
@@ -146,21 +152,36 @@ class Blueprint(Value):
             return PolicyNetwork(self)
         return GatedNetwork(gate, [PolicyNetwork(self) for _ in range(gate.members)])
 
+    def example(self, seed: int = 0) -> "dict[str, torch.Tensor]":
+        """Returns observations of 2 random trajectories of 4 steps, (2, 4, *shape) by name.
+
+        Args:
+            seed: Seed of the numbers: normal ones, or colours; every point of a cloud and every
+                padded row is there.
+        """
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        entries = {}
+        for name, array in self.observation.items():
+            shape = (2, 4, *array.shape)
+            if kind_of(name, array) == "image":
+                entries[name] = torch.randint(0, 256, shape, generator=generator).byte()
+                continue
+            entries[name] = torch.randn(shape, generator=generator)
+            if kind_of(name, array) == "cloud" or array.unit == PADDED_UNIT:
+                entries[name][..., -1] = 1.0
+        return entries
+
     def symmetry(self) -> "Symmetry":
         """Returns the table of the network's axes; see `PolicyNetwork.symmetry`."""
         return self.create_empty().symmetry()
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
         """Returns the network's affine maps in the order in which they are applied."""
-        import torch
-
         from fleet_tools.baselines.merging.moments.rows import applied_maps
 
-        observations = {
-            name: torch.zeros((1, 1, *array.shape), dtype=getattr(torch, array.dtype))
-            for name, array in self.observation.items()
-        }
-        return applied_maps(self.create().eval(), observations)
+        return applied_maps(self.create().eval(), self.example())
 
     def differences(self, other: "Blueprint") -> list[str]:
         """Lists the differences because of which weights of one are not weights of the other."""

@@ -186,11 +186,19 @@ def _recurrent(kind: str, bias: bool, bidirectional: bool = False) -> Architectu
 
 
 def _convolutions(
-    norm: Callable[[], nn.Module], table: lay.Table, channels: str = "c"
+    norm: Callable[[], nn.Module],
+    table: lay.Table,
+    channels: str = "c",
+    activation: type[nn.Module] = nn.ReLU,
 ) -> Architecture:
     return Architecture(
         lambda: nn.Sequential(
-            nn.Conv2d(2, 6, 3), norm(), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(24, 3)
+            nn.Conv2d(2, 6, 3),
+            norm(),
+            activation(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(24, 3),
         ),
         Symmetry.of(
             lay.conv("0", "_rgb", channels), table, lay.linear("5", f"{channels} _hw:4", "_act")
@@ -257,7 +265,9 @@ ARCHITECTURES = {
     "conv and group norm of one group": _convolutions(
         lambda: nn.GroupNorm(1, 6), lay.group_norm("1", "c")
     ),
-    "conv and prelu": _convolutions(lambda: nn.PReLU(6), lay.prelu("1", "c")),
+    "conv and prelu": _convolutions(
+        lambda: nn.PReLU(6), lay.prelu("1", "c"), activation=nn.Identity  # a ReLU would hide it
+    ),
     "every kind of conv": Architecture(
         lambda: nn.Sequential(
             nn.Conv1d(2, 6, 3), nn.Tanh(), nn.Conv1d(6, 9, 2, groups=3), nn.Tanh(),

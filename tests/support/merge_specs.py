@@ -1,6 +1,9 @@
 """Spec functions as a user would write them, for the tests of the program."""
 
+from dataclasses import replace
+
 import numpy as np
+import torch
 from support.merging_cases import WIDE, make_data_holder, maps_of, noisy
 
 from fleet_tools.baselines.merging.matching.activations import record
@@ -37,6 +40,37 @@ def wrong_table() -> ModelSpec:
     """Returns a spec with a table in which the first bias is fixed, although all sizes fit."""
     axes = MLP.symmetry.table() | {"0.bias": "_"}
     return ModelSpec(axes, data_holders=with_data().data_holders)
+
+
+def checked() -> ModelSpec:
+    """Returns a spec whose table can be checked."""
+    return ModelSpec(MLP.symmetry, model=MLP.build(), example=MLP.example())
+
+
+def false_table() -> ModelSpec:
+    """Returns a spec with a false table, which its own model refutes."""
+    return replace(checked(), symmetry=wrong_table().symmetry)
+
+
+def fixed() -> dict[str, str]:
+    """Returns a table that fixes every axis."""
+    return {name: " ".join("_" * value.dim()) for name, value in MLP.build().state_dict().items()}
+
+
+def misspelt() -> dict[str, str]:
+    """Returns a table with a wrong name of a parameter."""
+    return {name.replace("2.bias", "2.bais"): axes for name, axes in table().items()}
+
+
+def model() -> tuple[torch.nn.Module, torch.Tensor]:
+    """Returns a model as the files hold it, and an example."""
+    return MLP.build(), MLP.example()
+
+
+def small_model() -> tuple[torch.nn.Module, torch.Tensor]:
+    """Returns a model with another width."""
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    return layers, MLP.example()
 
 
 def broken() -> float:

@@ -62,7 +62,8 @@ def record(
             known[module].register_forward_hook(store_as(name)) for name, module in modules.items()
         ]
         copies = {name: tensor.clone() for name, tensor in state.items()}
-        torch.func.functional_call(model, copies, arguments)
+        # Tied weights have an entry under each of their names, which need not be one tensor.
+        torch.func.functional_call(model, copies, arguments, tie_weights=False)
     finally:
         model.train(was_training)
         for handle in handles:

@@ -1,15 +1,71 @@
 """Check of a table against a model, by random permutations: Proposition 1 of the paper."""
 
-import copy
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.errors import NotInvariantError, UncoveredParameterError
+from fleet_tools.baselines.merging.errors import (
+    NotInvariantError,
+    SymmetryWarning,
+    UncoveredParameterError,
+)
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_covered
+from fleet_tools.baselines.merging.symmetry.table import Symmetry, require_covered
+from fleet_tools.baselines.merging.symmetry.trial import Outputs, Trial, make_trial, redrawn
+
+_SEEN = 1e3
+"""How many times more a permutation must change the outputs where it is applied to one parameter
+alone than where it is applied to all, so that its axes count as tested."""
+
+_ROUNDING = 1e-15
+"""Least change of the outputs that counts as one, in float64."""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check of a true table found.
+
+    Attributes:
+        sizes: Shape of every permutation, see `PermutationGroup`.
+        parameters: Number of parameters and buffers.
+        fixed: Those of which no axis is free.
+        unused: Those that have no effect on the outputs for the example, so that nothing is known
+            of their axes: of a module that is not called, say, or behind a branch not taken.
+    """
+
+    sizes: Mapping[str, tuple[int, ...]]
+    parameters: int
+    fixed: tuple[str, ...]
+    unused: tuple[str, ...]
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What the check could not test, a sentence each; `check` warns of it."""
+        cautions = []
+        if not self.sizes:
+            cautions.append(
+                f"The table fixes every axis of all {self.parameters} parameters, so that there is "
+                "nothing to test and nothing to align. Name the axes of hidden units."
+            )
+        if self.unused:
+            verb = "does" if len(self.unused) == 1 else "do"
+            cautions.append(
+                f"{len(self.unused)} of {self.parameters} parameters {verb} not affect the outputs "
+                f"for this example, so that their axes are not tested: {_listing(self.unused)}. "
+                "Give an example that reaches them."
+            )
+        return tuple(cautions)
+
+    def __str__(self) -> str:
+        """Returns the counts, for people."""
+        return (
+            f"{len(self.sizes)} permutations; {len(self.fixed)} of {self.parameters} parameters "
+            f"have no free axis, {len(self.unused)} no effect on the outputs"
+        )
 
 
 def check(
@@ -21,13 +77,13 @@ def check(
     draws: int = 3,
     tolerance: float = 1e-5,
     seed: int = 0,
-) -> None:
+) -> CheckReport:
     """Checks that random permutations change no output, and that the table is complete.
 
     The model itself is not changed: a copy is run in evaluation mode, in float64 if the model
-    supports that, with every weight and statistic changed a little, since those of a new model (a
-    BatchNorm's ones and zeros) are the same in any order. Each permutation is tested alone, then
-    all together; each must have an effect on the outputs if it is applied to one parameter only.
+    supports that, at weights at which every layer has an effect on the outputs (see `trial`). Each
+    permutation is tested alone, then all together; each must have an effect on the outputs if it is
+    applied to one parameter only, a thousand times that which it has on all.
 
     Args:
         symmetry: The table.
@@ -39,37 +95,99 @@ def check(
         tolerance: Largest allowed change, relative to the largest output or 1.
         seed: Seed of the draws.
 
+    Returns:
+        What was tested, and what was not.
+
     Raises:
         UncoveredParameterError: A parameter or buffer is missing in the table; the message names
             it and its layer.
         AxisSizeError: A shape does not fit its axes.
         NotInvariantError: The outputs change, are not finite, are no function of the inputs, or do
-            not depend on a permutation's units at all.
+            not depend on a permutation's units at all; or tied weights have different axes.
+
+    Warns:
+        SymmetryWarning: The table is true, but has no free axis, or parameters have no effect on
+            the outputs for the example; see `CheckReport.cautions`.
     """
     symmetry = symmetry if isinstance(symmetry, Symmetry) else Symmetry.of(symmetry)
     _require_layers_covered(symmetry, model)
-    function, state = _trial(model, example, output, seed)
-    expected = function(state)
-    _require_usable(expected, function(state))
-    group = symmetry.group(state)
+    trial = make_trial(model, example, output, seed)
+    _require_tied(symmetry, trial)
+    group = symmetry.group(trial.state)
+    expected = trial.run(trial.state)
+    _require_usable(expected, trial.run(trial.state))
+    _test(symmetry, group, trial, expected, draws, tolerance, seed)
+    report = CheckReport(
+        dict(group.sizes),
+        len(symmetry.axes),
+        tuple(name for name in symmetry.axes if not symmetry.free(name)),
+        _unused(trial, expected, seed + 1),
+    )
+    for caution in report.cautions:
+        warnings.warn(caution, SymmetryWarning, stacklevel=2)
+    return report
+
+
+def _test(
+    symmetry: Symmetry,
+    group: PermutationGroup,
+    trial: Trial,
+    expected: Outputs,
+    draws: int,
+    tolerance: float,
+    seed: int,
+) -> None:
     generator = np.random.default_rng(seed)
     changes: dict[str, float] = {}
+    effects: dict[str, float] = {}
+    moved: dict[str, list[str]] = {}
     for _ in range(draws):
         element = _draw(group, generator)
         for name in group.sizes:
-            alone = symmetry.apply(group.identity() | {name: element[name]}, state)
-            _keep_largest(changes, name, _change(expected, function(alone)))
-            # If the units had no effect, any table would pass. (Units of one parameter only, such
-            # as queries beside their keys, may be permuted in it without an effect.)
-            moved = [key for key in state if not torch.equal(state[key], alone[key])]
-            effects = (_change(expected, function({**state, key: alone[key]})) for key in moved)
-            if len(moved) > 1 and not any(change > tolerance for change in effects):
-                raise NotInvariantError(_without_effect(name, moved))
-        together = symmetry.apply(element, state)
-        _keep_largest(changes, "all together", _change(expected, function(together)))
+            alone = symmetry.apply(group.identity() | {name: element[name]}, trial.state)
+            change = _change(expected, trial.run(alone))
+            _keep_largest(changes, name, change)
+            moved[name] = [
+                key for key, value in trial.state.items() if not torch.equal(value, alone[key])
+            ]
+            for key in moved[name]:
+                if effects.get(name, 0.0) > _SEEN * max(changes[name], _ROUNDING):
+                    break
+                single = {other: alone[other] for other in trial.aliases[key]}
+                effect = _change(expected, trial.run({**trial.state, **single}))
+                _keep_largest(effects, name, effect)
+        together = symmetry.apply(element, trial.state)
+        _keep_largest(changes, "all together", _change(expected, trial.run(together)))
     failing = {name: change for name, change in changes.items() if not change <= tolerance}
     if failing:
         raise NotInvariantError(_report(symmetry, failing, tolerance))
+    for name, keys in moved.items():
+        # If the units had no effect, any table would pass. (Units of one parameter only, such as
+        # queries beside their keys, may be permuted in it without an effect.)
+        if len(keys) > 1 and effects[name] <= _SEEN * max(changes[name], _ROUNDING):
+            raise NotInvariantError(_without_effect(name, keys))
+
+
+def _unused(trial: Trial, expected: Outputs, seed: int) -> tuple[str, ...]:
+    """Returns the parameters whose values do not change a single bit of the outputs.
+
+    A bias that cancels out, such as that of attention's keys, changes rounding errors.
+    """
+    changed, sensitive = redrawn(trial.state, seed), trial.sensitive()
+
+    def affects(name: str) -> bool:
+        single = {other: changed[other] for other in trial.aliases[name]}
+        actual = trial.run({**trial.state, **single})
+        return not all(map(torch.equal, expected, actual))
+
+    return tuple(
+        name
+        for name, tensor in trial.state.items()
+        if tensor.is_floating_point()
+        and tensor.numel()
+        and sensitive.isdisjoint(trial.aliases[name])
+        and not affects(name)
+    )
 
 
 def _draw(group: PermutationGroup, generator: np.random.Generator) -> dict[str, np.ndarray]:
@@ -108,72 +226,17 @@ def _require_layers_covered(symmetry: Symmetry, model: torch.nn.Module) -> None:
         ) from None
 
 
-def _trial(
-    model: torch.nn.Module, example: Any, output: Callable[[Any], Any], seed: int
-) -> tuple[Callable[[State], list[torch.Tensor]], dict[str, torch.Tensor]]:
-    """Returns the outputs as a function of a state dict, and the state at which to test it."""
-    arguments = example if isinstance(example, tuple) else (example,)
-
-    def prepare(
-        dtype: torch.dtype | None,
-    ) -> tuple[Callable[[State], list[torch.Tensor]], dict[str, torch.Tensor]]:
-        trial = copy.deepcopy(model).eval()
-        trial = trial if dtype is None else trial.to(dtype)
-        inputs = [_cast(argument, dtype) for argument in arguments]
-
-        @torch.no_grad()
-        def function(state: State) -> list[torch.Tensor]:
-            trial.load_state_dict(state)
-            return [tensor.detach().clone() for tensor in _tensors(output(trial(*inputs)))]
-
-        return function, _perturbed(trial.state_dict(), seed)
-
-    function, state = prepare(torch.float64)
-    try:
-        function(state)
-    except RuntimeError:  # it computes in its own precision
-        return prepare(None)
-    return function, state
+def _require_tied(symmetry: Symmetry, trial: Trial) -> None:
+    table = symmetry.table()
+    for names in trial.aliases.values():
+        if len({table[name] for name in names}) > 1:
+            given = " and ".join(f"{name} {table[name]!r}" for name in names)
+            raise NotInvariantError(
+                f"{given} are one tensor (tied weights). Give them the same axes."
+            )
 
 
-def _cast(value: Any, dtype: torch.dtype | None) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype) if dtype is not None and value.is_floating_point() else value
-    if isinstance(value, Mapping):
-        return {name: _cast(item, dtype) for name, item in value.items()}
-    if type(value) in (tuple, list):  # not a named tuple, whose constructor differs
-        return type(value)(_cast(item, dtype) for item in value)
-    return value
-
-
-def _perturbed(state: State, seed: int) -> dict[str, torch.Tensor]:
-    # Upwards only, so that variances stay positive.
-    generator = torch.Generator().manual_seed(seed)
-
-    def perturbed(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point():
-            return tensor.clone()
-        scale, shift = torch.rand((2, *tensor.shape), generator=generator, dtype=torch.float64)
-        scale, shift = scale.to(tensor), shift.to(tensor)
-        # Relative to the tensor's mean, or else a wide layer's sums would saturate its tanh.
-        size = float(tensor.abs().mean()) or 1.0
-        return tensor * (1 + 0.3 * scale) + 0.1 * min(size, 1.0) * shift
-
-    return {name: perturbed(tensor) for name, tensor in state.items()}
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _require_usable(outputs: list[torch.Tensor], repeated: list[torch.Tensor]) -> None:
+def _require_usable(outputs: Outputs, repeated: Outputs) -> None:
     if not outputs:
         raise NotInvariantError(
             "The model returns no tensor to compare. Pass `output`, which selects tensors from "
@@ -188,7 +251,7 @@ def _require_usable(outputs: list[torch.Tensor], repeated: list[torch.Tensor]) -
         )
 
 
-def _change(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> float:
+def _change(expected: Outputs, actual: Outputs) -> float:
     """Returns the largest difference, relative to the largest output or 1; NaN if there is one."""
     changes = [
         (one.double() - other.double()).abs().max() / one.double().abs().max().clamp(min=1)
@@ -204,12 +267,7 @@ def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) 
         parameters = [
             f"{parameter} {text!r}"
             for parameter, text in symmetry.table().items()
-            if any(
-                name == factor.name
-                for axis in symmetry.axes[parameter]
-                for product in axis
-                for factor in product
-            )
+            if name in symmetry.free(parameter)
         ]
         listed = f" ({_listing(parameters)})" if parameters else ""
         lines.append(f"{name} changes them by {change:.2g}{listed}")
@@ -219,6 +277,6 @@ def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) 
     )
 
 
-def _listing(items: list[str]) -> str:
+def _listing(items: Sequence[str]) -> str:
     rest = f" and {len(items) - 6} more" if len(items) > 6 else ""
     return ", ".join(items[:6]) + rest

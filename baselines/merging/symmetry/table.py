@@ -9,7 +9,7 @@ W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l; a recurrent weight, "h h", be
 (eqs. perm_action, rnn_action). `check.check` verifies for a table what its Proposition 1 states.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -71,6 +71,11 @@ class Symmetry:
         """Returns the axes as strings, from which `of` makes an equal table."""
         return {name: format_axes(axes) for name, axes in self.axes.items()}
 
+    def free(self, parameter: str) -> set[str]:
+        """Returns the names of the free permutations along the axes of a parameter."""
+        factors = (f for axis in self.axes[parameter] for product in axis for f in product)
+        return {factor.name for factor in factors if not factor.fixed}
+
     def owners(self) -> dict[str, str]:
         """Returns the owner of each free name that has one.
 
@@ -126,10 +131,10 @@ class Symmetry:
         permuted = {}
         for name, tensor in state.items():
             axes = self.axes[name]
-            if soft and not (tensor.is_floating_point() or soft.isdisjoint(_free(axes))):
+            if soft and not (tensor.is_floating_point() or soft.isdisjoint(self.free(name))):
                 raise PermutationError(
                     f"{name} holds {tensor.dtype}, to which a soft permutation cannot be applied. "
-                    f"Give index arrays for {', '.join(sorted(soft & _free(axes)))}."
+                    f"Give index arrays for {', '.join(sorted(soft & self.free(name)))}."
                 )
             permuted[name] = act(tensor, axes, self._layout(sizes, name), tensors)
         return permuted
@@ -186,7 +191,7 @@ class Symmetry:
 
     def _group(self, sizes: Sizes) -> PermutationGroup:
         owners = self.owners()
-        names = {name for axes in self.axes.values() for name in _free(axes)}
+        names = {name for parameter in self.axes for name in self.free(parameter)}
         shapes = {
             name: (sizes.resolved[owners[name]], sizes.resolved[name])
             if name in owners
@@ -213,8 +218,8 @@ def require_covered(symmetry: Symmetry, state: State) -> None:
     if uncovered:
         shapes = ", ".join(f"{name} {tuple(state[name].shape)}" for name in uncovered)
         raise UncoveredParameterError(
-            f"The table lacks {shapes}. Add a string for each, with `_` for every axis that "
-            "nothing permutes"
+            f"The table lacks {shapes}. {_prefix_hint(symmetry.axes, state)}"
+            "Add a string for each, with `_` for every axis that nothing permutes"
             + (f"; and remove {', '.join(absent)}, which the model lacks." if absent else ".")
         )
     if absent:
@@ -235,20 +240,36 @@ def require_alike(states: Sequence[State]) -> None:
         if differing:
             raise ModelMismatchError(
                 f"Models 0 and {index} have different parameters: only one of them has "
-                f"{', '.join(differing)}. Merge models of one architecture."
+                f"{', '.join(differing)}. {_prefix_hint(states[0], state)}"
+                "Merge models of one architecture."
             )
         for name, tensor in states[0].items():
             for what in ("shape", "dtype"):
                 first, other = getattr(tensor, what), getattr(state[name], what)
                 if first != other:
+                    remedy = (
+                        "Merge models of one architecture."
+                        if what == "shape"
+                        else f"Cast one of them before it is stored: model.to({_plain(first)}), or "
+                        f"state[{name!r}].to({_plain(first)}) for that tensor alone."
+                    )
                     raise ModelMismatchError(
                         f"{name} has the {what} {_plain(first)} in model 0 and {_plain(other)} in "
-                        f"model {index}. Merge models of one architecture and precision."
+                        f"model {index}. {remedy}"
                     )
 
 
-def _free(axes: tuple[Axis, ...]) -> set[str]:
-    return {f.name for axis in axes for product in axis for f in product if not f.fixed}
+def _prefix_hint(names: Iterable[str], others: Iterable[str]) -> str:
+    """Returns how to bring two sets of names together that differ by a wrapper's prefix only."""
+    names, others = set(names), set(others)
+    for prefix, wrapper in (("module.", "DataParallel"), ("_orig_mod.", "torch.compile")):
+        stripped = ({name.removeprefix(prefix) for name in each} for each in (names, others))
+        if len(set(map(frozenset, stripped))) == 1:
+            return (
+                f"They differ by the prefix {prefix!r} of {wrapper} only: store the state dict of "
+                f"the model inside it, or strip the names by name.removeprefix({prefix!r}). "
+            )
+    return ""
 
 
 def _plain(value: object) -> object:

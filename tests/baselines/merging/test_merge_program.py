@@ -31,9 +31,18 @@ def _paths(tmp_path):
     return paths
 
 
-def run(paths, *more, method="git_rebasin", spec="with_data", output=None):
+def run(
+    paths,
+    *more,
+    method="git_rebasin",
+    spec: str | None = "with_data",
+    model: str | None = None,
+    output=None,
+):
     output = output or paths[0].with_name("merged.safetensors")
-    arguments = [*map(str, paths), "--spec", f"support.merge_specs:{spec}", "--method", method]
+    arguments = [*map(str, paths), "--method", method]
+    for option, name in (("--spec", spec), ("--model", model)):
+        arguments += [] if name is None else [option, f"support.merge_specs:{name}"]
     return merge.main([*arguments, "--output", str(output), *more]), output
 
 
@@ -74,7 +83,8 @@ def test_the_stored_model_is_that_of_the_library(option, paths):
 def test_the_same_command_stores_the_same_bytes(paths):
     more = ("--quiet", *options_of("fleet_merge"))
     first = run(paths, *more, method="fleet_merge")[1].read_bytes()
-    assert run(paths, *more, method="fleet_merge")[1].read_bytes() == first
+    code, output = run(paths, *more, "--overwrite", method="fleet_merge")
+    assert code == 0 and output.read_bytes() == first
 
 
 def test_the_report_shows_that_a_permuted_copy_is_aligned(paths, capsys):
@@ -151,6 +161,102 @@ def test_the_output_is_a_new_file_in_an_existing_folder(paths, capsys):
     assert "is one of the models" in capsys.readouterr().err and paths[0].read_bytes() == before
     assert run(paths, output=paths[0].parent / "nowhere" / "m")[0] == 2
     assert run([paths[0], paths[1].with_name("absent")])[0] == 2
+
+
+def test_an_existing_output_is_replaced_on_request_only(paths, capsys):
+    output = paths[0].with_name("mine")
+    output.write_text("mine")
+    assert run(paths, output=output)[0] == 2
+    assert "exists already" in capsys.readouterr().err and output.read_text() == "mine"
+    assert run(paths, "--overwrite", "--quiet", output=output)[0] == 0
+    assert read_model(output)
+
+
+def test_a_merge_has_several_models(paths, capsys):
+    assert run(paths[:1])[0] == 2
+    assert "at least 2 models" in capsys.readouterr().err
+    link = paths[0].with_name("link.safetensors")
+    link.symlink_to(paths[0])
+    assert run([*paths, link])[0] == 2
+    assert "given twice" in capsys.readouterr().err
+    assert run([paths[0], paths[0].parent])[0] == 2
+    assert "is a folder" in capsys.readouterr().err
+    write_model(paths[1], {})
+    assert run(paths)[0] == 2
+    assert "holds no tensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("weights", [("1",), ("1", "2", "3"), ("nan", "1"), ("0", "0")])
+def test_averaging_weights_are_one_for_each_model(weights, paths, capsys):
+    with contextlib.suppress(SystemExit):
+        assert run(paths, "--averaging-weights", *weights)[0] == 2
+    assert "weights" in capsys.readouterr().err
+    assert not paths[0].with_name("merged.safetensors").exists()
+
+
+@pytest.mark.parametrize("method", ["naive_average", "git_rebasin"])
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"spec": "false_table"}, "changes them by"),
+        ({"spec": "wrong_table", "model": "model"}, "changes them by"),
+        ({"spec": "symmetry", "model": "small_model"}, "other names or shapes"),
+        ({"spec": None, "model": "number"}, "returned a int"),
+        ({"spec": None, "model": "broken"}, "ZeroDivisionError"),
+        ({"spec": None}, "--model MODULE:FACTORY"),
+        ({"spec": "misspelt"}, "2.bais"),
+    ],
+)
+def test_nothing_is_merged_by_a_false_table(method, more, message, paths, capsys):
+    code, output = run(paths, method=method, **more)
+    assert code == 2 and message in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_what_was_checked_is_reported(paths, capsys):
+    assert run(paths, "--json", spec="checked")[0] == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["check"]["parameters"] == 6 and err == ""
+    assert run(paths, "--json", "--overwrite", spec="table")[0] == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["check"] is None
+    assert err.count("\n") == 1 and "not checked" in err
+    assert run(paths, "--overwrite", spec="fixed", model="model")[0] == 0
+    assert "fixes every axis of all 6 parameters" in capsys.readouterr().err
+
+
+def test_a_table_is_derived_from_a_model(paths):
+    _, output = run(paths, "--quiet", spec=None, model="model")
+    derived = read_model(output)
+    _, output = run(paths, "--quiet", "--overwrite", spec="table", model="model")
+    written = read_model(output)
+    assert all(torch.equal(derived[name], written[name]) for name in written)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_models_of_every_precision_are_merged(dtype, paths):
+    for path in paths:
+        write_model(path, {name: value.to(dtype) for name, value in read_model(path).items()})
+    code, output = run(paths, "--quiet", spec="table")
+    assert code == 0 and {value.dtype for value in read_model(output).values()} == {dtype}
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_of_dtypes_that_cannot_be_averaged_a_cast_is_proposed(dtype, paths, capsys):
+    for path in paths:
+        write_model(path, {name: value.to(dtype) for name, value in read_model(path).items()})
+    code, output = run(paths, spec="table")
+    err = capsys.readouterr().err
+    assert code == 2 and not output.exists()
+    assert str(dtype).removeprefix("torch.") in err and "bfloat16" in err and "v.to(" in err
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
+def test_names_with_a_wrappers_prefix_are_recognized(prefix, paths, capsys):
+    for path in reversed(paths):  # one of them, then both
+        write_model(path, {prefix + name: value for name, value in read_model(path).items()})
+        assert run(paths, spec="table")[0] == 2
+        assert f"removeprefix({prefix!r})" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("points", ["2", "10"])

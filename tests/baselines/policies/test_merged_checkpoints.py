@@ -16,6 +16,8 @@ from support.policy_cases import ACTION, BLUEPRINTS, made, observations, step
 
 from fleet_tools.baselines import merge
 from fleet_tools.baselines.merging.model_files import read_model, write_model
+from fleet_tools.baselines.merging.symmetry.check import check
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint, common_blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
@@ -67,6 +69,38 @@ def test_the_table_of_a_blueprint_is_that_of_its_network(name):
     assert BLUEPRINTS[name].symmetry().table() == made(name).symmetry().table()
 
 
+@pytest.mark.parametrize("name", BLUEPRINTS)
+def test_the_example_of_a_blueprint_reaches_every_weight(name):
+    """Merging checks each table by it; warnings are errors here."""
+    check(
+        BLUEPRINTS[name].symmetry(),
+        made(name),
+        (BLUEPRINTS[name].example(),),
+        output=lambda outputs: outputs[0],
+        draws=1,
+    )
+
+
+def test_a_merge_of_checkpoints_says_that_their_table_was_checked(tmp_path, capsys):
+    paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
+    code, output = run(paths, "--json")
+    out, err = capsys.readouterr()
+    assert code == 0 and err == ""
+    assert json.loads(out)["check"]["unused"] == []
+    assert output.exists()
+
+
+def test_checkpoints_are_not_merged_by_a_false_table(tmp_path, capsys, monkeypatch):
+    paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
+    table = BLUEPRINTS["mlp on state"].symmetry().table()
+    bias = next(name for name in table if name.endswith("bias"))
+    false = Symmetry.of(table | {bias: "_"})
+    monkeypatch.setattr(Blueprint, "symmetry", lambda self: false)
+    code, output = run(paths, method="naive_average")
+    assert code == 2 and "changes them by" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_a_merged_checkpoint_has_notes_on_its_origin_and_reproducible_bytes(tmp_path):
     paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
     code, output = run(paths, "--quiet", "--weights", "3", "1", method="naive_average")
@@ -76,7 +110,8 @@ def test_a_merged_checkpoint_has_notes_on_its_origin_and_reproducible_bytes(tmp_
     assert notes["method"] == "naive_average"
     assert notes["models"] == ["robot_0.safetensors", "robot_1.safetensors"]
     assert notes["weights"] == [0.75, 0.25]
-    assert run(paths, "--quiet", "--weights", "3", "1", method="naive_average")[0] == 0
+    again = run(paths, "--quiet", "--overwrite", "--weights", "3", "1", method="naive_average")
+    assert again[0] == 0
     assert output.read_bytes() == first
     save_checkpoint(output, load_checkpoint(output))
     assert output.read_bytes() == first

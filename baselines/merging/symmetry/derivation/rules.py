@@ -351,10 +351,10 @@ def _index(call: Call) -> list[list[Units]]:
         indices = [None] * call.dim(call["dim"], axes) + [call["index"]]
     else:
         axes, indices = call["self"], call["indices"]
-    dims = [dim for dim, index in enumerate(indices) if index is not None]
-    consumed = sum(1 for _ in dims)
-    looked_up = broadcast([indices[dim] for dim in dims])
-    if len(call.shapes[0]) != len(axes) - consumed + len(looked_up):  # masks
+    given = {dim: index for dim, index in enumerate(indices) if index is not None}
+    dims = list(given)
+    looked_up = broadcast(list(given.values()))
+    if len(call.shapes[0]) != len(axes) - len(dims) + len(looked_up):  # masks
         return unknown(call)
     for unit in (*(axes[dim] for dim in dims), *looked_up):
         fix(unit, call.reason)

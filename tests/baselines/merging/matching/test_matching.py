@@ -155,3 +155,22 @@ def test_a_tensor_with_one_name_on_three_axes_is_refused():
     state = {"w": torch.rand(3, 3, 3)}
     with pytest.raises(PermutationError, match="'h' occurs on 3 axes"):
         match_weights(symmetry, state, state, rng(0))
+
+
+def test_activations_of_a_model_with_tied_weights_are_recorded():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = torch.nn.Embedding(5, 4)
+            self.scores = torch.nn.Linear(4, 5, bias=False)
+            self.scores.weight = self.words.weight
+
+        def forward(self, words):
+            return self.scores(torch.tanh(self.words(words)))
+
+    model, words = Tied(), torch.arange(5)
+    doubled = {name: 2 * value for name, value in model.state_dict().items()}
+    found = record(model, doubled, words, {"h": "words", "out": "scores"})
+    weight = model.words.weight.detach()
+    torch.testing.assert_close(found["h"], 2 * weight)
+    torch.testing.assert_close(found["out"], 2 * torch.tanh(2 * weight) @ weight.T)

@@ -10,10 +10,18 @@ from torch import nn
 from fleet_tools.baselines.merging.errors import (
     AxisSyntaxError,
     NotInvariantError,
+    SymmetryWarning,
     UncoveredParameterError,
 )
 from fleet_tools.baselines.merging.symmetry.check import check
-from fleet_tools.baselines.merging.symmetry.layers import linear, lstm, mlp, shared_mlp
+from fleet_tools.baselines.merging.symmetry.layers import (
+    batch_norm,
+    embedding,
+    linear,
+    lstm,
+    mlp,
+    shared_mlp,
+)
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 MLP = mlp(["0", "2"], ["_obs", "h", "_act"])
@@ -125,3 +133,141 @@ def test_wrong_numbers_of_axes_and_norms_are_refused():
         mlp(["0", "2"], ["_", "h"])
     with pytest.raises(AxisSyntaxError, match="2 norms follow 1 convolutions"):
         shared_mlp(["0"], ["_", "c"], norms=["1", "2"])
+
+
+def deep_convolutions(blocks: int, width: int) -> tuple[nn.Sequential, dict[str, str]]:
+    """Returns an untrained network of depthwise convolutions as in MobileNetV2, and its table.
+
+    The initial weights are those of MobileNetV2, with which activations vanish: a depthwise
+    convolution has outputs smaller by the square root of the number of channels.
+    """
+    layers: list[nn.Module] = []
+    table: dict[str, str] = {}
+
+    def add(layer: nn.Module, entries: dict[str, str]) -> None:
+        table.update({f"{len(layers)}.{name}": axes for name, axes in entries.items()})
+        layers.append(layer)
+
+    def convolution(into: str, out: str, inputs: int, size: int, groups: int = 1) -> None:
+        layer = nn.Conv2d(inputs, width, size, padding=size // 2, groups=groups, bias=False)
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out")
+        add(layer, {"weight": f"{out} {into} _ _"})
+        norm = batch_norm("norm", out)
+        add(nn.BatchNorm2d(width), {key.removeprefix("norm."): axes for key, axes in norm.items()})
+
+    convolution("_rgb", "c0", 3, 3)
+    for block in range(blocks):
+        convolution(f"c{block}", f"h{block}", width, 1)
+        layers.append(nn.ReLU6())
+        convolution("_", f"h{block}", width, 3, groups=width)
+        layers.append(nn.ReLU6())
+        convolution(f"h{block}", f"c{block + 1}", width, 1)
+    layers.extend((nn.AdaptiveAvgPool2d(1), nn.Flatten()))
+    head = nn.Linear(width, 4)
+    nn.init.normal_(head.weight, 0.0, 0.01)
+    add(head, {"weight": f"_ c{blocks}", "bias": "_"})
+    return nn.Sequential(*layers), table
+
+
+@pytest.mark.parametrize("blocks", [1, 8])
+def test_of_untrained_deep_networks_correct_tables_pass_and_false_ones_do_not(blocks):
+    torch.manual_seed(0)
+    model, table = deep_convolutions(blocks, 96)
+    example = numbers(2, 3, 6, 6)
+    report = check(table, model, example, draws=1)
+    assert len(report.sizes) == 2 * blocks + 1 and report.unused == ()
+    for name in ("1.running_var", "5.weight"):  # early ones
+        with pytest.raises(NotInvariantError, match="changes them by"):
+            check(table | {name: " ".join("_" * len(table[name].split()))}, model, example, draws=1)
+
+
+def test_deep_networks_whose_layers_are_no_modules_are_checked_too():
+    """Their activations cannot be scaled; what counts is that a true table changes nothing."""
+
+    class Raw(nn.Module):
+        def __init__(self):
+            super().__init__()
+            shapes = [(8, 3), *[(8, 8)] * 6, (2, 8)]
+            generator = torch.Generator().manual_seed(0)
+            self.weights = nn.ParameterList(
+                0.1 * torch.randn(shape, generator=generator) for shape in shapes
+            )
+
+        def forward(self, x):
+            for weight in list(self.weights)[:-1]:
+                x = torch.tanh(x @ weight.T)
+            return x @ self.weights[-1].T
+
+    names = ["_obs", *(f"h{layer}" for layer in range(7)), "_act"]
+    table = {f"weights.{i}": f"{names[i + 1]} {names[i]}" for i in range(8)}
+    model, example = Raw(), numbers(4, 3)
+    assert model(example.float()).detach().abs().max() < 1e-4
+    check(table, model, example)
+    with pytest.raises(NotInvariantError):
+        check(table | {"weights.1": "h1 _"}, model, example)
+
+
+class Branches(nn.Module):
+    """Two networks, of which the second is used for large inputs only, and one never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 6), nn.Linear(6, 2)
+        self.c, self.d = nn.Linear(3, 6), nn.Linear(6, 2)
+        self.never = nn.Linear(2, 2)
+
+    def forward(self, x):
+        if x.sum() > 1e3:
+            return self.d(torch.tanh(self.c(x)))
+        return self.b(torch.tanh(self.a(x)))
+
+
+def test_what_the_example_does_not_reach_is_said():
+    first = linear("a", "_", "h") | linear("b", "h", "_")
+    second = linear("c", "_", "_") | linear("d", "_", "_")  # true, but so would others be
+    table = first | second | linear("never", "_", "_")
+    with pytest.warns(SymmetryWarning, match=r"6 of 10 parameters do not .*: c\.weight, c\.bias"):
+        report = check(table, Branches(), numbers(4, 3))
+    assert report.unused == tuple(name for name in table if name[0] not in "ab")
+    assert report.fixed == ("b.bias", *report.unused)
+    assert dict(report.sizes) == {"h": (6,)}
+    free = table | linear("c", "_", "g") | linear("d", "_", "_")
+    with pytest.raises(NotInvariantError, match="hardly depend on the units of 'g'"):
+        check(free, Branches(), numbers(4, 3))
+
+
+def test_a_table_that_fixes_everything_is_true_and_says_nothing():
+    with pytest.warns(SymmetryWarning, match="fixes every axis of all 4 parameters"):
+        report = check(mlp(["0", "2"], ["_", "_", "_"]), network(), numbers(4, 3))
+    assert not report.sizes and len(report.fixed) == 4
+    assert str(check(MLP, network(), numbers(4, 3))) == (
+        "1 permutations; 1 of 4 parameters have no free axis, 0 no effect on the outputs"
+    )
+
+
+class Tied(nn.Module):
+    """Embedded words, a hidden layer, and scores of words by the same weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.scores = nn.Embedding(7, 6), nn.Linear(6, 7, bias=False)
+        self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 6)
+        self.scores.weight = self.words.weight
+
+    def forward(self, words):
+        x = self.words(words)
+        return self.scores(x + self.down(torch.relu(self.up(x))))
+
+
+def test_tied_weights_have_the_same_axes():
+    words = torch.arange(7)
+    hidden = linear("up", "res", "h") | linear("down", "h", "res")
+    table = embedding("words", "res") | hidden | {"scores.weight": "_words res"}
+    check({**table, "words.weight": "_words res"}, Tied(), words)
+    for other in ("_words _", "_words other"):
+        with pytest.raises(NotInvariantError, match="tied weights"):
+            check({**table, "scores.weight": other}, Tied(), words)
+    false = {name: axes.replace("res", "_") for name, axes in table.items()}
+    false |= {"up.weight": "h res", "words.weight": "_words _", "scores.weight": "_words _"}
+    with pytest.raises(NotInvariantError, match="res changes them by"):
+        check(false, Tied(), words)
