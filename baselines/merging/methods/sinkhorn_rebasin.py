@@ -1,17 +1,16 @@
 """Sinkhorn re-basin (Peña et al. 2023), and the paper's sinkhorn-data, which alternates it."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.average import average, floating_tensors, interpolate
+from fleet_tools.baselines.merging.average import floating_tensors, interpolate
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_tools.baselines.merging.matching.weights import match_weights
-from fleet_tools.baselines.merging.methods.alternation import alternate, weights_without
+from fleet_tools.baselines.merging.methods.alternation import alternate
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
@@ -59,8 +58,10 @@ def sinkhorn_rebasin(
     meter = TrafficMeter()
     data_holder = None if loss in _DISTANCES else _shared_data_holder(problem, loss)
 
-    def align(index: int, permutations: Sequence[Permutation]) -> Permutation:
-        reference = average(problem.permuted(permutations), weights_without(problem, index))
+    def permuted(index: int, permutation: Permutation) -> State:
+        return problem.symmetry.apply(permutation, problem.models[index])
+
+    def align(index: int, reference: State, _: Permutation) -> Permutation:
         begin = problem.group.identity()
         if start == "matching":
             begin = match_weights(problem.symmetry, reference, problem.models[index], generator)
@@ -80,7 +81,7 @@ def sinkhorn_rebasin(
         )
         return harden(problem.group, soft)
 
-    permutations = alternate(problem, align, generator, rounds)
+    permutations = alternate(problem, permuted, align, generator, rounds)
     return MergeResult(problem.mean(permutations), permutations, meter.traffic)
 
 
