@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
+from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
@@ -27,12 +27,16 @@ METHODS: dict[str, Method] = {
     "sinkhorn_rebasin": sinkhorn_rebasin,
     "sinkhorn_data": partial(sinkhorn_rebasin, loss="random_point"),
     "fleet_merge": fleet_merge,
+    "fleet_merge_listing": partial(
+        fleet_merge, start="identity", trust=None, descent=LISTING, equal_weights=True
+    ),
     "fleet_merge_monotone": partial(fleet_merge, monotone=True),
     "fleet_merge_soft": partial(fleet_merge, soft=True),
     "fleet_merge_simplex": partial(fleet_merge, point="simplex"),
     "fleet_merge_average": partial(fleet_merge, point="average"),
 }
-"""The paper's names, with `_` for `-`; fleet_merge_monotone is not in the paper."""
+"""The paper's names, with `_` for `-`; not in the paper are fleet_merge_monotone, and
+fleet_merge_listing for what its listing says word by word (see `fleet_merge`)."""
 
 
 def find(name: str) -> Method:

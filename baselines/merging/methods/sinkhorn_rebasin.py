@@ -26,7 +26,7 @@ def sinkhorn_rebasin(
     *,
     loss: str = "random_point",
     start: str = "identity",
-    trust: float = 0.9,
+    trust: float | None = None,
     descent: Descent | None = None,
     rounds: int = 3,
 ) -> MergeResult:
@@ -42,7 +42,9 @@ def sinkhorn_rebasin(
             reference's; "midpoint", the loss on data of the model halfway between the two; or
             "random_point", that of a point drawn anew in each step (eq. grad_update of the paper).
         start: "identity", or "matching" of weights.
-        trust: Weight of the matched units in the first projection; unused from the identity.
+        trust: Weight of the start's entries in the first projection. None, as published, begins
+            nearly uniform with tau = 1: right from the identity, which is no better than any other
+            start between unrelated models, but a matching needs about 0.9. See `descend`.
         descent: Parameters of the descent; defaults if None.
         rounds: Maximum number of rounds of the alternation.
 
@@ -77,7 +79,7 @@ def sinkhorn_rebasin(
             gradient,
             descent,
             generator,
-            trust if start == "matching" else None,
+            trust,
         )
         return harden(problem.group, soft)
 
