@@ -35,8 +35,8 @@ class MergingOptions(cli.Options):
     """Python interpreter of an environment with `sinkhorn-rebasin`."""
     widths: tuple[Count, ...] = (256, 512, 1024, 2048)
     """Widths of untrained networks."""
-    models: tuple[Count, ...] = (2, 10, 50)
-    """Numbers of models that are merged."""
+    models: tuple[Count, ...] = (10, 100)
+    """Numbers of models that are merged; 1000 take minutes."""
 
 
 def _measure(options: MergingOptions) -> int:

@@ -5,7 +5,8 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from fleet_tools.baselines.merging.average import flatten
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
 from fleet_tools.baselines.merging.matching.unfolded import Indices, UnfoldedPair, unfold_models
 from fleet_tools.baselines.merging.matching.weights import match_weights
+from fleet_tools.baselines.merging.methods import git_rebasin
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry import layers
@@ -73,8 +75,9 @@ def measurements(options: "MergingOptions") -> Iterator[tuple[str, str, Figures]
                 yield case, "rebasin", run_library(options.rebasin_python, REBASIN, one, model)
     _, one, other = pairs["MLP 4 x 512"]
     case = "Sinkhorn step, MLP 4 x 512"
-    yield case, "Fleet-Tools", sinkhorn_step(one, other)
-    yield case, "matrix products of the step", matrix_products(512)
+    step, products = sinkhorn_step(one, other), matrix_products(512)
+    yield case, "matrix products of the step", products
+    yield case, "Fleet-Tools", {**step, "ratio": step["seconds"] / products["seconds"]}
     if python := options.sinkhorn_rebasin_python:
         yield case, "sinkhorn-rebasin", run_library(python, SINKHORN_REBASIN, one, other)
     if torch.cuda.is_available():
@@ -194,9 +197,22 @@ def step_untrained(width: int) -> Figures:
 
 
 def merge_many(count: int) -> Figures:
-    """Measures MergeMany of untrained networks."""
+    """Measures MergeMany of untrained networks: in all, and of one alignment among them."""
     problem = MergeProblem(MLP, [_untrained(64, seed) for seed in range(count)])
-    return {"seconds": cpu_seconds(lambda: merge("git_rebasin", problem))}
+    aligned = 0
+
+    def match(*arguments: Any, **options: Any) -> dict[str, np.ndarray]:
+        nonlocal aligned
+        aligned += 1
+        return match_weights(*arguments, **options)
+
+    with mock.patch.object(git_rebasin, "match_weights", match):
+        seconds = cpu_seconds(lambda: merge("git_rebasin", problem))
+    return {
+        "seconds": seconds,
+        "rounds": aligned / count,
+        "ms_per_alignment": 1e3 * seconds / aligned,
+    }
 
 
 def in_process(work: Callable[[int], Figures], argument: int) -> Figures:

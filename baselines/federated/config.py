@@ -89,7 +89,7 @@ class FleetConfig(GrownValue):
     data: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     policy: Annotated[PolicyConfig, pydantic.BeforeValidator(_with_named_policy)]
     method: str
-    options: dict[str, bool | int | float | str] = {}
+    options: dict[str, bool | int | float | str | None] = {}
     robots: Count = 5
     split: PartitionConfig = PartitionConfig()
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1

@@ -1,6 +1,7 @@
-"""Weighted averages of models."""
+"""Weighted sums and averages of models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -32,10 +33,57 @@ def normalize(averaging_weights: AveragingWeights | None, count: int) -> np.ndar
     return values / values.sum()
 
 
+@dataclass(frozen=True)
+class WeightedSum:
+    """A sum of weighted models in float64, to which one is added at the cost of that one.
+
+    A model is taken away by its negative weight: what is left is exact up to rounding of the sum,
+    so the average of the others is good unless the model taken away had nearly all the weight.
+
+    Attributes:
+        weight: Sum of the weights.
+        terms: Sums of the tensors by name, in float64 or complex128; booleans as they are.
+    """
+
+    weight: float = 0.0
+    terms: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    def plus(self, state: State, weight: float) -> "WeightedSum":
+        """Returns the sum with another model of the same form; gradients flow.
+
+        Raises:
+            ModelMismatchError: The models differ in a mask.
+        """
+        if not self.terms:
+            terms = {name: _weighted(tensor, weight) for name, tensor in state.items()}
+        else:
+            terms = {name: _plus(name, self.terms[name], state[name], weight) for name in state}
+        return WeightedSum(self.weight + weight, terms)
+
+    def mean(self, form: State) -> dict[str, torch.Tensor]:
+        """Returns the average: new tensors of the names and dtypes of one of the models.
+
+        Integers (such as a BatchNorm's count of batches) are rounded.
+        """
+        return {name: _mean(self.terms[name], self.weight, each) for name, each in form.items()}
+
+
+def weighted_sum(states: Iterable[State], weights: Iterable[float]) -> WeightedSum:
+    """Returns the sum of models that are made one after the other, and not kept.
+
+    Raises:
+        ModelMismatchError: The models differ in a mask.
+    """
+    total = WeightedSum()
+    for state, weight in zip(states, weights, strict=True):
+        total = total.plus(state, weight)
+    return total
+
+
 def average(
     states: Sequence[State], averaging_weights: AveragingWeights | None = None
 ) -> dict[str, torch.Tensor]:
-    """Returns the weighted mean of models.
+    """Returns the weighted mean of models, summed in float64.
 
     Integers (such as a BatchNorm's count of batches) are rounded; booleans (masks) must agree.
     The averaged statistics of a BatchNorm fit no model: see `batch_norm.recompute`.
@@ -54,8 +102,8 @@ def average(
     if not states:
         raise MergeError("There are no models to average. Give at least one.")
     require_alike(states)
-    normalized = normalize(averaging_weights, len(states)).tolist()
-    return {name: _mean(name, [state[name] for state in states], normalized) for name in states[0]}
+    weights = normalize(averaging_weights, len(states)).tolist()
+    return weighted_sum(states, weights).mean(states[0])
 
 
 def interpolate(one: State, other: State, coefficient: float) -> dict[str, torch.Tensor]:
@@ -84,24 +132,29 @@ def flatten(state: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.flatten().double() for _, tensor in tensors])
 
 
-def _mean(
-    name: str, tensors: Sequence[torch.Tensor], averaging_weights: Sequence[float]
-) -> torch.Tensor:
-    first = tensors[0]
-    if first.dtype == torch.bool:
-        if not all(torch.equal(first, tensor) for tensor in tensors[1:]):
-            raise ModelMismatchError(
-                f"{name} is a mask, and differs between models. Merge models of one mask."
-            )
-        return first.clone()
-    if first.is_floating_point() or first.is_complex():
-        total = tensors[0] * averaging_weights[0]
-        for tensor, weight in zip(tensors[1:], averaging_weights[1:], strict=True):
-            total = total + weight * tensor.to(total.device)
-        return total
-    # In float64, which holds counts up to 2**53.
-    terms = (
-        weight * tensor.double().cpu()
-        for tensor, weight in zip(tensors, averaging_weights, strict=True)
-    )
-    return sum(terms, start=torch.zeros(())).round().to(first)
+def _weighted(tensor: torch.Tensor, weight: float) -> torch.Tensor:
+    return tensor if tensor.dtype == torch.bool else weight * _exact(tensor)
+
+
+def _plus(name: str, total: torch.Tensor, tensor: torch.Tensor, weight: float) -> torch.Tensor:
+    tensor = tensor.to(total.device)
+    if total.dtype != torch.bool:
+        return total.add(_exact(tensor), alpha=weight)
+    if not torch.equal(total, tensor):
+        raise ModelMismatchError(
+            f"{name} is a mask, and differs between models. Merge models of one mask."
+        )
+    return total
+
+
+def _mean(total: torch.Tensor, weight: float, form: torch.Tensor) -> torch.Tensor:
+    if form.dtype == torch.bool:
+        return form.clone()
+    mean = total / weight
+    exact = form.is_floating_point() or form.is_complex()
+    return (mean if exact else mean.round()).to(form)
+
+
+def _exact(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor in float64, which holds integers up to 2**53, or complex128."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float64))

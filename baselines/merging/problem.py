@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.average import AveragingWeights, average, normalize
+from fleet_tools.baselines.merging.average import (
+    AveragingWeights,
+    WeightedSum,
+    normalize,
+    weighted_sum,
+)
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
@@ -90,9 +95,17 @@ class MergeProblem:
             for permutation, model in zip(permutations, self.models, strict=True)
         ]
 
+    def total(self, permutations: Sequence[Permutation]) -> WeightedSum:
+        """Returns the sum of the permuted models by their normalized weights."""
+        permuted = (  # one at a time, since copies of many models may not fit into memory
+            self.symmetry.apply(permutation, model)
+            for permutation, model in zip(permutations, self.models, strict=True)
+        )
+        return weighted_sum(permuted, self.normalized_weights.tolist())
+
     def mean(self, permutations: Sequence[Permutation]) -> dict[str, torch.Tensor]:
         """Returns the weighted average of the permuted models."""
-        return average(self.permuted(permutations), self.averaging_weights)
+        return self.total(permutations).mean(self.models[0])
 
     def require_base(self) -> State:
         """Returns the base.

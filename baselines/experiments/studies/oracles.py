@@ -60,7 +60,7 @@ PAIRS = {
     "common init": MethodColumn("common_init", control=True),
     "matching": MethodColumn("git_rebasin"),
     "gradient": MethodColumn("sinkhorn_data"),
-    "both": MethodColumn("sinkhorn_data", {"start": "matching"}),
+    "both": MethodColumn("sinkhorn_data", {"start": "matching", "trust": 0.9}),
 }
 """Methods that align pairs, by title. The last two descend, see `descent_for`: from the identity,
 and from the matching."""

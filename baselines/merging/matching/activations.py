@@ -1,4 +1,4 @@
-"""Recording of activations, for activation matching."""
+"""Activations, for activation matching: how they are recorded and permuted."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import State
 
 _Hook = Callable[[torch.nn.Module, Any, Any], None]
@@ -69,3 +70,25 @@ def record(
         for handle in handles:
             handle.remove()
     return outputs
+
+
+def permute_activations(
+    group: PermutationGroup, activations: Mapping[str, torch.Tensor], permutation: Permutation
+) -> dict[str, torch.Tensor]:
+    """Returns the activations that a model has after its units are reordered.
+
+    Args:
+        group: Permutations of the model.
+        activations: By free name, shape (samples, n), or (samples, m, n) if it has an owner.
+        permutation: A hard element.
+    """
+    permuted = {}
+    for name, values in activations.items():
+        index = torch.as_tensor(permutation[name], device=values.device)
+        owner = group.owners.get(name)
+        if owner is None:
+            permuted[name] = values[:, index]
+        else:
+            groups = values[:, torch.as_tensor(permutation[owner], device=values.device)]
+            permuted[name] = groups.gather(2, index.expand(len(groups), *index.shape))
+    return permuted

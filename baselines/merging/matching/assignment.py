@@ -75,17 +75,25 @@ def _frank_wolfe(
     iterations: int,
 ) -> torch.Tensor:
     """Climbs from P, where the gradient of the quadratic part is `quadratic`."""
+    corner: tuple[torch.Tensor, torch.Tensor] | None = None
     for _ in range(iterations):
         gradient = linear + quadratic
-        index = project_hard(gradient)
-        direction = _matrix(index, P) - P
-        slope = float((gradient * direction).sum())
-        if slope <= 1e-4 * float((gradient * P).sum().abs()):
+        index = project_hard(gradient).to(P.device)
+        inner = float((gradient * P).sum())
+        slope = float(gradient.gather(1, index.unsqueeze(1)).sum()) - inner
+        if slope <= 1e-4 * abs(inner):
             break
-        change = quadratic_gradient(pairs, index) - quadratic
-        curvature = float((change * direction).sum()) / 2
+        if corner is None:
+            corner = index, quadratic_gradient(pairs, index)
+        else:
+            corner = index, _gradient_after(pairs, *corner, index)
+        change = corner[1] - quadratic
+        change_inside = float(change.gather(1, index.unsqueeze(1)).sum() - (change * P).sum())
+        curvature = change_inside / 2
         step = min(1.0, -slope / (2 * curvature)) if curvature < 0 else 1.0
-        P, quadratic = P + step * direction, quadratic + step * change
+        P = (1 - step) * P
+        P[torch.arange(len(P)), index] += step
+        quadratic = quadratic + step * change
     return P
 
 
@@ -107,6 +115,21 @@ def quadratic_gradient(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tens
         total = total + R.flatten(1) @ W[:, columns].flatten(1).T
         total = total + R.transpose(0, 1).flatten(1) @ W[columns].transpose(0, 1).flatten(1).T
     return total
+
+
+def _gradient_after(
+    pairs: Sequence[Pair], before: torch.Tensor, gradient: torch.Tensor, index: torch.Tensor
+) -> torch.Tensor:
+    """Returns the same gradient from that at another corner, by the rows that differ alone."""
+    moved = (index != before).nonzero().squeeze(1)
+    if len(moved) > len(index) // 2:
+        return quadratic_gradient(pairs, index)
+    old, new = before[moved], index[moved]
+    for R, W in pairs:
+        gradient = gradient + R[:, moved].flatten(1) @ (W[:, new] - W[:, old]).flatten(1).T
+        rows = (W[new] - W[old]).transpose(0, 1).flatten(1)
+        gradient = gradient + R[moved].transpose(0, 1).flatten(1) @ rows.T
+    return gradient
 
 
 def _gradient_at_center(pairs: Sequence[Pair]) -> torch.Tensor:

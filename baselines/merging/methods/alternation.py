@@ -1,19 +1,32 @@
-"""MergeMany: one model after the other is aligned with the average of the others."""
+"""MergeMany: one model after the other is aligned with the average of the others.
 
-from collections.abc import Callable, Sequence
+The sum over all models travels from one alignment to the next: the average of the others is the sum
+less one model, so that a round costs as many averages as there are models, whatever their number.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 
+from fleet_tools.baselines.merging.average import WeightedSum, weighted_sum
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.group import Permutation
+from fleet_tools.baselines.merging.symmetry.table import State
 
-Align = Callable[[int, Sequence[Permutation]], Permutation]
-"""align(i, permutations): a new permutation of model i, given those of all models."""
+Permuted = Callable[[int, Permutation], State]
+"""permuted(i, permutation): what is averaged of model i, its weights or activations, permuted."""
+
+Align = Callable[[int, State, Permutation], Permutation]
+"""align(i, reference, permutation): a new permutation of model i, close to a reference."""
 
 
 def alternate(
-    problem: MergeProblem, align: Align, generator: np.random.Generator, rounds: int
+    problem: MergeProblem,
+    permuted: Permuted,
+    align: Align,
+    generator: np.random.Generator,
+    rounds: int,
 ) -> tuple[Permutation, ...]:
     """Aligns models in turn, in a new random order in each round, until a round changes nothing.
 
@@ -21,7 +34,8 @@ def alternate(
 
     Args:
         problem: The models.
-        align: Aligns one model with the others.
+        permuted: What the reference is the average of.
+        align: Aligns one model with the average of the others, from its present permutation.
         generator: Draws the orders.
         rounds: Maximum number of rounds.
 
@@ -34,37 +48,42 @@ def alternate(
     if rounds < 1:
         raise MergeError(f"An alternation has {rounds} rounds. Give at least one.")
     permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
-    if len(problem.models) <= 2:
-        for second in range(1, len(problem.models)):
-            permutations[second] = align(second, permutations)
+    count = len(permutations)
+    if count <= 2:
+        for second in range(1, count):
+            reference = permuted(0, permutations[0])
+            permutations[second] = align(second, reference, permutations[second])
         return tuple(permutations)
+    weights = problem.normalized_weights
     for _ in range(rounds):
-        before = list(permutations)
-        for index in generator.permutation(len(permutations)).tolist():
-            permutations[index] = align(index, permutations)
-        if all(map(_same, before, permutations)):
+        # Summed anew in each round, so that rounding does not accumulate.
+        total = weighted_sum(map(permuted, range(count), permutations), weights.tolist())
+        changed = False
+        for index in generator.permutation(count).tolist():
+            weight, before = float(weights[index]), permutations[index]
+            own = permuted(index, before)
+            # At most one model has more than half of the weight, and the difference would cancel.
+            others = (
+                total.plus(own, -weight)
+                if weight <= 0.5
+                else _others(permuted, permutations, weights, index)
+            )
+            found = align(index, others.mean(own), before)
+            if not _same(found, before):
+                changed, permutations[index] = True, found
+                total = total.plus(own, -weight).plus(permuted(index, found), weight)
+        if not changed:
             break
     return tuple(permutations)
 
 
-def weights_without(problem: MergeProblem, index: int) -> np.ndarray:
-    """Returns averaging weights of all models but one, with sum 1 and that one's weight 0.
-
-    They are equal if all other models have no weight.
-
-    Args:
-        problem: The models.
-        index: Index of the model to leave out.
-
-    Returns:
-        Shape (models,).
-    """
-    weights = problem.normalized_weights.copy()
-    weights[index] = 0.0
-    if not weights.any():
-        weights = np.ones(len(weights))
-        weights[index] = 0.0
-    return weights / weights.sum()
+def _others(
+    permuted: Permuted, permutations: list[Permutation], weights: np.ndarray, index: int
+) -> WeightedSum:
+    """Returns the sum of all models but one; they count the same if none of them has weight."""
+    others = [other for other in range(len(permutations)) if other != index]
+    values = weights[others] if weights[others].any() else np.ones(len(others))
+    return weighted_sum((permuted(i, permutations[i]) for i in others), values.tolist())
 
 
 def _same(one: Permutation, other: Permutation) -> bool:

@@ -1,11 +1,27 @@
-"""Fleet-Merge: Algorithm 1 of the paper, with its ablations."""
+"""Fleet-Merge: Algorithm 1 of the paper, with its ablations.
+
+`fleet_merge_listing` is the algorithm as its listing says. `fleet_merge` differs from it, each
+difference by an option:
+
+- Each descent begins near a hard permutation: at first the matching of weights (`start`), with the
+  weight `trust` on its entries, and in later epochs what was found before. In the listing it begins
+  at the identity, and P := Proj_tau(P - eta dL/dP) loses it after a step unless tau is small.
+- AdamW descends through the projection, from noisy scores (`descent`).
+- Models are averaged by their averaging weights, in fleets the robots' numbers of training steps
+  (`equal_weights`).
+
+Both differ from the listing in two points. A step draws what the data holder gives for a seed, in
+fleets a batch, instead of a pair of observation and action. And soft permutations begin each epoch
+at the hard ones, as section 3.1 says, while the listing initializes them once.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from fleet_tools.baselines.merging.average import average
+from fleet_tools.baselines.merging.average import WeightedSum, weighted_sum
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
@@ -13,11 +29,14 @@ from fleet_tools.baselines.merging.methods.content_order import content_order, r
 from fleet_tools.baselines.merging.methods.git_rebasin import match_models, require_activations
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import require_start
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 
 POINTS = ("interpolation", "simplex", "average")
+
+LISTING = Descent(noise=0.0, projection="after")
+"""The descent of Algorithm 1, but for numbers that the paper does not give."""
 
 
 def fleet_merge(
@@ -27,10 +46,11 @@ def fleet_merge(
     descent: Descent | None = None,
     participants: int | None = None,
     start: str = "matching",
-    trust: float = 0.9,
+    trust: float | None = 0.9,
     point: str = "interpolation",
     soft: bool = False,
     monotone: bool = False,
+    equal_weights: bool = False,
 ) -> MergeResult:
     """Aligns all models with their average, each by the loss on its own data.
 
@@ -45,9 +65,10 @@ def fleet_merge(
         participants: Number of models, drawn anew in each epoch, that move in it; all if None.
         start: "matching" of weights (MergeMany), "activations", which are matched likewise, or
             "identity", as in the paper.
-        trust: Weight of each unit's match in a descent's first projection; unused from the
-            identity. A descent leaves its start only if rate times steps exceeds
-            tau log(n trust / (1 - trust)): 8.4 for n = 512 units.
+        trust: Weight of each unit's entry in the first projection of every descent from a hard
+            permutation, also the identity; see `descend`. A descent leaves its start only if rate
+            times steps exceeds tau log(n trust / (1 - trust)): 8.4 for n = 512 units. If None, a
+            descent begins nearly uniform, and keeps little of what an earlier epoch has found.
         point: Model at which gradients are computed: "interpolation", a random point between the
             permuted model and the average; "simplex" (the paper's fleet-merge-simplex), a random
             point among all models; "average" (fleet-merge-average), their average.
@@ -55,6 +76,7 @@ def fleet_merge(
         monotone: Not in the paper: accept a new permutation only if it lowers the loss of the
             average on the data of all data holders (each answers with its own loss), so that by
             this measure the result is no worse than the start.
+        equal_weights: Average all models alike, as the listing does, whatever their weights.
 
     Raises:
         MergeError: `start` or `point` is unknown, `trust` is not between 0 and 1, there are no
@@ -63,39 +85,49 @@ def fleet_merge(
     """
     _require_usable(problem, epochs, participants, start, point)
     descent = descent or Descent()
+    if equal_weights:
+        problem = replace(problem, averaging_weights=None)
     order = content_order(problem.models)
     problem = reordered(problem, order)
-    count, meter = len(problem.models), TrafficMeter()
+    form, count, meter = problem.models[0], len(problem.models), TrafficMeter()
+    weights = problem.normalized_weights.tolist()
     # Line 3: initialize.
     permutations = _initial_permutations(problem, start)
     lowest = _pooled_loss(problem, problem.mean(permutations), meter) if monotone else math.inf
     for epoch in range(epochs):
-        permuted = problem.permuted(permutations)
-        mean = average(permuted, problem.averaging_weights)  # line 5
+        total = problem.total(permutations)
+        mean = total.mean(form)  # line 5
         moving = np.random.default_rng((problem.seed, epoch)).permutation(count)  # line 6
         for index in moving[:participants].tolist():
             generator = np.random.default_rng((problem.seed, epoch, index))
+            # The mean stays until the next epoch; the points of the ablations are among the models
+            # as permuted now, or else two models that move at once would only swap.
+            own = problem.symmetry.apply(permutations[index], problem.models[index])
+            others = total.plus(own, -weights[index])
             # Lines 8 to 11, from the hard permutation (section 3.1 says so; the listing does not).
             found: Permutation = descend(
                 problem.symmetry,
                 problem.models[index],
                 permutations[index],
-                _gradient(problem, index, point, permuted, mean, generator, meter),
+                _gradient(
+                    problem.data_holders[index],
+                    _points(problem, permutations, index, point, mean, others, generator),
+                    generator,
+                    meter,
+                ),
                 descent,
                 generator,
-                None if start == "identity" else trust,
+                trust,
             )
             found = found if soft else harden(problem.group, found)  # line 12
+            moved = problem.symmetry.apply(found, problem.models[index])
+            trial = others.plus(moved, weights[index])
             if monotone:
-                trial = problem.mean([*permutations[:index], found, *permutations[index + 1 :]])
-                loss = _pooled_loss(problem, trial, meter)
+                loss = _pooled_loss(problem, trial.mean(form), meter)
                 if not loss < lowest:
                     continue
                 lowest = loss
-            permutations[index] = found
-            # The mean stays until the next epoch; the points of the ablations are among the models
-            # as permuted now, or else two models that move at once would only swap.
-            permuted[index] = problem.symmetry.apply(found, problem.models[index])
+            permutations[index], total = found, trial
     state = problem.mean(permutations)  # line 13
     positions = np.argsort(order)
     return MergeResult(
@@ -118,42 +150,61 @@ def _pooled_loss(problem: MergeProblem, model: State, meter: TrafficMeter) -> fl
     )
 
 
-def _gradient(
+def _points(
     problem: MergeProblem,
+    permutations: Sequence[Permutation],
     index: int,
     point: str,
-    permuted: Sequence[State],
     mean: State,
+    others: WeightedSum,
     generator: np.random.Generator,
-    meter: TrafficMeter,
-) -> Gradient:
-    """Returns the gradient of a model's own loss with respect to the permuted model.
+) -> Callable[[], tuple[WeightedSum, float]]:
+    """Returns a function that draws the points at which a model's gradients are computed.
 
     Args:
         problem: The models.
+        permutations: Their permutations.
         index: Index of the moving model.
         point: See `fleet_merge`.
-        permuted: All permuted models.
         mean: The average at the beginning of the epoch.
-        generator: Draws points and the data holder's seeds.
-        meter: Counts the traffic.
+        others: The sum of all models but the moving one.
+        generator: Draws the points.
+
+    Returns:
+        Draws the other models' part of a point, and the coefficient of the moving model.
     """
+    if point == "average":
+        return lambda: (others, float(problem.normalized_weights[index]))
+    if point == "interpolation":
+
+        def between() -> tuple[WeightedSum, float]:
+            coefficient = generator.uniform()
+            return WeightedSum().plus(mean, 1 - coefficient), coefficient
+
+        return between
+    permuted = problem.permuted(permutations)
+    del permuted[index]
+
+    def among_all() -> tuple[WeightedSum, float]:
+        coefficients = generator.dirichlet(np.ones(len(permuted) + 1)).tolist()
+        coefficient = coefficients.pop(index)
+        return weighted_sum(permuted, coefficients), coefficient
+
+    return among_all
+
+
+def _gradient(
+    data_holder: DataHolder,
+    draw_point: Callable[[], tuple[WeightedSum, float]],
+    generator: np.random.Generator,
+    meter: TrafficMeter,
+) -> Gradient:
+    """Returns the gradient of a model's own loss with respect to the permuted model."""
 
     def gradient(moving: State) -> State:
-        if point == "interpolation":
-            coefficient = generator.uniform()
-            others, other_coefficients = [mean], [1 - coefficient]
-        else:
-            drawn = point == "simplex"
-            coefficients = (
-                generator.dirichlet(np.ones(len(permuted))) if drawn else problem.normalized_weights
-            ).tolist()
-            coefficient = coefficients.pop(index)
-            others = [*permuted[:index], *permuted[index + 1 :]]
-            other_coefficients = coefficients
-        model = average([moving, *others], [coefficient, *other_coefficients])  # line 9
-        seed = int(generator.integers(2**31))
-        answer = meter.ask(problem.data_holders[index], model, seed)
+        others, coefficient = draw_point()
+        model = others.plus(moving, coefficient).mean(moving)  # line 9
+        answer = meter.ask(data_holder, model, int(generator.integers(2**31)))
         return {name: coefficient * value for name, value in answer.gradient.items()}
 
     return gradient

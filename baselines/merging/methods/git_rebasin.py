@@ -1,16 +1,14 @@
 """Git Re-Basin (Ainsworth et al. 2023): alignment by matching, without gradients."""
 
-from collections.abc import Sequence
-
 import numpy as np
-import torch
 
-from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.matching.activations import permute_activations
 from fleet_tools.baselines.merging.matching.weights import match_activations, match_weights
-from fleet_tools.baselines.merging.methods.alternation import alternate, weights_without
+from fleet_tools.baselines.merging.methods.alternation import alternate
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.group import Permutation
+from fleet_tools.baselines.merging.symmetry.table import State
 
 
 def git_rebasin(problem: MergeProblem, *, by: str = "weights", rounds: int = 20) -> MergeResult:
@@ -42,25 +40,21 @@ def match_models(
     """Returns the permutations of `git_rebasin`, with the same arguments."""
     generator = np.random.default_rng(problem.seed)
 
-    def align_weights(index: int, permutations: Sequence[Permutation]) -> Permutation:
-        reference = average(problem.permuted(permutations), weights_without(problem, index))
-        return match_weights(
-            problem.symmetry, reference, problem.models[index], generator, permutations[index]
-        )
+    def permuted_weights(index: int, permutation: Permutation) -> State:
+        return problem.symmetry.apply(permutation, problem.models[index])
 
-    def align_activations(index: int, permutations: Sequence[Permutation]) -> Permutation:
-        weights = weights_without(problem, index).tolist()
-        reference = {}
-        for name in problem.activations[index]:
-            permuted = _permuted_activations(problem, name, permutations)
-            terms = (
-                weight * each for weight, each in zip(weights, permuted, strict=True) if weight
-            )
-            reference[name] = sum(terms, start=torch.zeros(()))
+    def align_weights(index: int, reference: State, before: Permutation) -> Permutation:
+        return match_weights(problem.symmetry, reference, problem.models[index], generator, before)
+
+    def permuted_activations(index: int, permutation: Permutation) -> State:
+        return permute_activations(problem.group, problem.activations[index], permutation)
+
+    def align_activations(index: int, reference: State, _: Permutation) -> Permutation:
         return match_activations(problem.group, reference, problem.activations[index])
 
-    align = align_weights if by == "weights" else align_activations
-    return alternate(problem, align, generator, rounds)
+    if by == "weights":
+        return alternate(problem, permuted_weights, align_weights, generator, rounds)
+    return alternate(problem, permuted_activations, align_activations, generator, rounds)
 
 
 def require_activations(problem: MergeProblem) -> None:
@@ -74,19 +68,3 @@ def require_activations(problem: MergeProblem) -> None:
             "The merge problem has no activations to match. Give those of each model, as "
             "`matching.activations.record` returns them, or match by weights."
         )
-
-
-def _permuted_activations(
-    problem: MergeProblem, name: str, permutations: Sequence[Permutation]
-) -> list[torch.Tensor]:
-    owner = problem.group.owners.get(name)
-    permuted = []
-    for activations, permutation in zip(problem.activations, permutations, strict=True):
-        index = torch.as_tensor(permutation[name], device=activations[name].device)
-        if owner is None:
-            permuted.append(activations[name][:, index])
-        else:
-            order = torch.as_tensor(permutation[owner], device=index.device)
-            groups = activations[name][:, order]
-            permuted.append(groups.gather(2, index.expand(len(groups), *index.shape)))
-    return permuted

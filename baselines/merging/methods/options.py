@@ -2,8 +2,8 @@
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
@@ -23,15 +23,16 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
         UnknownNameError: The method has no such option.
     """
     own = {
-        name: parameter.default
+        name: parameter
         for name, parameter in inspect.signature(method).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
+    begin: Descent = own["descent"].default or Descent() if "descent" in own else Descent()
     of_descent = {}
     if "descent" in own:
         del own["descent"]
-        of_descent = {field.name: field.default for field in fields(Descent)}
-    known = own | of_descent
+        of_descent = {field.name: type(field.default) for field in fields(Descent)}
+    known = {name: _kind(parameter) for name, parameter in own.items()} | of_descent
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -45,13 +46,23 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
     options = {name: value for name, value in values.items() if name in own}
     descent = {name: value for name, value in values.items() if name in of_descent}
     if descent:
-        options["descent"] = Descent(**descent)
+        options["descent"] = replace(begin, **descent)
     return options
 
 
-def _parse(name: str, text: str, default: Any) -> Any:
-    # The default None, as of `participants`, stands for a number.
-    kind = int if default is None else type(default)
+def _kind(parameter: inspect.Parameter) -> Any:
+    """Returns the type of an option: its annotation, or the type of its default."""
+    written = parameter.annotation not in (parameter.empty, Any)
+    if written and not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    return int | None if parameter.default is None else type(parameter.default)
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+    kinds = get_args(kind) or (kind,)
+    if type(None) in kinds and text in ("none", "null"):
+        return None
+    kind = next((each for each in (bool, int, float, str) if each in kinds), str)
     if kind is bool and text in ("true", "false"):
         return text == "true"
     try:
@@ -60,4 +71,5 @@ def _parse(name: str, text: str, default: Any) -> Any:
     except ValueError:
         pass
     expected = {bool: "true or false", int: "an integer", float: "a number"}[kind]
+    expected += " or none" if type(None) in kinds else ""
     raise MergeError(f"The option {name} is {expected}; given: {text!r}.")

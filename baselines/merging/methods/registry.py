@@ -8,7 +8,7 @@ from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.dare import dare
 from fleet_tools.baselines.merging.methods.fed_sgd import fed_sgd
 from fleet_tools.baselines.merging.methods.fisher import fisher
-from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
+from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.least_squares import head_refit, least_squares
 from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
@@ -34,6 +34,9 @@ METHODS: dict[str, Method] = {
     "sinkhorn_rebasin": sinkhorn_rebasin,
     "sinkhorn_data": partial(sinkhorn_rebasin, loss="random_point"),
     "fleet_merge": fleet_merge,
+    "fleet_merge_listing": partial(
+        fleet_merge, start="identity", trust=None, descent=LISTING, equal_weights=True
+    ),
     "fleet_merge_monotone": partial(fleet_merge, monotone=True),
     "fleet_merge_soft": partial(fleet_merge, soft=True),
     "fleet_merge_simplex": partial(fleet_merge, point="simplex"),
@@ -47,8 +50,8 @@ METHODS: dict[str, Method] = {
     "fisher": fisher,
     "fed_sgd": fed_sgd,
 }
-"""Up to fleet_merge_average the paper's names, with `_` for `-`; fleet_merge_monotone is not in the
-paper, nor are those that follow."""
+"""The paper's names, with `_` for `-`, up to fleet_merge_average. Not the paper's are those below, and
+fleet_merge_monotone; fleet_merge_listing is its algorithm word by word (see `fleet_merge`)."""
 
 NEED_BASE = ("task_arithmetic", "ties", "dare")
 """Names of the methods that need a problem's `base`."""

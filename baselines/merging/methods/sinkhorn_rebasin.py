@@ -1,17 +1,16 @@
 """Sinkhorn re-basin (Peña et al. 2023), and the paper's sinkhorn-data, which alternates it."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.average import average, floating_tensors, interpolate
+from fleet_tools.baselines.merging.average import floating_tensors, interpolate
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_tools.baselines.merging.matching.weights import match_weights
-from fleet_tools.baselines.merging.methods.alternation import alternate, weights_without
+from fleet_tools.baselines.merging.methods.alternation import alternate
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
@@ -27,7 +26,7 @@ def sinkhorn_rebasin(
     *,
     loss: str = "random_point",
     start: str = "identity",
-    trust: float = 0.9,
+    trust: float | None = None,
     descent: Descent | None = None,
     rounds: int = 3,
 ) -> MergeResult:
@@ -43,7 +42,9 @@ def sinkhorn_rebasin(
             reference's; "midpoint", the loss on data of the model halfway between the two; or
             "random_point", that of a point drawn anew in each step (eq. grad_update of the paper).
         start: "identity", or "matching" of weights.
-        trust: Weight of the matched units in the first projection; unused from the identity.
+        trust: Weight of the start's entries in the first projection. None, as published, begins
+            nearly uniform with tau = 1: right from the identity, which is no better than any other
+            start between unrelated models, but a matching needs about 0.9. See `descend`.
         descent: Parameters of the descent; defaults if None.
         rounds: Maximum number of rounds of the alternation.
 
@@ -59,8 +60,10 @@ def sinkhorn_rebasin(
     meter = TrafficMeter()
     data_holder = None if loss in _DISTANCES else _shared_data_holder(problem, loss)
 
-    def align(index: int, permutations: Sequence[Permutation]) -> Permutation:
-        reference = average(problem.permuted(permutations), weights_without(problem, index))
+    def permuted(index: int, permutation: Permutation) -> State:
+        return problem.symmetry.apply(permutation, problem.models[index])
+
+    def align(index: int, reference: State, _: Permutation) -> Permutation:
         begin = problem.group.identity()
         if start == "matching":
             begin = match_weights(problem.symmetry, reference, problem.models[index], generator)
@@ -76,11 +79,11 @@ def sinkhorn_rebasin(
             gradient,
             descent,
             generator,
-            trust if start == "matching" else None,
+            trust,
         )
         return harden(problem.group, soft)
 
-    permutations = alternate(problem, align, generator, rounds)
+    permutations = alternate(problem, permuted, align, generator, rounds)
     return MergeResult(problem.mean(permutations), permutations, meter.traffic)
 
 

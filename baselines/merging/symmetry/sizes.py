@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from fleet_tools.baselines.merging.errors import AxisSizeError
@@ -35,7 +36,7 @@ class Sizes:
 
 
 def solve(axes: Axes, shapes: Mapping[str, tuple[int, ...]]) -> Sizes:
-    """Resolves every size from the shapes.
+    """Resolves every size from the shapes; the result is shared, and not to be changed.
 
     An axis with one unknown size determines it: 96 = 4 (2 q + v) with v = 8 gives q = 8.
 
@@ -54,6 +55,15 @@ def solve(axes: Axes, shapes: Mapping[str, tuple[int, ...]]) -> Sizes:
                 f"names {len(parameter_axes)} axes. Name each of its axes, `_` where nothing "
                 "permutes it."
             )
+    return _solve(tuple(axes.items()), tuple(shapes.items()))
+
+
+@lru_cache(maxsize=16)  # merging asks for the same sizes again with each of many models
+def _solve(
+    axes_items: tuple[tuple[str, tuple[Axis, ...]], ...],
+    shape_items: tuple[tuple[str, tuple[int, ...]], ...],
+) -> Sizes:
+    axes, shapes = dict(axes_items), dict(shape_items)
     sizes = _written_sizes(axes)
     pending = [(name, dim) for name, each in axes.items() for dim in range(len(each))]
     while pending:

@@ -57,7 +57,7 @@ def test_the_naive_average_is_the_average(seed):
     ("method", "options"),
     [
         ("git_rebasin", {}),
-        ("sinkhorn_rebasin_l2", {"start": "matching", "descent": Descent(steps=20)}),
+        ("sinkhorn_rebasin_l2", {"start": "matching", "trust": 0.9, "descent": Descent(steps=20)}),
     ],
 )
 @settings(max_examples=4)

@@ -274,6 +274,7 @@ def test_lines_have_an_odd_number_of_points(points, paths, capsys):
         (["epochs=many"], "an integer"),
         (["soft=1"], "true or false"),
         (["tau=-1"], "out of range"),
+        (["trust=much"], "a number or none"),
     ],
 )
 def test_options_are_checked(texts, message):
@@ -285,6 +286,13 @@ def test_options_reach_the_method_and_its_descent():
     options = read_options(METHODS["fleet_merge"], ["epochs=5", "steps=7", "soft=true", "tau=0.5"])
     assert options["epochs"] == 5 and options["soft"] is True
     assert (options["descent"].steps, options["descent"].tau) == (7, 0.5)
+    options = read_options(METHODS["fleet_merge_listing"], ["steps=7", "trust=0.5"])
+    assert (options["descent"].steps, options["descent"].projection) == (7, "after")
+    assert options["trust"] == 0.5
+    assert read_options(METHODS["fleet_merge"], ["trust=none", "participants=null"]) == {
+        "trust": None,
+        "participants": None,
+    }
 
 
 def test_help_works_without_torch_and_merging_says_how_to_install_it(paths):

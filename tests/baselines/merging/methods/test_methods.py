@@ -14,8 +14,10 @@ from support.merging_cases import WIDE, make_data_holder, maps_of, noisy
 from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.matching.activations import record
+from fleet_tools.baselines.merging.matching.sinkhorn import soften
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
-from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
+from fleet_tools.baselines.merging.methods import fleet_merge as fleet_merge_module
+from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
 from fleet_tools.baselines.merging.methods.registry import METHODS, merge
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
@@ -107,10 +109,11 @@ def test_fleet_merge_from_matching_recovers_the_function_of_permuted_copies(kind
 
 @pytest.mark.parametrize("tau", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("trust", [0.5, 0.9])
-def test_a_matched_start_has_the_weight_of_its_trust(tau, trust):
+@pytest.mark.parametrize("kind", ["random", "identity"])
+def test_a_hard_start_has_the_weight_of_its_trust(tau, trust, kind):
     problem = different_models(1)
     group = problem.group
-    start = group.random(np.random.default_rng(0))
+    start = group.identity() if kind == "identity" else group.random(np.random.default_rng(0))
     soft = descend(
         problem.symmetry,
         problem.models[0],
@@ -123,6 +126,64 @@ def test_a_matched_start_has_the_weight_of_its_trust(tau, trust):
     for name, index in start.items():
         weights = soft[name].gather(1, torch.as_tensor(index).unsqueeze(1))
         torch.testing.assert_close(weights, torch.full_like(weights, trust), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("tau", [0.3, 1.0])
+@pytest.mark.parametrize("trust", [None, 0.9])
+def test_a_soft_start_is_where_the_descent_begins(tau, trust):
+    problem = different_models(1)
+    generator = np.random.default_rng(0)
+    scores = {
+        name: torch.from_numpy(generator.normal(size=(*shape, *shape)))
+        for name, shape in problem.group.sizes.items()
+    }
+    start = soften(scores)
+    still = Descent(steps=0, noise=0.0, tau=tau)
+    model = problem.models[0]
+    found = descend(problem.symmetry, model, start, lambda _: {}, still, generator, trust)
+    for name, matrix in start.items():
+        torch.testing.assert_close(found[name], matrix, rtol=5e-3, atol=1e-6)
+
+
+def test_every_epoch_of_fleet_merge_begins_near_what_is_permuted_already(monkeypatch):
+    """Without trust, the first soft matrix of each descent is nearly uniform."""
+    problem = different_models(3)
+    weights = []
+
+    def spy(symmetry, model, start, gradient, descent, generator, trust):
+        still = replace(descent, steps=0, noise=0.0)
+        soft = descend(symmetry, model, start, gradient, still, generator, trust)
+        entries = (soft[k].gather(1, torch.as_tensor(v).unsqueeze(1)) for k, v in start.items())
+        weights.extend(float(each.mean()) for each in entries)
+        return descend(symmetry, model, start, gradient, descent, generator, trust)
+
+    monkeypatch.setattr(fleet_merge_module, "descend", spy)
+    for start in ("identity", "matching"):
+        fleet_merge(problem, descent=Descent(steps=2, rate=5.0), start=start, epochs=2)
+        assert len(weights) == 12 and min(weights) > 0.89
+        weights.clear()
+    fleet_merge(problem, descent=SHORT, start="identity", trust=None, epochs=1)
+    assert max(weights) < 0.13
+
+
+def test_the_listing_projects_after_each_step_from_the_identity_itself():
+    """The first gradient is that at the identity; then tau = 1 makes P nearly uniform."""
+    problem = different_models(2, averaging_weights=[3, 1])
+    merged = merge("fleet_merge_listing", problem, epochs=1)
+    plain = average(problem.permuted(merged.permutations))
+    assert all(torch.equal(merged.state[name], plain[name]) for name in plain)
+    seen = []
+
+    def gradient(permuted):
+        seen.append(permuted)
+        return {}
+
+    one, identity = problem.models[0], problem.group.identity()
+    generator = np.random.default_rng(0)
+    soft = descend(problem.symmetry, one, identity, gradient, LISTING, generator)
+    for name, tensor in one.items():
+        torch.testing.assert_close(seen[0][name], tensor)
+    assert max(float(matrix.max()) for matrix in soft.values()) < 0.13
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -202,7 +263,9 @@ def test_one_model_is_merged_into_itself(method):
         )
 
 
-@pytest.mark.parametrize("method", sorted(set(AVERAGING) - {"fleet_merge_soft"}))
+@pytest.mark.parametrize(
+    "method", sorted(set(AVERAGING) - {"fleet_merge_soft", "fleet_merge_listing"})
+)
 def test_a_model_without_weight_does_not_matter_in_the_mean(method):
     problem = different_models(3, averaging_weights=[1, 0, 1], activations=activations_of(3))
     merged = merge(method, problem, **options(method))
