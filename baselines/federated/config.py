@@ -111,8 +111,9 @@ class FleetConfig(GrownValue):
         asked = {self.options.get(name) for name in ("by", "start")}
         if self.method == _ACTIVATION_MATCHING or "activations" in asked:
             raise ConfigError(
-                "the activations of every unit on common data are not sent; with `alignment: "
-                "activations`, head_refit, regmean and least_squares match by moments of robots"
+                "the activations of every unit on common data are not sent; `method: git_rebasin` "
+                "matches by weights, and head_refit, regmean and least_squares with `alignment: "
+                "activations` by moments that robots measure"
             )
         if self.method == "common_init" and self.initialization != "common":
             raise ConfigError("`method: common_init` requires `initialization: common`")

@@ -50,8 +50,8 @@ METHODS: dict[str, Method] = {
     "fisher": fisher,
     "fed_sgd": fed_sgd,
 }
-"""The paper's names, with `_` for `-`, up to fleet_merge_average. Not the paper's are those below, and
-fleet_merge_monotone; fleet_merge_listing is its algorithm word by word (see `fleet_merge`)."""
+"""The paper's names, with `_` for `-`, up to fleet_merge_average. Of these, fleet_merge_monotone is
+not in the paper, and fleet_merge_listing is its algorithm word by word (see `fleet_merge`)."""
 
 NEED_BASE = ("task_arithmetic", "ties", "dare")
 """Names of the methods that need a problem's `base`."""

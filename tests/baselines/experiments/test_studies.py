@@ -111,10 +111,10 @@ def test_a_result_is_computed_once_for_its_settings(tmp_path):
     assert cache.get_or_compute("a", {"steps": (1, 3)}, compute) == first and len(calls) == 3
 
 
-def test_results_of_version_0_1_are_read(tmp_path):
-    """As a file of it has them: the settings as JSON, and the result."""
-    options = {"start": "matching", "descent": {"steps": 200, "rate": 0.1, "tau": 1.0, "noise": 0.1,
-               "iterations": 20, "projection": "through"}}  # fmt: skip
+def test_stored_results_of_the_same_settings_are_read(tmp_path):
+    """As a file has them: the settings as JSON, and the result."""
+    options = {"start": "matching", "trust": 0.9, "descent": {"steps": 200, "rate": 0.1,
+               "tau": 1.0, "noise": 0.1, "iterations": 60, "projection": "through"}}  # fmt: skip
     settings = {
         "network": "MLP 4x512", "training": {"epochs": 40, "rate": 0.001, "batch": 64},
         "method": "sinkhorn_data", "options": options, "control": False,

@@ -127,8 +127,14 @@ def test_all_messages_of_a_run_hold_weights_gradients_and_counts(
     assert answered_bytes == sum(traffic.bytes_from_robots for traffic in traffics)
 
 
-def test_no_row_of_data_is_in_messages_or_assignments(data: Path) -> None:
-    plan = plan_of(data, method="fleet_merge", options={"epochs": 1, "steps": 2})
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("fleet_merge", {"epochs": 1, "steps": 2}), ("least_squares", {"alignment": "activations"})],
+)
+def test_no_row_of_data_is_in_messages_or_assignments(
+    data: Path, method: str, options: dict[str, Any]
+) -> None:
+    plan = plan_of(data, method=method, options=options)
     transport = RecordingTransport(local(plan))
     run_rounds(plan, transport)
     exchanged = b"".join(sent + answered(answer) for _, sent, answer in transport.exchanges)
@@ -142,6 +148,7 @@ def test_no_row_of_data_is_in_messages_or_assignments(data: Path) -> None:
         "blueprint",
         "training",
         "initialization",
+        "moment_noise",
     }
     for assignment in plan.assignments:
         samples = Samples(assignment.data).subset(assignment.episodes)
