@@ -6,7 +6,7 @@ from fleet_tools.baselines.merging.moments.measurement import Moments
 
 
 def solve(moments: Moments, prior: torch.Tensor, ridge: float) -> torch.Tensor:
-    """Returns the M that minimizes the mean of |x M - t|^2 + ridge s |M - prior|^2.
+    """Returns the M that minimizes the mean of (x M - t)² + ridge s (M - prior)².
 
     Here s is the mean square of the entries of x. So directions in which there are no inputs keep
     the prior. Moments with noise need a ridge that is larger than the noise.
