@@ -31,7 +31,14 @@ def _paths(tmp_path):
     return paths
 
 
-def run(paths, *more, method="git_rebasin", spec="with_data", model=None, output=None):
+def run(
+    paths,
+    *more,
+    method="git_rebasin",
+    spec: str | None = "with_data",
+    model: str | None = None,
+    output=None,
+):
     output = output or paths[0].with_name("merged.safetensors")
     arguments = [*map(str, paths), "--method", method]
     for option, name in (("--spec", spec), ("--model", model)):

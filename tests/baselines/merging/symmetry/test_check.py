@@ -216,7 +216,7 @@ class Branches(nn.Module):
         self.c, self.d = nn.Linear(3, 6), nn.Linear(6, 2)
         self.never = nn.Linear(2, 2)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         if x.sum() > 1e3:
             return self.d(torch.tanh(self.c(x)))
         return self.b(torch.tanh(self.a(x)))
@@ -254,7 +254,7 @@ class Tied(nn.Module):
         self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 6)
         self.scores.weight = self.words.weight
 
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
+    def forward(self, words):
         x = self.words(words)
         return self.scores(x + self.down(torch.relu(self.up(x))))
 
