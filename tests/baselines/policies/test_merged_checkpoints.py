@@ -1,6 +1,7 @@
 """Checkpoints of one blueprint are merged into a checkpoint that acts."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -182,5 +183,6 @@ def test_checkpoints_and_other_models_are_not_mixed(tmp_path, capsys):
     write_model(tmp_path / "other.safetensors", read_model(path))
     assert run([path, tmp_path / "other.safetensors"])[0] == 2
     assert "robot_0.safetensors are checkpoints, and other" in capsys.readouterr().err
-    assert run([tmp_path / "other.safetensors"] * 2)[0] == 2
+    another = Path(shutil.copy(tmp_path / "other.safetensors", tmp_path / "another.safetensors"))
+    assert run([tmp_path / "other.safetensors", another])[0] == 2
     assert "--spec MODULE:FUNCTION" in capsys.readouterr().err
