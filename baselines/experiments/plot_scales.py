@@ -6,19 +6,26 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
 Measure = Literal["loss", "success"]
-"""What a vertical axis shows."""
+"""What an axis shows."""
 
 LABELS: dict[Measure, str] = {"loss": "held-out loss", "success": "success rate"}
 
 
-def set_scale(axes: Axes, measure: Measure) -> None:
-    """Sets the scale and the grid of a vertical axis: logarithmic for losses, else 0 to 100%."""
+def set_scale(axes: Axes, measure: Measure, horizontal: bool = False) -> None:
+    """Sets the scale and the grid of an axis: logarithmic for losses, else 0 to 100%.
+
+    Args:
+        axes: The axes.
+        measure: What the axis shows.
+        horizontal: Whether it is the horizontal axis.
+    """
+    axis = axes.xaxis if horizontal else axes.yaxis
     if measure == "success":
-        axes.set_ylim(-0.02, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        (axes.set_xlim if horizontal else axes.set_ylim)(-0.02, 1.02)
+        axis.set_major_formatter(PercentFormatter(1.0))
     else:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        (axes.set_xscale if horizontal else axes.set_yscale)("log")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)

@@ -19,6 +19,10 @@ _OFFSET = 0.04
 """Horizontal distance of the arms' points at one value, so that their intervals do not overlap."""
 
 
+_MARKERS = "osD^"
+"""Markers of the first ten arms, of the next ten, and so on."""
+
+
 def save_value_figure(sweep: Sweep, rows: Sequence[Row], path: Path) -> None:
     """Plots success rates with 95% intervals, if there are any, and losses with their range.
 
@@ -48,6 +52,8 @@ def save_byte_figure(sweep: Sweep, rows: Sequence[Row], path: Path) -> None:
 def _value_figure(sweep: Sweep, rows: Sequence[Row]) -> Figure:
     with_success = any(row["success"] for row in rows)
     measures: list[Measure] = ["success", "loss"] if with_success else ["loss"]
+    if len(sweep.values) == 1:
+        return _arm_figure(sweep, rows, measures)
     figure = Figure((2.2 + 4.0 * len(measures), 3.8), layout="constrained")
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
     for measure, axes in zip(measures, panels, strict=True):
@@ -58,6 +64,37 @@ def _value_figure(sweep: Sweep, rows: Sequence[Row]) -> Figure:
         set_scale(axes, measure)
     _add_legend(figure, [*sweep.arms, *sweep.references])
     return figure
+
+
+def _arm_figure(sweep: Sweep, rows: Sequence[Row], measures: Sequence[Measure]) -> Figure:
+    """Plots the arms below one another, since nothing varies but they."""
+    arms = [*sweep.arms, *sweep.references]
+    figure = Figure((2.6 + 3.2 * len(measures), 0.8 + 0.24 * len(arms)), layout="constrained")
+    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    for measure, axes in zip(measures, panels, strict=True):
+        for row in rows:
+            if point := row[measure]:
+                y = arms.index(row["arm"])
+                axes.errorbar(
+                    point["rate" if measure == "success" else "median"],
+                    y,
+                    xerr=_spread_about(point, measure),
+                    fmt="s" if row["arm"] in sweep.references else "o",
+                    color=_color(0),
+                    capsize=3,
+                    markersize=4,
+                )
+        axes.set_yticks(range(len(arms)), arms)
+        axes.set_ylim(len(arms) - 0.5, -0.5)
+        axes.set_xlabel(LABELS[measure])
+        set_scale(axes, measure, horizontal=True)
+    return figure
+
+
+def _spread_about(point: Row, measure: Measure) -> list[list[float]]:
+    """Returns how far the low and the high end are from the middle, as Matplotlib takes them."""
+    middle = point["rate" if measure == "success" else "median"]
+    return [[max(0.0, middle - point["low"])], [max(0.0, point["high"] - middle)]]
 
 
 def _plot_arms(axes: Axes, sweep: Sweep, rows: Sequence[Row], measure: Measure) -> None:
@@ -106,7 +143,8 @@ def _byte_figure(sweep: Sweep, rows: Sequence[Row]) -> Figure:
             x = [point["bytes"] / 1e6 for point in curve]
             y = [point["success"]["rate"] if with_success else point["loss"] for point in curve]
             color = _color(list(sweep.arms).index(row["arm"]))
-            axes.plot(x, y, "o-", color=color, markersize=3, label=row["arm"])
+            marker = _MARKERS[list(sweep.arms).index(row["arm"]) // 10 % len(_MARKERS)]
+            axes.plot(x, y, f"{marker}-", color=color, markersize=4, label=row["arm"])
         for row in shown[:1]:
             axes.axvline(row["data_at_home"] / 1e6, color="black", linestyle=":", linewidth=1)
         axes.set_title(f"{sweep.vary} {_label(value)}", fontsize="medium")
