@@ -42,13 +42,12 @@ def density_gate(plan: FleetPlan, transport: Transport, progress: FleetProgress)
     Each robot is asked for the second moments of what its network reads: one message.
 
     Args:
-        plan: The fleet.
+        plan: The fleet; its policies have no encoders.
         transport: Transport to its robots.
         progress: Progress after the last round, with the robots' weights.
 
     Raises:
         MessageError: A robot is lost, or its answer is invalid.
-        ConfigError: The policy has encoders.
     """
     member = plan.blueprint
     gated = member.config.model_copy(
@@ -56,7 +55,7 @@ def density_gate(plan: FleetPlan, transport: Transport, progress: FleetProgress)
     )
     blueprint = member.model_copy(update={"config": gated})
     first = plan.affine_maps[0]
-    size = len(torch.cat([torch.zeros(len(row)) for row in member.scaling.mean.values()]))
+    size = sum(map(len, member.scaling.mean.values()))
     weights: dict[str, torch.Tensor] = {}
     means, factors = [], []
     traffic = Traffic()

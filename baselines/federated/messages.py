@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import packed, unpacked
+from fleet_tools.baselines.merging.queries.wire import packed, tensor_names, unpacked
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.state import Tensors
@@ -65,7 +65,7 @@ def is_request(message: bytes) -> bool:
     Raises:
         MessageError: The bytes are not a message.
     """
-    return "round" in unpacked(message, "message")
+    return "round" in tensor_names(message, "message")
 
 
 def decode_request(message: bytes) -> LocalUpdateRequest:

@@ -74,11 +74,11 @@ def _arm_figure(sweep: Sweep, rows: Sequence[Row], measures: Sequence[Measure]) 
     for measure, axes in zip(measures, panels, strict=True):
         for row in rows:
             if point := row[measure]:
-                y = arms.index(row["arm"])
+                middle, spread = _middles([point], measure)
                 axes.errorbar(
-                    point["rate" if measure == "success" else "median"],
-                    y,
-                    xerr=_spread_about(point, measure),
+                    middle,
+                    [arms.index(row["arm"])],
+                    xerr=spread,
                     fmt="s" if row["arm"] in sweep.references else "o",
                     color=_color(0),
                     capsize=3,
@@ -91,10 +91,14 @@ def _arm_figure(sweep: Sweep, rows: Sequence[Row], measures: Sequence[Measure]) 
     return figure
 
 
-def _spread_about(point: Row, measure: Measure) -> list[list[float]]:
-    """Returns how far the low and the high end are from the middle, as Matplotlib takes them."""
-    middle = point["rate" if measure == "success" else "median"]
-    return [[max(0.0, middle - point["low"])], [max(0.0, point["high"] - middle)]]
+def _middles(
+    points: Sequence[Row], measure: Measure
+) -> tuple[list[float], tuple[list[float], list[float]]]:
+    """Returns the middles of points, and how far their low and high ends are from these."""
+    middles = [each["rate" if measure == "success" else "median"] for each in points]
+    pairs = list(zip(points, middles, strict=True))
+    below = [max(0.0, middle - each["low"]) for each, middle in pairs]
+    return middles, (below, [max(0.0, each["high"] - middle) for each, middle in pairs])
 
 
 def _plot_arms(axes: Axes, sweep: Sweep, rows: Sequence[Row], measure: Measure) -> None:
@@ -113,15 +117,10 @@ def _plot_arms(axes: Axes, sweep: Sweep, rows: Sequence[Row], measure: Measure) 
             if (point := found.get((arm, index)))
         ]
         if points:
-            x, spreads = zip(*points, strict=True)
-            middle = "rate" if measure == "success" else "median"
+            x, shown = zip(*points, strict=True)
             axes.errorbar(
                 x,
-                [each[middle] for each in spreads],
-                (
-                    [max(0.0, each[middle] - each["low"]) for each in spreads],
-                    [max(0.0, each["high"] - each[middle]) for each in spreads],
-                ),
+                *_middles(shown, measure),
                 fmt="o--" if arm in sweep.references else "o-",
                 color=_color(number),
                 capsize=3,

@@ -1,17 +1,15 @@
 """DARE: most entries of the task vectors are dropped at random, and the others made larger."""
 
-from functools import partial
-
 import numpy as np
 import torch
 
+from fleet_tools.baselines.merging.average import weighted_sum
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.content_order import content_seed, digest
 from fleet_tools.baselines.merging.methods.task_vectors import (
     TaskVector,
     add_to_base,
     task_vectors,
-    weighted_mean,
 )
 from fleet_tools.baselines.merging.methods.ties import ties_mean
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
@@ -58,8 +56,10 @@ def dare(
         _thinned(vector, drop, problem.seed, model)
         for vector, model in zip(task_vectors(problem), problem.models, strict=True)
     ]
-    merge = weighted_mean if then == "average" else partial(ties_mean, density=density)
-    return add_to_base(problem, merge(vectors, problem.normalized_weights.tolist()), scale)
+    weights = problem.normalized_weights.tolist()
+    if then == "average":
+        return add_to_base(problem, weighted_sum(vectors, weights).terms, scale)
+    return add_to_base(problem, ties_mean(vectors, weights, density), scale)
 
 
 def _thinned(vector: TaskVector, drop: float, seed: int, model: State) -> TaskVector:

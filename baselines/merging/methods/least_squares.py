@@ -70,14 +70,12 @@ def head_refit(
         MessageError: A data holder's answer is invalid.
     """
     require_moments(problem)
+    if of not in ("average", "base"):
+        raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
+    base = problem.require_base() if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
-    if of == "average":
-        begin = problem.mean(permutations)
-    elif of == "base":
-        begin = dict(problem.require_base())
-    else:
-        raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
+    begin = problem.mean(permutations) if base is None else base
     last = problem.affine_maps[-1]
     merged = _fitted(problem, last, begin, "labels", (), ridge, meter)
     return MergeResult(merged, permutations, meter.traffic)

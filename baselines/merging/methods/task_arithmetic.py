@@ -1,10 +1,7 @@
 """Task arithmetic: models differ from a common start by task vectors, which are added."""
 
-from fleet_tools.baselines.merging.methods.task_vectors import (
-    add_to_base,
-    task_vectors,
-    weighted_mean,
-)
+from fleet_tools.baselines.merging.average import weighted_sum
+from fleet_tools.baselines.merging.methods.task_vectors import add_to_base, task_vectors
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 
 
@@ -23,5 +20,5 @@ def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult
     Raises:
         MergeError: There is no base, or `scale` is not finite.
     """
-    mean = weighted_mean(task_vectors(problem), problem.normalized_weights.tolist())
-    return add_to_base(problem, mean, scale)
+    mean = weighted_sum(task_vectors(problem), problem.normalized_weights.tolist())
+    return add_to_base(problem, mean.terms, scale)

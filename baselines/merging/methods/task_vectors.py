@@ -1,6 +1,6 @@
 """Task vectors: the differences of models from the weights from which they were trained."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 
@@ -23,17 +23,6 @@ def task_vectors(problem: MergeProblem) -> list[TaskVector]:
         {name: model[name].detach().to(value) - value for name, value in base.items()}
         for model in problem.models
     ]
-
-
-def weighted_mean(vectors: Sequence[TaskVector], weights: Sequence[float]) -> TaskVector:
-    """Returns the sum of task vectors, each times its weight."""
-    return {
-        name: sum(
-            (weight * vector[name] for weight, vector in zip(weights, vectors, strict=True)),
-            start=torch.zeros_like(first),
-        )
-        for name, first in vectors[0].items()
-    }
 
 
 def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> MergeResult:

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target
-from fleet_tools.baselines.merging.queries.wire import packed, unpacked
+from fleet_tools.baselines.merging.queries.wire import packed, tensor_names, unpacked
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.storage.strict_json import loads
 
@@ -55,7 +55,7 @@ def is_moment_query(message: bytes) -> bool:
     Raises:
         MessageError: The bytes are not a message.
     """
-    return "moments" in unpacked(message, "message")
+    return "moments" in tensor_names(message, "message")
 
 
 def decode_moment_query(message: bytes) -> MomentQuery:

@@ -15,6 +15,7 @@ from safetensors.torch import load, save
 
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.storage.strict_json import loads
 
 _MODEL, _GRADIENT = "model.", "gradient."
 
@@ -117,6 +118,25 @@ def decode_answer(message: bytes, query: Query) -> Answer:
     # The format has names in random order.
     in_order = {name: gradient[name] for name in query.model if name in gradient}
     return Answer(float(loss), in_order)
+
+
+def tensor_names(message: bytes, kind: str) -> set[str]:
+    """Returns the names of a message's tensors, of which none is read.
+
+    In the format, the size of a JSON header comes first, 8 bytes, and then the header, by name.
+
+    Args:
+        message: A message of any kind.
+        kind: Its kind, for the error message.
+
+    Raises:
+        MessageError: It is no message.
+    """
+    size = int.from_bytes(message[:8], "little")
+    try:
+        return set(dict(loads(message[8 : 8 + size].decode())))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
 
 
 def unpacked(message: bytes, kind: str) -> dict[str, torch.Tensor]:
