@@ -80,7 +80,11 @@ def _fleet(options: FleetOptions) -> int:
         ):
             try:
                 report = complete(
-                    writer, transport, measure_success=measure_success, after_round=bar.update
+                    writer,
+                    transport,
+                    measure_success=measure_success,
+                    after_round=bar.update,
+                    worker_count=options.workers.count,
                 )
             except LostClusterError as reason:
                 return cli.stopped(reason)

@@ -12,8 +12,10 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.robot_holder import CountingDataHolder
 from fleet_tools.baselines.federated.transport import Transport
-from fleet_tools.baselines.merging.moments.measurement import Moments
-from fleet_tools.baselines.merging.queries.data_holder import Traffic, ask_moments
+from fleet_tools.baselines.merging.concatenation import concatenate
+from fleet_tools.baselines.merging.moments.least_squares import solve
+from fleet_tools.baselines.merging.moments.measurement import Moments, combine
+from fleet_tools.baselines.merging.queries.data_holder import Traffic, TrafficMeter
 from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
@@ -21,6 +23,9 @@ from fleet_tools.baselines.policies.config import GateConfig
 _SPREAD = 0.1
 """Variance added to each entry of the scaled state, so that one that never changes for a robot
 leaves the others a say."""
+
+_RIDGE = 1e-3
+"""Weight of the mean of the last layers in their fit, as in the merging methods."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +63,18 @@ def density_gate(plan: FleetPlan, transport: Transport, progress: FleetProgress)
     size = sum(map(len, member.scaling.mean.values()))
     weights: dict[str, torch.Tensor] = {}
     means, factors = [], []
-    traffic = Traffic()
+    meter = TrafficMeter()
     for index, (robot, own) in enumerate(progress.robot_weights.items()):
-        query = MomentQuery(own, (first.name,))
         holder = CountingDataHolder(plan, transport, robot)
-        moments, cost = ask_moments(holder, query, plan.affine_maps)
-        traffic += cost
+        query = MomentQuery(own, (first.name,))
+        moments = meter.ask_moments(holder, query, plan.affine_maps)
         mean, factor = _gaussian(moments[first.name], size)
         means.append(mean)
         factors.append(factor)
         weights |= {f"members.{index}.{name}": tensor for name, tensor in own.items()}
     weights |= {"gate.means": torch.stack(means), "gate.factors": torch.stack(factors)}
     in_order = {name: weights[name] for name in blueprint.create_empty().state_dict()}
-    return Combination(Checkpoint(blueprint, in_order), traffic)
+    return Combination(Checkpoint(blueprint, in_order), meter.traffic)
 
 
 def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -83,7 +87,42 @@ def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     return mean.float(), factor.float()
 
 
+def concatenation(plan: FleetPlan, transport: Transport, progress: FleetProgress) -> Combination:
+    """Puts the hidden units of robots' networks side by side, and fits the last layer to labels.
+
+    Each robot is sent the wide network, and asked for the second moments of its last hidden layer
+    and of the labels: one message.
+
+    Args:
+        plan: The fleet; its policies are MLPs.
+        transport: Transport to its robots.
+        progress: Progress after the last round, with the robots' weights.
+
+    Raises:
+        MessageError: A robot is lost, or its answer is invalid.
+    """
+    member, robots = plan.blueprint, progress.robot_weights
+    body = member.config.body
+    wider = body.model_copy(update={"width": body.width * len(robots)})
+    config = member.config.model_copy(update={"body": wider})
+    blueprint = member.model_copy(update={"config": config})
+    wide = concatenate(member.symmetry(), list(robots.values()))
+    last = plan.affine_maps[-1]
+    meter = TrafficMeter()
+    query = MomentQuery(wide, (last.name,), "labels")
+    moments = [
+        meter.ask_moments(CountingDataHolder(plan, transport, robot), query, plan.affine_maps)
+        for robot in robots
+    ]
+    steps = {each.robot: each.steps or 0 for each in progress.rounds[-1].robots}
+    total = sum(steps[robot] for robot in robots)
+    pooled = combine([each[last.name] for each in moments], [steps[r] / total for r in robots])
+    fitted = last.with_matrix(wide, solve(pooled, last.matrix(wide), _RIDGE))
+    return Combination(Checkpoint(blueprint, fitted), meter.traffic)
+
+
 COMBINATIONS: Mapping[str, Callable[[FleetPlan, Transport, FleetProgress], Combination]] = {
     "density_gate": density_gate,
+    "concatenation": concatenation,
 }
 """Combinations by name."""

@@ -53,6 +53,27 @@ class FineTuningConfig(Value):
     learning_rate: Positive = 1e-4
 
 
+class DistillationConfig(Value):
+    """Training of a policy of the robots' size, which imitates the combined policy.
+
+    Attributes:
+        inputs: "scenes": observations of episodes that the driver simulates, half of them with the
+            combined policy and half with the merged one (after Lin et al. 2020, ensemble
+            distillation; the driver has the simulator). "moments": states that are drawn from the
+            Gaussians of the density gate, for which nothing is simulated and no robot is asked.
+        scenes: Number of simulated episodes of each task.
+        states: Number of drawn states.
+        epochs: Number of epochs.
+        learning_rate: Learning rate of Adam.
+    """
+
+    inputs: Literal["scenes", "moments"] = "scenes"
+    scenes: Annotated[Count, pydantic.Field(ge=2)] = 100
+    states: Count = 100_000
+    epochs: Count = 30
+    learning_rate: Positive = 1e-3
+
+
 def _with_named_policy(given: Any) -> Any:
     return policy_config(given) if isinstance(given, str) else given
 
@@ -78,11 +99,15 @@ class FleetConfig(GrownValue):
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
             that a method asks for, relative to the root mean square of the matrix's entries.
         combination: Larger policy that is made of the robots' networks after the last round, and
-            evaluated instead of the merged one: "density_gate", see `policies.gated`, or None.
+            evaluated instead of the merged one: "density_gate" (`policies.gated`), "concatenation"
+            (the hidden units side by side, with a last layer that is fitted to the robots' labels)
+            or None.
+        distillation: Training of a policy of the robots' size, which begins with the last merged
+            weights, imitates the combined policy, and is evaluated instead of it; None for none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
-        rollout_every: Number of rounds from one evaluation to the next; the last merged policy is
-            always evaluated.
+        rollout_every: Number of rounds from one evaluation to the next; after the last round, the
+            merged policy is evaluated, or what is made of it by `combination` and `distillation`.
         try_robots: Whether to evaluate robots' own policies before the last merge, too.
     """
 
@@ -98,13 +123,14 @@ class FleetConfig(GrownValue):
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     initialization: Literal["own", "common"] = "own"
     moment_noise: NonNegative = 0.0
-    combination: Literal["density_gate"] | None = None
+    combination: Literal["density_gate", "concatenation"] | None = None
+    distillation: DistillationConfig | None = None
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
     rollout_every: Count = 1
     try_robots: bool = False
 
-    later_fields = ("moment_noise", "combination")
+    later_fields = ("moment_noise", "combination", "distillation")
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
@@ -132,6 +158,33 @@ class FleetConfig(GrownValue):
                 f"`combination: {self.combination}` weighs policies that read states alone; this "
                 "one has encoders"
             )
+        body, head = self.policy.body, self.policy.head.type
+        plain = body.type == "mlp" and body.task_conditioning == "input" and body.layers > 0
+        if self.combination == "concatenation" and not (plain and head == "linear"):
+            raise ConfigError(
+                "`combination: concatenation` puts hidden layers of an MLP side by side, which has "
+                'task_conditioning "input" and a linear head; use density_gate for this policy'
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _require_teacher(self) -> Self:
+        if self.distillation is None:
+            return self
+        if self.combination is None:
+            raise ConfigError("`distillation` imitates the combined policy; give one")
+        if self.distillation.inputs == "scenes":
+            return self
+        if self.combination != "density_gate":
+            raise ConfigError(
+                "`distillation: {inputs: moments}` draws states from the Gaussians of the gate; "
+                "give `combination: density_gate`"
+            )
+        if self.policy.body.type != "mlp" or self.policy.chunk > 1:
+            raise ConfigError(
+                "`distillation: {inputs: moments}` draws single states, which do not teach a "
+                "policy with memory or with chunks of actions; `inputs: scenes` has episodes"
+            )
         return self
 
     @pydantic.model_validator(mode="after")
@@ -152,6 +205,14 @@ class FleetConfig(GrownValue):
     def rounds(self) -> int:
         """Number of rounds, at least 1."""
         return self.training.epochs // self.epochs_per_round
+
+    def evaluates(self, round_number: int) -> bool:
+        """Returns whether the merged policy of a round is evaluated in rollouts."""
+        if self.rollouts == 0:
+            return False
+        if round_number == self.rounds:
+            return self.combination is None
+        return round_number % self.rollout_every == 0
 
     def method_options(self) -> dict[str, Any]:
         """Returns the keyword arguments of the method.

@@ -21,7 +21,7 @@ from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.errors import ConfigError
 
-_ROBOT, _INITIALIZATION, _ROUND, _MERGE = range(4)
+_ROBOT, _INITIALIZATION, _ROUND, _MERGE, _STATES, _SCENES = range(6)
 """Purposes of seeds, see `derive_seed`."""
 
 
@@ -143,6 +143,20 @@ class FleetPlan:
     def merge_seed(self, round_number: int) -> int:
         """Returns the seed from which a round's merge draws."""
         return derive_seed(self.seed, _MERGE, round_number)
+
+    @property
+    def states_seed(self) -> int:
+        """Seed of the states that are drawn for distillation."""
+        return derive_seed(self.seed, _STATES)
+
+    def scenes_seed(self, actor: int, task: int) -> int:
+        """Returns the seed of the scenes that are simulated for distillation.
+
+        Args:
+            actor: Number of the policy that acts.
+            task: Number of the task.
+        """
+        return derive_seed(self.seed, _SCENES, actor, task)
 
 
 def draw_participants(robots: int, participation: float, seed: int, round_number: int) -> list[int]:

@@ -7,6 +7,8 @@
     merged.safetensors      the policy after the last round (`policies.checkpoint`)
     robots/N.safetensors    the policy of robot N before the last merge; stored at the end
     combined.safetensors    a larger policy of all robots' networks (`combination`); likewise
+    scenes/POLICY/TASK      datasets of the episodes for distillation (`simulation`); likewise
+    distilled.safetensors   a policy that imitates the combined one (`distillation`); likewise
     fine_tuned.safetensors  the merged policy, fine-tuned on the held-out episodes; likewise
     report.json             the report (`summary`); likewise
 
@@ -37,7 +39,8 @@ from fleet_tools.storage.tensor_files import read_checked, write_checked
 STATE, ROUNDS = "state.safetensors", "rounds.jsonl"
 MERGED, COMBINED = "merged.safetensors", "combined.safetensors"
 FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
-REPLIES, ROBOTS = "replies", "robots"
+DISTILLED = "distilled.safetensors"
+REPLIES, ROBOTS, SCENES = "replies", "robots", "scenes"
 
 _KEY, _WHAT = "fleet_tools_fleet", "a fleet"
 

@@ -30,12 +30,11 @@ def _of_rounds(plan: FleetPlan, rounds: tuple[RoundSummary, ...]) -> Iterator[st
     size = 0
     for number, each in enumerate(rounds, 1):
         size += sum(robot.bytes_to_robot + robot.bytes_from_robot for robot in each.robots)
-        due = number % config.rollout_every == 0 or number == config.rounds
         if (
             (each.round, each.epochs) != (number, number * config.epochs_per_round)
             or [robot.robot for robot in each.robots] != plan.participants(number)
             or each.bytes_so_far != size
-            or (each.rollouts is None) != (config.rollouts == 0 or not due)
+            or (each.rollouts is not None) != config.evaluates(number)
             or not 0 <= each.loss < math.inf
             or not 0 <= (each.moved_fraction or 0) <= 1
             or not all(map(_is_possible, each.robots))

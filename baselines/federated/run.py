@@ -8,8 +8,16 @@ from typing import Any
 
 from fleet_tools.baselines.federated import progress as fleet_progress
 from fleet_tools.baselines.federated.combination import COMBINATIONS
+from fleet_tools.baselines.federated.distillation import distill
+from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
-from fleet_tools.baselines.federated.record import COMBINED, FINE_TUNED, REPORT, FleetWriter
+from fleet_tools.baselines.federated.record import (
+    COMBINED,
+    DISTILLED,
+    FINE_TUNED,
+    REPORT,
+    FleetWriter,
+)
 from fleet_tools.baselines.federated.rounds import run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
@@ -26,8 +34,21 @@ def complete(
     *,
     measure_success: SuccessMeasure = lambda checkpoint: None,
     after_round: Callable[[FleetProgress], None] = lambda progress: None,
+    worker_count: int = 0,
 ) -> dict[str, Any]:
-    """Runs all rounds, and stores and returns the report; see `run`."""
+    """Runs all rounds, and stores and returns the report.
+
+    Args:
+        writer: See `run`.
+        transport: See `run`.
+        measure_success: See `run`.
+        after_round: See `run`.
+        worker_count: Number of worker processes that simulate episodes for distillation; 0
+            simulates in this one.
+
+    Raises:
+        FleetToolsError, OSError: See `run` and `distillation.distill`.
+    """
     plan = writer.plan
     progress = run(writer, transport, measure_success=measure_success, after_round=after_round)
     report = summarize(plan, progress)
@@ -36,19 +57,7 @@ def complete(
             if (weights := progress.robot_weights.get(each["robot"])) is not None:
                 each["rollouts"] = measure_success(Checkpoint(plan.blueprint, weights))
     if plan.config.combination is not None:
-        combined = COMBINATIONS[plan.config.combination](plan, transport, progress)
-        save_checkpoint(writer.folder / COMBINED, combined.checkpoint)
-        report["combined"] = {
-            "policy": COMBINED,
-            "loss": validate(
-                combined.checkpoint.blueprint,
-                plan.held_out_trajectories,
-                plan.config.training,
-                combined.checkpoint.weights,
-            ),
-            "traffic": asdict(combined.traffic),
-            "rollouts": measure_success(combined.checkpoint),
-        }
+        report |= _beyond_merging(writer, transport, progress, measure_success, worker_count)
     tuned = fine_tune(writer, progress)
     if tuned is not None:
         report["fine_tuned"] = {"policy": FINE_TUNED, "rollouts": measure_success(tuned)}
@@ -89,15 +98,50 @@ def run(
         result = run_round(
             plan, transport, number, weights, writer.replies(number), writer.save_reply
         )
-        last = number == config.rounds
-        due = (number % config.rollout_every == 0 or last) and not (last and config.combination)
-        rollouts = measure_success(Checkpoint(plan.blueprint, result.weights)) if due else None
+        merged = Checkpoint(plan.blueprint, result.weights)
+        rollouts = measure_success(merged) if config.evaluates(number) else None
         seconds = time.monotonic() - started
         progress = fleet_progress.after_round(progress, plan, result, rollouts, seconds)
         writer.save(progress)
         after_round(progress)
     writer.finish(progress)
     return progress
+
+
+def _beyond_merging(
+    writer: FleetWriter,
+    transport: Transport,
+    progress: FleetProgress,
+    measure_success: SuccessMeasure,
+    worker_count: int,
+) -> dict[str, Any]:
+    """Stores the combined policy and the one that imitates it, and returns what to report."""
+    config = writer.plan.config
+    assert config.combination is not None
+    combined = COMBINATIONS[config.combination](writer.plan, transport, progress)
+    save_checkpoint(writer.folder / COMBINED, combined.checkpoint)
+    distills = config.distillation is not None
+    report: dict[str, Any] = {
+        "combined": {
+            "policy": COMBINED,
+            "loss": _held_out_loss(writer.plan, combined.checkpoint),
+            "traffic": asdict(combined.traffic),
+            "rollouts": None if distills else measure_success(combined.checkpoint),
+        }
+    }
+    if distills:
+        distilled = distill(writer, progress, combined.checkpoint, worker_count)
+        report["distilled"] = {
+            "policy": DISTILLED,
+            "loss": _held_out_loss(writer.plan, distilled),
+            "rollouts": measure_success(distilled),
+        }
+    return report
+
+
+def _held_out_loss(plan: FleetPlan, policy: Checkpoint) -> float:
+    trajectories = plan.held_out_trajectories
+    return validate(policy.blueprint, trajectories, plan.config.training, policy.weights)
 
 
 def fine_tune(writer: FleetWriter, progress: FleetProgress) -> Checkpoint | None:

@@ -101,6 +101,7 @@ def as_text(output: str, report: Mapping[str, Any]) -> str:
     for each in report["robots"]:
         lines += _success_lines(f"policy of robot {each['robot']}", each.get("rollouts"))
     lines += _success_lines("combined policy", (report.get("combined") or {}).get("rollouts"))
+    lines += _success_lines("distilled policy", (report.get("distilled") or {}).get("rollouts"))
     lines += _success_lines("fine-tuned policy", (report.get("fine_tuned") or {}).get("rollouts"))
     left_out = report["left_out"]
     lines += [

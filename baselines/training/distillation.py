@@ -1,10 +1,13 @@
-"""Labels by a teacher: what another policy would do at the states of stored episodes."""
+"""Labels by a teacher: what another policy would do at stored or at drawn states."""
+
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import torch
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
 
 _BATCH = 4096
@@ -38,3 +41,70 @@ def teacher_actions(teacher: Checkpoint, samples: Samples) -> np.ndarray:
         rows, within = trajectories.rows(items)
         actions[rows[within]] = chunks[within][:, :width].clip(-1, 1)
     return actions
+
+
+class DrawnStates:
+    """States drawn from the Gaussians of a density gate, and what the gated policy does there.
+
+    Each is an item of one step, without a hidden state. See `loop.Batches`.
+
+    Args:
+        observations: Entries of the observation by name, (n, *shape).
+        actions: Actions to imitate, (n, 6).
+
+    Attributes:
+        device: Device of the batches.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, observations: dict[str, torch.Tensor], actions: torch.Tensor) -> None:
+        self._observations, self._actions = observations, actions
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, teacher: Checkpoint, counts: Sequence[int], seed: int) -> Self:
+        """Draws states.
+
+        Args:
+            teacher: A policy with a density gate and without memory.
+            counts: Number of states from the Gaussian of each member.
+            seed: Seed of the draws.
+        """
+        blueprint = teacher.blueprint
+        network = blueprint.create().eval()
+        network.load_state_dict(teacher.weights)
+        generator = torch.Generator().manual_seed(seed)
+        scaled = []
+        gaussians = zip(teacher.weights["gate.means"], teacher.weights["gate.factors"], strict=True)
+        for count, (mean, factor) in zip(counts, gaussians, strict=True):
+            noise = torch.randn(len(mean), count, generator=generator)
+            # The covariance is the inverse of factor @ factor.T.
+            deviations = torch.linalg.solve_triangular(factor.T, noise, upper=True)
+            scaled.append(mean + deviations.T)
+        names = blueprint.names("state")
+        offset, divisor = map(torch.from_numpy, blueprint.scaling.arrays(names))
+        states = torch.cat(scaled) * divisor + offset
+        sizes = [len(blueprint.scaling.mean[name]) for name in names]
+        observations = {
+            name: part.reshape(-1, *blueprint.observation[name].shape)
+            for name, part in zip(names, states.split(sizes, -1), strict=True)
+        }
+        actions = []
+        for first in range(0, len(states), _BATCH):
+            some = {name: each[first : first + _BATCH, None] for name, each in observations.items()}
+            actions.append(network(some)[0][:, 0].clamp(-1, 1))
+        return cls(observations, torch.cat(actions))
+
+    def order(self, size: int, generator: np.random.Generator | None) -> list[np.ndarray]:
+        """Returns the batches of a pass over all states, each as indices of its items."""
+        count = len(self._actions)
+        items = np.arange(count) if generator is None else generator.permutation(count)
+        return np.split(items, range(size, count, size))
+
+    def batch(self, items: np.ndarray) -> Batch:
+        """Returns states as trajectories of one step."""
+        rows = torch.from_numpy(items)
+        observations = {name: each[rows, None] for name, each in self._observations.items()}
+        ones = torch.ones(len(items), 1, 1, dtype=torch.bool)
+        return Batch(observations, self._actions[rows][:, None, None], ones)

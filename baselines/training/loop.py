@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,23 @@ from fleet_tools.baselines.training.state import (
     set_moments,
 )
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
+
+
+class Batches(Protocol):
+    """What training needs of its data, see `Trajectories`."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the batches."""
+        ...
+
+    def order(self, size: int, generator: np.random.Generator | None) -> list[np.ndarray]:
+        """Returns the batches of a pass over all data, each as indices of its items."""
+        ...
+
+    def batch(self, items: np.ndarray) -> Batch:
+        """Returns items."""
+        ...
 
 
 def imitation_losses(
@@ -62,9 +79,7 @@ def draws(seed: int, epoch: int, batch: int) -> np.random.Generator:
     return np.random.default_rng((seed, epoch, batch, 1))  # 1: not the draw of the order
 
 
-def batches_of(
-    trajectories: Trajectories, config: TrainingConfig, epochs_done: int
-) -> list[np.ndarray]:
+def batches_of(trajectories: Batches, config: TrainingConfig, epochs_done: int) -> list[np.ndarray]:
     """Returns the batches of the next epoch, see `Trajectories.order`."""
     generator = np.random.default_rng((config.seed, epochs_done))
     return trajectories.order(config.batch_size, generator)
@@ -86,7 +101,7 @@ def validate(
 
 def train(
     blueprint: Blueprint,
-    trajectories: Trajectories,
+    trajectories: Batches,
     config: TrainingConfig,
     state: TrainingState,
     *,

@@ -64,14 +64,13 @@ def summarize_arm(
 
     Returns:
         The "arm"; the value, by the name of the key that varies; the number of "seeds"; the
-        "success" rate of the merged or combined policy with its 95% interval over training runs and
-        scenes, as "rate", "low" and "high", where tasks have equal weights (None without rollouts);
-        the same
-        of the "fine_tuned" policy; the held-out "loss" as "median", "low" and "high" over seeds
-        (None for "task_specific"); medians of the "bytes" of messages and of the size of the
-        robots' data, "data_at_home"; and the "curve": for each "round" medians of the "bytes" so
-        far, of the "loss" and of the fraction of units that alignment "moved", and "success" as
-        above.
+        "success" rate of the final policy (see `scene_successes`) with its 95% interval over
+        training runs and scenes, as "rate", "low" and "high", where tasks have equal weights (None
+        without rollouts); the same of the "fine_tuned" policy; the held-out "loss" as "median",
+        "low" and "high" over seeds (None for "task_specific"); medians of the "bytes" of messages
+        and of the size of the robots' data, "data_at_home"; and the "curve": for each "round"
+        medians of the "bytes" so far, of the "loss" and of the fraction of units that alignment
+        "moved", and "success" as above.
     """
     # Policies for one task are not meant for the others, on which the loss is measured, too.
     losses = [_loss(report, arm) for report in reports if arm != "task_specific"]
@@ -99,10 +98,10 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
         report: Report of a fleet.
         arm: Name of the arm or the reference. For "single", the policies are those of all robots;
             for "task_specific", in each task those of the robots with data of this task; otherwise
-            it is the combined policy if there is one, or else the merged one.
+            it is the distilled policy if there is one, or else the combined one, or the merged one.
     """
     if arm not in ("single", "task_specific"):
-        return _by_task(report.get("combined", report)["rollouts"])
+        return _by_task((_beyond_merging(report) or report)["rollouts"])
     rows: SceneSuccesses = {}
     for robot in report["robots"]:
         for task, successes in (robot.get("rollouts") or {}).items():
@@ -178,9 +177,13 @@ def _transferred(report: Report) -> int:
     return sum(each["bytes_to_robots"] + each["bytes_from_robots"] for each in parts)
 
 
+def _beyond_merging(report: Report) -> Mapping[str, Any] | None:
+    return report.get("distilled", report.get("combined"))
+
+
 def _loss(report: Report, arm: str) -> float:
-    if "combined" in report:
-        return report["combined"]["loss"]
+    if (final := _beyond_merging(report)) is not None:
+        return final["loss"]
     if arm != "single":
         return report["held_out"]["loss"]
     return float(np.mean([robot["held_out_loss"] for robot in report["robots"]]))

@@ -1,6 +1,5 @@
-"""Robots answer with moments: methods that merge by them, and policies combined by them."""
+"""Robots answer with moments, by which methods merge."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +9,12 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from support.fleet_cases import config_of, local, plan_of, run_rounds
+from support.fleet_cases import local, plan_of, run_rounds
 
-from fleet_tools.baselines.federated.record import COMBINED, REPORT, FleetWriter
-from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.errors import ConfigError
 
 MLP = {"body": {"type": "mlp", "layers": 1, "width": 6}}
 LINEAR = {"body": {"type": "mlp", "layers": 0}}
@@ -71,37 +66,7 @@ def test_statistics_are_counted_and_do_not_grow_with_the_data(data: Path, tmp_pa
         assert 0 < other.bytes_from_robots - weights - 4 * (14 * 15 + 7 * 8) // 2 < 400
 
 
-def test_a_combined_policy_is_stored_evaluated_and_counted(data: Path, tmp_path: Path) -> None:
-    plan = plan_of(data, policy=MLP, combination="density_gate")
-    with FleetWriter(tmp_path / "fleet", plan) as writer:
-        report = complete(writer, local(plan))
-    assert json.loads((tmp_path / "fleet" / REPORT).read_text()) == report
-    assert report["combined"]["traffic"]["calls"] == 3
-    combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
-    gate = combined.blueprint.config.gate
-    assert gate is not None and gate.members == 3
-    for robot in range(3):
-        own = load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors").weights
-        for name, tensor in own.items():
-            assert torch.equal(combined.weights[f"members.{robot}.{name}"], tensor)
-    # Independently: mean and covariance of a robot's scaled states.
-    samples = Samples(plan.assignments[1].data).subset(plan.assignments[1].episodes)
-    trajectories = Trajectories(samples, plan.blueprint)
-    (items,) = trajectories.order(10**6, None)
-    with torch.no_grad():
-        network = plan.blueprint.create()
-        observed = trajectories.batch(items).observations
-        state = network.scaled_state(observed).flatten(0, 1).numpy()  # pyright: ignore
-    np.testing.assert_allclose(combined.weights["gate.means"][1], state.mean(0), atol=1e-5)
-    factor = combined.weights["gate.factors"][1].double().numpy()
-    covariance = np.cov(state.T, bias=True) + 0.1 * np.eye(state.shape[1])
-    np.testing.assert_allclose(np.linalg.inv(factor @ factor.T), covariance, rtol=1e-3, atol=1e-4)
-
-
-def test_what_has_no_moments_is_refused(data: Path) -> None:
-    clouds = {"clouds": {"widths": [4]}}
-    with pytest.raises(ConfigError, match="encoders"):
-        config_of(data, policy={**MLP, **clouds}, combination="density_gate")
+def test_the_base_is_needed_to_refit_it(data: Path) -> None:
     with pytest.raises(MergeError, match="needs the weights from which"):
         run_rounds(plan_of(data, policy=MLP, method="head_refit", options={"of": "base"}))
 

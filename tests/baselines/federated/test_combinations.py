@@ -1,0 +1,219 @@
+"""Policies made of robots' networks: a gate, a concatenation, and one that imitates them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import torch
+from support.fleet_cases import RecordingTransport, config_of, local, plan_of
+from support.small_datasets import Drawn, hammer_header, write
+
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.record import COMBINED, DISTILLED, MERGED, REPORT, FleetWriter
+from fleet_tools.baselines.federated.run import complete
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.training.distillation import DrawnStates
+from fleet_tools.baselines.training.trajectories import Batch, Trajectories
+from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.seeds import TRAINING
+
+MLP = {"body": {"type": "mlp", "layers": 2, "width": 6}}
+
+
+def completed(plan: FleetPlan, folder: Path) -> dict[str, Any]:
+    """Runs a fleet, and returns its report."""
+    with FleetWriter(folder, plan) as writer:
+        return complete(writer, local(plan))
+
+
+def states_of(plan: FleetPlan, robot: int) -> Batch:
+    """Returns all steps of a robot's data, one row each."""
+    assignment = plan.assignments[robot]
+    samples = Samples(assignment.data).subset(assignment.episodes)
+    trajectories = Trajectories(samples, plan.blueprint)
+    (items,) = trajectories.order(10**6, None)
+    return trajectories.batch(items)
+
+
+@torch.no_grad()
+def outputs(policy: Checkpoint, batch: Batch) -> np.ndarray:
+    """Returns a policy's actions, one row for each step."""
+    network = policy.blueprint.create()
+    network.load_state_dict(policy.weights)
+    return network(batch.observations)[0].flatten(0, 1).double().numpy()
+
+
+def test_the_gate_has_all_networks_and_knows_what_each_learned_from(
+    data: Path, tmp_path: Path
+) -> None:
+    plan = plan_of(data, policy=MLP, combination="density_gate")
+    report = completed(plan, tmp_path / "fleet")
+    assert json.loads((tmp_path / "fleet" / REPORT).read_text()) == report
+    assert report["combined"]["traffic"]["calls"] == 3
+    combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
+    gate = combined.blueprint.config.gate
+    assert gate is not None and gate.members == 3
+    for robot in range(3):
+        own = load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors").weights
+        for name, tensor in own.items():
+            assert torch.equal(combined.weights[f"members.{robot}.{name}"], tensor)
+    # Independently: mean and covariance of a robot's scaled states.
+    with torch.no_grad():
+        network = plan.blueprint.create()
+        observed = states_of(plan, 1).observations
+        state = network.scaled_state(observed).flatten(0, 1).numpy()  # pyright: ignore
+    np.testing.assert_allclose(combined.weights["gate.means"][1], state.mean(0), atol=1e-5)
+    factor = combined.weights["gate.factors"][1].double().numpy()
+    covariance = np.cov(state.T, bias=True) + 0.1 * np.eye(state.shape[1])
+    np.testing.assert_allclose(np.linalg.inv(factor @ factor.T), covariance, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("combination", ["density_gate", "concatenation"])
+def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, combination: str) -> None:
+    """The merged policy of its last round was not evaluated, though rollouts were asked for."""
+    plan = plan_of(data, policy=MLP, combination=combination, rollouts=1, rollout_every=2)
+    asked: list[Checkpoint] = []
+    transports, reports = [RecordingTransport(local(plan)) for _ in range(2)], []
+    for transport in transports:
+        with FleetWriter(tmp_path / "fleet", plan) as writer:
+            reports.append(complete(writer, transport, measure_success=asked.append))
+    assert reports[0] == reports[1]
+    assert len(transports[1].exchanges) == 3  # the combination's; no round is run again
+    # The merged policy is not evaluated.
+    assert [each.blueprint == plan.blueprint for each in asked] == [False, False]
+
+
+def test_a_concatenation_is_least_squares_on_all_hidden_units(data: Path, tmp_path: Path) -> None:
+    """Independently of tables and messages: numpy on the units of each robot's own network."""
+    plan = plan_of(data, policy=MLP, combination="concatenation")
+    report = completed(plan, tmp_path / "fleet")
+    assert report["combined"]["traffic"]["calls"] == 3
+    combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
+    body = combined.blueprint.config.body
+    assert body.type == "mlp" and body.width == 18
+    batches = [states_of(plan, robot) for robot in range(3)]
+    units, actions = [], []
+    for batch in batches:
+        own = []
+        for robot in range(3):
+            policy = load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors")
+            network = policy.blueprint.create()
+            network.load_state_dict(policy.weights)
+            with torch.no_grad():
+                own.append(network.body(network.features(batch.observations))[0])  # pyright: ignore
+        units.append(torch.cat(own, -1).flatten(0, 1).double().numpy())
+        actions.append(batch.actions.flatten(0, 1).flatten(1).double().numpy())
+    x = np.pad(np.vstack(units), ((0, 0), (0, 1)), constant_values=1.0)
+    heads = [
+        load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors").weights
+        for robot in range(3)
+    ]
+    weight, bias = ([head[name].numpy() for head in heads] for name in ("head.weight", "head.bias"))
+    prior = np.vstack([np.hstack(weight).T / 3, np.mean(bias, 0)])
+    damping = np.sqrt(1e-3 * np.square(x).mean() * len(x)) * np.eye(x.shape[1])
+    expected, *_ = np.linalg.lstsq(
+        np.vstack([x, damping]), np.vstack([np.vstack(actions), damping @ prior])
+    )
+    fitted = combined.weights
+    np.testing.assert_allclose(fitted["head.weight"].T, expected[:-1], atol=2e-3)
+    np.testing.assert_allclose(fitted["head.bias"], expected[-1], atol=2e-3)
+
+
+def test_a_student_learns_from_drawn_states_what_the_gate_does(data: Path, tmp_path: Path) -> None:
+    learning = {"inputs": "moments", "states": 1500, "epochs": 8, "learning_rate": 0.01}
+    plan = plan_of(
+        data,
+        policy=MLP,
+        merge_every=None,
+        training={"epochs": 30, "batch_size": 8, "seed": 5, "learning_rate": 0.01},
+        combination="density_gate",
+        distillation=learning,
+    )
+    report = completed(plan, tmp_path / "fleet")
+    assert json.loads((tmp_path / "fleet" / REPORT).read_text()) == report
+    assert report["combined"]["rollouts"] is None and np.isfinite(report["distilled"]["loss"])
+    gate, merged, student = (
+        load_checkpoint(tmp_path / "fleet" / name) for name in (COMBINED, MERGED, DISTILLED)
+    )
+    assert student.blueprint == merged.blueprint
+    batch = states_of(plan, 0)  # the student has seen no step of any robot
+    before, after = (
+        np.square(outputs(each, batch) - outputs(gate, batch)).mean() for each in (merged, student)
+    )
+    assert after < 0.5 * before
+
+
+def test_drawn_states_have_the_moments_of_the_gate(data: Path, tmp_path: Path) -> None:
+    plan = plan_of(data, policy=MLP, combination="density_gate")
+    completed(plan, tmp_path / "fleet")
+    gate = load_checkpoint(tmp_path / "fleet" / COMBINED)
+    states = DrawnStates.of(gate, (0, 60_000, 0), seed=3)
+    order = states.order(7000, np.random.default_rng(0))
+    assert sorted(np.concatenate(order)) == list(range(60_000)) and len(order[0]) == 7000
+    batch = states.batch(np.arange(60_000))
+    network = plan.blueprint.create()
+    scaled = network.scaled_state(batch.observations)[:, 0].double()  # pyright: ignore
+    factor = gate.weights["gate.factors"][1].double().numpy()
+    covariance = np.linalg.inv(factor @ factor.T)
+    scale = np.sqrt(np.diagonal(covariance))
+    errors = (scaled.numpy().mean(0) - gate.weights["gate.means"][1].numpy()) / scale
+    np.testing.assert_allclose(errors, 0, atol=0.03)
+    np.testing.assert_allclose(
+        np.cov(scaled.numpy().T) / np.outer(scale, scale),
+        covariance / np.outer(scale, scale),
+        atol=0.03,
+    )
+    acted = outputs(gate, batch).clip(-1, 1)
+    np.testing.assert_allclose(batch.actions.flatten(0, 1).flatten(1), acted, atol=1e-5)
+
+
+def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Path) -> None:
+    write(tmp_path / "data", Drawn([5, 4, 6, 3], [True] * 4, 0), hammer_header())
+    learning = {"inputs": "scenes", "scenes": 3, "epochs": 1}
+    changes: dict[str, Any] = {"combination": "density_gate", "distillation": learning}
+    plan = plan_of(tmp_path / "data", robots=1, policy=MLP, **changes)
+    folder = tmp_path / "fleet"
+    first = completed(plan, folder)
+    datasets = [Dataset(folder / "scenes" / name / "hammer") for name in ("combined", "merged")]
+    assert [len(dataset.manifest()) for dataset in datasets] == [2, 1]
+    seeds = {record.seed for dataset in datasets for record in dataset.manifest()}
+    assert len(seeds) == 3 and all(seed in TRAINING for seed in seeds)
+    for dataset, policy in zip(datasets, (COMBINED, MERGED), strict=True):
+        assert dataset.header.policy.startswith(policy) and dataset.header.keep_failures
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*.hdf5")}
+    (folder / REPORT).unlink()
+    assert completed(plan, folder) == first and len(stamps) == 3
+    assert stamps == {path: path.stat().st_mtime_ns for path in folder.rglob("*.hdf5")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policy": {**MLP, "clouds": {"widths": [4]}}, "combination": "density_gate"}, "encoders"),
+        ({"combination": "concatenation"}, "hidden layers of an MLP"),  # a GRU
+        ({"policy": {"body": {"type": "mlp", "layers": 0}}, "combination": "concatenation"}, "MLP"),
+        ({"policy": MLP, "distillation": {}}, "imitates the combined policy"),
+        ({"combination": "density_gate", "distillation": {"inputs": "moments"}}, "memory"),
+        (
+            {
+                "policy": MLP,
+                "combination": "concatenation",
+                "distillation": {"inputs": "moments"},
+            },
+            "the Gaussians of the gate",
+        ),
+    ],
+)
+def test_what_cannot_be_combined_or_imitated_is_refused(
+    data: Path, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        config_of(data, **changes)
