@@ -321,7 +321,7 @@ def test_folders_of_something_else_are_refused(data, tmp_path, refused):
 
 def test_fleets_without_two_policies_are_refused(data, tmp_path, refused):
     assert "1 robot was merged" in refused(train_fleet(tmp_path / "alone", data, robots=1))
-    plan = plan_of(data, **ONE_SHOT, robots=2)
+    plan = plan_of(data, **ONE_SHOT, robots=2, rollouts=1)
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
