@@ -14,11 +14,11 @@ from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     Axes,
     Call,
     Shape,
-    elementwise,
     fixed,
     uniform,
     unknown,
 )
+from fleet_tools.baselines.merging.symmetry.derivation.shape_rules import elementwise
 from fleet_tools.baselines.merging.symmetry.derivation.units import Units, fix, is_fixed
 
 _UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full", "new_empty",

@@ -1,0 +1,191 @@
+"""Rules of elementwise operations, reductions, and of those that rearrange a tensor's entries."""
+
+from collections.abc import Sequence
+
+from fleet_tools.baselines.merging.symmetry.derivation.rules import (
+    Call,
+    Shape,
+    broadcast,
+    fix_dims,
+    mix,
+    reshaped,
+    rule,
+    sliced,
+    unknown,
+)
+from fleet_tools.baselines.merging.symmetry.derivation.units import (
+    Units,
+    concatenation,
+    confine_to_each_other,
+    fix,
+    product,
+)
+
+
+@rule("add", "clone", "alias", "detach", "dropout", "contiguous", "to", "_to_copy", "type_as",
+      "selu", "celu", "mish", "hardtanh", "hardswish", "log_sigmoid", "relu6", "copy",
+      "lift_fresh_copy", "softplus", "where", "masked_fill", "feature_dropout", "alpha_dropout",
+      "rsub", "square")  # fmt: skip
+def elementwise(call: Call) -> list[list[Units]]:
+    """Each entry of the result depends on entries at its own place."""
+    return [broadcast(call.tensors)]
+
+
+@rule("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze",
+      "squeeze_dims")  # fmt: skip
+def _reshape(call: Call) -> list[list[Units]]:
+    return [reshaped(call["self"], call.shapes[0], call.reason)]
+
+
+@rule("permute", "transpose", "t", "movedim", "moveaxis", "mT")
+def _permute(call: Call) -> list[list[Units]]:
+    axes, arguments = call["self"], call.arguments
+    if "dims" in arguments:
+        return [[axes[dim] for dim in call.dims("dims", axes)]]
+    if "source" in arguments:
+        source, target = call.dims("source", axes), call.dims("destination", axes)
+        order = [dim for dim in range(len(axes)) if dim not in source]
+        for place, dim in sorted(zip(target, source, strict=True)):
+            order.insert(place, dim)
+        return [[axes[dim] for dim in order]]
+    one, other = (call.dim(arguments.get(f"dim{i}", i - 2), axes) for i in (0, 1))
+    order = list(range(len(axes)))
+    order[one], order[other] = order[other], order[one]
+    return [[axes[dim] for dim in order]]
+
+
+@rule("expand", "expand_as", "broadcast_to")
+def _expand(call: Call) -> list[list[Units]]:
+    shape = call.shapes[0]
+    axes = [Units(1)] * (len(shape) - len(call["self"])) + call["self"]
+    return [_repeated(axes, shape)]
+
+
+def _repeated(axes: Sequence[Units], shape: Shape) -> list[Units]:
+    result: list[Units] = []
+    for unit, size in zip(axes, shape, strict=True):
+        result.append(unit if unit.size == size else Units(size, within=result))
+    return result
+
+
+@rule("repeat", "repeat_interleave")
+def _repeat(call: Call) -> list[list[Units]]:
+    axes, counts = call["self"], call["repeats"]
+    if isinstance(counts, int) and call.arguments.get("dim") is not None:
+        dim = call.dim(call["dim"], axes)
+        inner = Units(counts, within=axes[: dim + 1])
+        return [[product([unit, inner]) if i == dim else unit for i, unit in enumerate(axes)]]
+    if isinstance(counts, Sequence) and all(isinstance(count, int) for count in counts):
+        axes = [Units(1)] * (len(counts) - len(axes)) + axes
+        return [[product([Units(n), unit]) for n, unit in zip(counts, axes, strict=True)]]
+    return unknown(call)
+
+
+@rule("select")
+def _select(call: Call) -> list[list[Units]]:
+    axes, dim = call["self"], call.dim(call["dim"], call["self"])
+    index = call["index"] % axes[dim].size
+    rest = sliced(axes, dim, index, index + 1)
+    return [rest[:dim] + rest[dim + 1 :]]
+
+
+@rule("slice", "narrow")
+def _slice(call: Call) -> list[list[Units]]:
+    axes, dim = call["self"], call.dim(call["dim"], call["self"])
+    size, length = axes[dim].size, call.shapes[0][dim]
+    if call.arguments.get("step", 1) != 1:
+        return [fix_dims(axes, [dim], call)]
+    start = call["start"] or 0
+    start = max(start + size, 0) if start < 0 else min(start, size)
+    return [sliced(axes, dim, start, start + length)]
+
+
+@rule("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_chunk", "unsafe_split")
+def _split(call: Call) -> list[list[Units]]:
+    axes, dim = call["self"], call.dim(call["dim"], call["self"])
+    results, offset = [], 0
+    for shape in call.shapes:
+        results.append(sliced(axes, dim, offset, offset + shape[dim]))
+        offset += shape[dim]
+    return results
+
+
+@rule("unbind")
+def _unbind(call: Call) -> list[list[Units]]:
+    axes, dim = call["self"], call.dim(call["dim"], call["self"])
+    rows = [sliced(axes, dim, i, i + 1) for i in range(axes[dim].size)]
+    return [row[:dim] + row[dim + 1 :] for row in rows]
+
+
+@rule("cat", "concat", "concatenate")
+def _cat(call: Call) -> list[list[Units]]:
+    tensors = [axes for axes in call["tensors"] if len(axes) == len(call.shapes[0])]
+    dim = call.dim(call["dim"], tensors[0])
+    others = broadcast([[Units(1) if i == dim else u for i, u in enumerate(t)] for t in tensors])
+    joined = concatenation([axes[dim] for axes in tensors if axes[dim].size > 0])
+    result = [joined if i == dim else unit for i, unit in enumerate(others)]
+    confine_to_each_other(result)
+    return [result]
+
+
+@rule("stack")
+def _stack(call: Call) -> list[list[Units]]:
+    axes = broadcast(call["tensors"])
+    dim = call["dim"] % (len(axes) + 1)
+    return [[*axes[:dim], Units(len(call["tensors"]), call.reason), *axes[dim:]]]
+
+
+@rule("sum", "mean", "amax", "amin", "var", "std", "logsumexp", "linalg_vector_norm", "norm",
+      "prod", "any", "all", "nansum", "nanmean")  # fmt: skip
+def _reduce(call: Call) -> list[list[Units]]:
+    axes = call["self"]
+    dims = call.dims("dim", axes)
+    mixed = mix(axes, dims)
+    if len(call.shapes[0]) == len(axes):
+        return [mixed]
+    return [[unit for i, unit in enumerate(mixed) if i not in dims]]
+
+
+@rule("softmax", "log_softmax", "_softmax", "_log_softmax", "softmin", "normalize")
+def _softmax(call: Call) -> list[list[Units]]:
+    return [mix(call["self"], call.dims("dim", call["self"]), keep=True)]
+
+
+@rule("cumsum", "cumprod", "flip", "roll", "sort", "topk", "argsort", "argmax", "argmin",
+      "constant_pad_nd", "pad")  # fmt: skip
+def _ordered(call: Call) -> list[list[Units]]:
+    axes, shape = call["self"], call.shapes[0]
+    if "pad" in call.arguments:
+        dims = [i for i, unit in enumerate(axes) if unit.size != shape[i]]
+    else:
+        dims = call.dims("dims" if "dims" in call.arguments else "dim", axes)
+    mix(axes, dims, keep=True)
+    if len(shape) != len(axes):
+        for dim in dims:
+            fix(axes[dim], call.reason)
+        return [[unit for i, unit in enumerate(axes) if i not in dims]]
+    return [fix_dims(axes, dims, call)] * len(call.shapes)
+
+
+@rule("index", "index_select", "embedding")
+def _index(call: Call) -> list[list[Units]]:
+    """Entries are looked up by their places; the rest of their axes stays."""
+    if call.name == "embedding":
+        axes, indices = call["weight"], [call["indices"]]
+    elif call.name == "index_select":
+        axes = call["self"]
+        indices = [None] * call.dim(call["dim"], axes) + [call["index"]]
+    else:
+        axes, indices = call["self"], call["indices"]
+    given = {dim: index for dim, index in enumerate(indices) if index is not None}
+    dims = list(given)
+    looked_up = broadcast(list(given.values()))
+    if len(call.shapes[0]) != len(axes) - len(dims) + len(looked_up):  # masks
+        return unknown(call)
+    for unit in (*(axes[dim] for dim in dims), *looked_up):
+        fix(unit, call.reason)
+    rest = [unit for dim, unit in enumerate(axes) if dim not in dims]
+    place = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    result = [*rest[:place], *looked_up, *rest[place:]]
+    confine_to_each_other(result)
+    return [result]
