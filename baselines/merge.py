@@ -60,6 +60,9 @@ class MergeOptions(cli.Options):
     model: Annotated[str | None, arg(metavar="MODULE:FACTORY")] = None
     """Function that returns a model and an example of its inputs; its code is run. The table of
     --spec is checked by it; without --spec, the table is derived from it."""
+    base: Path | None = None
+    """File of the weights from which all models were trained, for methods that need them, such as
+    task_arithmetic and ties; a checkpoint if the models are checkpoints."""
     overwrite: bool = False
     """Replace an existing output."""
     averaging_weights: tuple[Number, ...] = ()
@@ -81,9 +84,13 @@ def _merge(options: MergeOptions) -> int:
 
     method_options = read_options(registry.find(options.method), options.option)
     _require_several(options.models)
-    _require_writable(options.output, options.models, options.overwrite)
-    models, blueprint = read_models(options.models)
+    inputs = [*options.models, *filter(None, [options.base])]
+    _require_writable(options.output, inputs, options.overwrite)
+    states, blueprint = read_models(inputs)
+    models = states[: len(options.models)]
     spec = _find_spec(options.spec, options.model, blueprint)
+    if options.base is not None:
+        spec = replace(spec, base=states[-1])
     problem = spec.problem(models, options.averaging_weights or None, options.seed)
     checked = _check(spec, models[0])
 
@@ -101,6 +108,7 @@ def _merge(options: MergeOptions) -> int:
         "models": [path.name for path in options.models],
         "weights": problem.normalized_weights.tolist(),
         "seed": options.seed,
+        **({} if options.base is None else {"base": options.base.name}),
     }
     if blueprint is None:
         write_model(options.output, state, notes)
@@ -203,7 +211,7 @@ def _require_writable(output: Path, models: Sequence[Path], overwrite: bool) -> 
     if output.is_dir():
         raise MergeError(f"The output {output} is a folder. Name a file in it.")
     if any(output.exists() and model.exists() and output.samefile(model) for model in models):
-        raise MergeError(f"The output {output} is one of the models. Give it another name.")
+        raise MergeError(f"The output {output} is one of the inputs. Give it another name.")
     if output.exists() and not overwrite:
         raise MergeError(f"{output} exists already. Give another --output, or --overwrite.")
 

@@ -12,13 +12,14 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.robot_holder import CountingDataHolder
 from fleet_tools.baselines.federated.transport import Transport
-from fleet_tools.baselines.merging.concatenation import concatenate
 from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
 from fleet_tools.baselines.merging.queries.data_holder import Traffic, TrafficMeter
 from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
+from fleet_tools.baselines.training.state import Tensors
 
 _SPREAD = 0.1
 """Variance added to each entry of the scaled state, so that one that never changes for a robot
@@ -54,13 +55,8 @@ def density_gate(plan: FleetPlan, transport: Transport, progress: FleetProgress)
     Raises:
         MessageError: A robot is lost, or its answer is invalid.
     """
-    member = plan.blueprint
-    gated = member.config.model_copy(
-        update={"gate": GateConfig(members=len(progress.robot_weights))}
-    )
-    blueprint = member.model_copy(update={"config": gated})
     first = plan.affine_maps[0]
-    size = sum(map(len, member.scaling.mean.values()))
+    size = sum(map(len, plan.blueprint.scaling.mean.values()))
     weights: dict[str, torch.Tensor] = {}
     means, factors = [], []
     meter = TrafficMeter()
@@ -71,10 +67,10 @@ def density_gate(plan: FleetPlan, transport: Transport, progress: FleetProgress)
         mean, factor = _gaussian(moments[first.name], size)
         means.append(mean)
         factors.append(factor)
-        weights |= {f"members.{index}.{name}": tensor for name, tensor in own.items()}
+        weights |= _member(index, own)
     weights |= {"gate.means": torch.stack(means), "gate.factors": torch.stack(factors)}
-    in_order = {name: weights[name] for name in blueprint.create_empty().state_dict()}
-    return Combination(Checkpoint(blueprint, in_order), meter.traffic)
+    blueprint = _combined_blueprint(plan, GateConfig(members=len(means)))
+    return Combination(Checkpoint(blueprint, _in_order(blueprint, weights)), meter.traffic)
 
 
 def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -88,28 +84,23 @@ def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def concatenation(plan: FleetPlan, transport: Transport, progress: FleetProgress) -> Combination:
-    """Puts the hidden units of robots' networks side by side, and fits the last layer to labels.
+    """Fits one last layer to the hidden units of all robots' networks side by side.
 
-    Each robot is sent the wide network, and asked for the second moments of its last hidden layer
-    and of the labels: one message.
+    Each robot is sent all networks, and asked for the second moments of what their last layers read
+    and of the labels: one message. The policy is the mean of networks with the fitted layers.
 
     Args:
-        plan: The fleet; its policies are MLPs.
+        plan: The fleet; its policies have linear heads.
         transport: Transport to its robots.
         progress: Progress after the last round, with the robots' weights.
 
     Raises:
         MessageError: A robot is lost, or its answer is invalid.
     """
-    member, robots = plan.blueprint, progress.robot_weights
-    body = member.config.body
-    wider = body.model_copy(update={"width": body.width * len(robots)})
-    config = member.config.model_copy(update={"body": wider})
-    blueprint = member.model_copy(update={"config": config})
-    wide = concatenate(member.symmetry(), list(robots.values()))
-    last = plan.affine_maps[-1]
+    robots, last = progress.robot_weights, plan.affine_maps[-1]
+    first, *others = robots.values()
+    query = MomentQuery(first, (last.name,), "labels", beside=tuple(others))
     meter = TrafficMeter()
-    query = MomentQuery(wide, (last.name,), "labels")
     moments = [
         meter.ask_moments(CountingDataHolder(plan, transport, robot), query, plan.affine_maps)
         for robot in robots
@@ -117,8 +108,33 @@ def concatenation(plan: FleetPlan, transport: Transport, progress: FleetProgress
     steps = {each.robot: each.steps or 0 for each in progress.rounds[-1].robots}
     total = sum(steps[robot] for robot in robots)
     pooled = combine([each[last.name] for each in moments], [steps[r] / total for r in robots])
-    fitted = last.with_matrix(wide, solve(pooled, last.matrix(wide), _RIDGE))
-    return Combination(Checkpoint(blueprint, fitted), meter.traffic)
+
+    count = len(robots)
+    matrices = [last.matrix(own) for own in robots.values()]
+    units = matrices[0].shape[1] - 1
+    bias = torch.stack([matrix[:, -1:] for matrix in matrices]).mean(0)
+    mean = torch.cat([*(matrix[:, :-1] / count for matrix in matrices), bias], 1)
+    fitted = solve(pooled, mean, _RIDGE)
+    weights: dict[str, torch.Tensor] = {}
+    for index, own in enumerate(robots.values()):
+        part = fitted[:, index * units : (index + 1) * units] * count
+        member = last.with_matrix(own, torch.cat([part, fitted[:, -1:]], 1))
+        weights |= _member(index, member)
+    blueprint = _combined_blueprint(plan, GateConfig(members=count, sharpness=0))
+    return Combination(Checkpoint(blueprint, _in_order(blueprint, weights)), meter.traffic)
+
+
+def _combined_blueprint(plan: FleetPlan, gate: GateConfig) -> Blueprint:
+    config = plan.blueprint.config.model_copy(update={"gate": gate})
+    return plan.blueprint.model_copy(update={"config": config})
+
+
+def _member(index: int, weights: Tensors) -> Tensors:
+    return {f"members.{index}.{name}": tensor for name, tensor in weights.items()}
+
+
+def _in_order(blueprint: Blueprint, weights: Tensors) -> Tensors:
+    return {name: weights[name] for name in blueprint.create_empty().state_dict()}
 
 
 COMBINATIONS: Mapping[str, Callable[[FleetPlan, Transport, FleetProgress], Combination]] = {

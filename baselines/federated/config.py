@@ -100,8 +100,7 @@ class FleetConfig(GrownValue):
             that a method asks for, relative to the root mean square of the matrix's entries.
         combination: Larger policy that is made of the robots' networks after the last round, and
             evaluated instead of the merged one: "density_gate" (`policies.gated`), "concatenation"
-            (the hidden units side by side, with a last layer that is fitted to the robots' labels)
-            or None.
+            (one last layer that is fitted to the hidden units of all networks) or None.
         distillation: Training of a policy of the robots' size, which begins with the last merged
             weights, imitates the combined policy, and is evaluated instead of it; None for none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
@@ -153,17 +152,15 @@ class FleetConfig(GrownValue):
 
     @pydantic.model_validator(mode="after")
     def _require_combinable(self) -> Self:
-        if self.combination is not None and self.policy.encoders:
+        if self.combination == "density_gate" and self.policy.encoders:
             raise ConfigError(
-                f"`combination: {self.combination}` weighs policies that read states alone; this "
-                "one has encoders"
+                "`combination: density_gate` weighs policies that read states alone; this one has "
+                "encoders. `combination: concatenation` does not ask what they read"
             )
-        body, head = self.policy.body, self.policy.head.type
-        plain = body.type == "mlp" and body.task_conditioning == "input" and body.layers > 0
-        if self.combination == "concatenation" and not (plain and head == "linear"):
+        if self.combination == "concatenation" and self.policy.head.type != "linear":
             raise ConfigError(
-                "`combination: concatenation` puts hidden layers of an MLP side by side, which has "
-                'task_conditioning "input" and a linear head; use density_gate for this policy'
+                "`combination: concatenation` fits a linear head, and this one is "
+                f"{self.policy.head.type}; `combination: density_gate` fits nothing"
             )
         return self
 

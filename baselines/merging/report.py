@@ -113,9 +113,8 @@ def as_text(report: MergeReport) -> str:
 
 
 def _distance(models: Sequence[State]) -> float:
-    vectors = [flatten(model) for model in models]
-    pairs = combinations(vectors, 2)
-    return max((float(torch.linalg.vector_norm(a - b)) for a, b in pairs), default=0.0)
+    distances = torch.pdist(torch.stack([flatten(model) for model in models]))
+    return float(distances.max()) if len(models) > 1 else 0.0
 
 
 def _require_invariant(

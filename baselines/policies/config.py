@@ -15,7 +15,14 @@ from fleet_tools.baselines.policies.head_config import (
     HorizonConfig,
     LinearHeadConfig,
 )
-from fleet_tools.config.values import Count, CountOrZero, GrownValue, Positive, Value
+from fleet_tools.config.values import (
+    Count,
+    CountOrZero,
+    GrownValue,
+    NonNegative,
+    Positive,
+    Value,
+)
 from fleet_tools.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -181,12 +188,13 @@ class GateConfig(Value):
 
     Attributes:
         members: Number of networks.
-        sharpness: Power of the densities, towards 0 for equal weights. The entries of a state are
-            far from independent, so that a density of many of them is too sure.
+        sharpness: Power of the densities. The entries of a state are far from independent, so that
+            a density of many of them is too sure. With 0, members have equal weights, and there
+            are no densities.
     """
 
     members: Annotated[Count, pydantic.Field(le=1000)]
-    sharpness: Positive = 0.1
+    sharpness: NonNegative = 0.1
 
 
 class PolicyConfig(GrownValue):
@@ -203,7 +211,7 @@ class PolicyConfig(GrownValue):
             the steps that follow.
         execution: What is executed of these chunks.
         gate: Several networks of this kind, weighted by the density of what they know; None for
-            one network. Such a policy has no encoders.
+            one network. With densities, such a policy has no encoders.
     """
 
     body: BodyConfig = MLPConfig()
@@ -221,7 +229,7 @@ class PolicyConfig(GrownValue):
 
     @pydantic.model_validator(mode="after")
     def _gate_reads_state(self) -> Self:
-        if self.gate is not None and self.encoders:
+        if self.gate is not None and self.gate.sharpness > 0 and self.encoders:
             raise ValueError("a gate weighs policies that read states alone, without encoders")
         return self
 

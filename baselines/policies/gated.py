@@ -53,12 +53,15 @@ class GatedNetwork(nn.Module):
     Args:
         config: Configuration of the gate.
         members: The networks; they scale the state alike.
+
+    Attributes:
+        gate: The gate; None for the mean of the members.
     """
 
     def __init__(self, config: GateConfig, members: list[PolicyNetwork]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
-        self.gate = DensityGate(config, len(members[0].mean))
+        self.gate = DensityGate(config, len(members[0].mean)) if config.sharpness > 0 else None
 
     def forward(
         self,
@@ -71,7 +74,6 @@ class GatedNetwork(nn.Module):
         The hidden state is that of all members, one after the other.
         """
         members = [cast(PolicyNetwork, member) for member in self.members]
-        weights = self.gate(members[0].scaled_state(observations))
         length = 0 if hidden is None else len(hidden) // len(members)
         actions, states = [], ()
         for index, member in enumerate(members):
@@ -79,7 +81,11 @@ class GatedNetwork(nn.Module):
             answer, state = member(observations, own, *noisy)
             actions.append(answer)
             states += state
-        return (torch.stack(actions, -1) * weights.unsqueeze(-2)).sum(-1), states
+        answers = torch.stack(actions, -1)
+        if self.gate is None:
+            return answers.mean(-1), states
+        weights = self.gate(members[0].scaled_state(observations))
+        return (answers * weights.unsqueeze(-2)).sum(-1), states
 
     def symmetry(self, streams: bool = True) -> Symmetry:
         """Raises an error, since such a policy is made of merged ones and not merged itself.

@@ -66,6 +66,7 @@ def measure_moments(
     names: Sequence[str],
     target: Target,
     teacher: State | None = None,
+    beside: Sequence[State] = (),
 ) -> dict[str, Moments]:
     """Measures moments of affine maps over all batches.
 
@@ -76,6 +77,7 @@ def measure_moments(
         names: Names of the maps, see `affine_maps`.
         target: What the inputs are multiplied with.
         teacher: Weights of the model that gives the targets "inputs" and "outputs".
+        beside: Weights of further models, whose inputs of the same map follow the model's.
 
     Returns:
         Moments by map. With "inputs", each target also has a last entry of 1.
@@ -94,7 +96,8 @@ def measure_moments(
     sums: dict[str, _Sum] = {name: _Sum() for name in names}
     try:
         for batch in batches:
-            read = input_rows(model, state, batch.arguments, names)
+            reads = [input_rows(model, one, batch.arguments, names) for one in (state, *beside)]
+            read = {name: torch.cat([each[name] for each in reads], -1) for name in reads[0]}
             taught = (
                 input_rows(model, teacher, batch.arguments, names) if teacher is not None else {}
             )

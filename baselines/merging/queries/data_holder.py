@@ -109,10 +109,16 @@ class LocalDataHolder:
                 "This data holder gives no moments: it has no `batches`. Give them, or use a "
                 "method that asks for losses and gradients only."
             )
-        for state in filter(None, (query.model, query.teacher)):
+        for state in filter(None, (query.model, query.teacher, *query.beside)):
             self._require_known(state)
         moments = measure_moments(
-            self.model, self.batches(), query.model, query.maps, query.target, query.teacher
+            self.model,
+            self.batches(),
+            query.model,
+            query.maps,
+            query.target,
+            query.teacher,
+            query.beside,
         )
         if self.noise > 0:
             digest = hashlib.blake2b(message, digest_size=6).digest()

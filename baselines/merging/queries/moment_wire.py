@@ -20,7 +20,8 @@ from fleet_tools.baselines.merging.queries.wire import packed, tensor_names, unp
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.storage.strict_json import loads
 
-_MODEL, _TEACHER, _INPUTS, _TARGETS = "model.", "teacher.", "inputs.", "targets."
+_MODEL, _TEACHER, _BESIDE = "model.", "teacher.", "beside."
+_INPUTS, _TARGETS = "inputs.", "targets."
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +33,18 @@ class MomentQuery:
         maps: Names of its affine maps.
         target: What the inputs are multiplied with, see `measurement.measure_moments`.
         teacher: The model that gives the targets "inputs" and "outputs"; otherwise None.
+        beside: Further models, whose inputs are put beside those of the model, one after another.
     """
 
     model: State
     maps: tuple[str, ...]
     target: Target = "none"
     teacher: State | None = None
+    beside: tuple[State, ...] = ()
+
+    def size(self, each: AffineMap) -> int:
+        """Returns the number of inputs of a map, of all models together and with the 1."""
+        return 1 + sum(each.matrix(state).shape[1] - 1 for state in (self.model, *self.beside))
 
 
 def encode_moment_query(query: MomentQuery) -> bytes:
@@ -46,6 +53,8 @@ def encode_moment_query(query: MomentQuery) -> bytes:
     tensors = {f"{_MODEL}{name}": packed(tensor) for name, tensor in query.model.items()}
     for name, tensor in (query.teacher or {}).items():
         tensors[f"{_TEACHER}{name}"] = packed(tensor)
+    for index, state in enumerate(query.beside):
+        tensors |= {f"{_BESIDE}{index}.{name}": packed(each) for name, each in state.items()}
     return save(tensors | {"moments": torch.frombuffer(bytearray(request), dtype=torch.uint8)})
 
 
@@ -73,7 +82,10 @@ def decode_moment_query(message: bytes) -> MomentQuery:
     except (KeyError, TypeError, ValueError) as error:
         raise MessageError(f"A message is no query for moments: {error!r}.") from None
     teacher = _taken(tensors, _TEACHER)
-    return MomentQuery(_taken(tensors, _MODEL), maps, target, teacher or None)
+    beside: list[State] = []
+    while further := _taken(tensors, f"{_BESIDE}{len(beside)}."):
+        beside.append(further)
+    return MomentQuery(_taken(tensors, _MODEL), maps, target, teacher or None, tuple(beside))
 
 
 def encode_moments(moments: Mapping[str, Moments]) -> bytes:
@@ -104,7 +116,8 @@ def decode_moments(
     known = {each.name: each for each in maps}
     moments = {}
     for name in query.maps:
-        groups, size, outputs = known[name].matrix(query.model).shape
+        groups, _, outputs = known[name].matrix(query.model).shape
+        size = query.size(known[name])
         upper = torch.triu_indices(size, size)
         triangle = _required(tensors, f"{_INPUTS}{name}", (groups, upper.shape[1]))
         inputs = torch.zeros(groups, size, size, dtype=torch.float64)

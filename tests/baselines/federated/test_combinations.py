@@ -97,8 +97,6 @@ def test_a_concatenation_is_least_squares_on_all_hidden_units(data: Path, tmp_pa
     report = completed(plan, tmp_path / "fleet")
     assert report["combined"]["traffic"]["calls"] == 3
     combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
-    body = combined.blueprint.config.body
-    assert body.type == "mlp" and body.width == 18
     batches = [states_of(plan, robot) for robot in range(3)]
     units, actions = [], []
     for batch in batches:
@@ -122,9 +120,38 @@ def test_a_concatenation_is_least_squares_on_all_hidden_units(data: Path, tmp_pa
     expected, *_ = np.linalg.lstsq(
         np.vstack([x, damping]), np.vstack([np.vstack(actions), damping @ prior])
     )
-    fitted = combined.weights
-    np.testing.assert_allclose(fitted["head.weight"].T, expected[:-1], atol=2e-3)
-    np.testing.assert_allclose(fitted["head.bias"], expected[-1], atol=2e-3)
+    acted = np.vstack([outputs(combined, batch) for batch in batches])
+    np.testing.assert_allclose(acted, x @ expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("body", ["elman", "gru", "transformer", "linear"])
+def test_policies_of_every_body_are_concatenated(data: Path, tmp_path: Path, body: str) -> None:
+    """Fitted to the data, they have a lower loss there than the mean of the robots' actions."""
+    sizes = {"heads": 2, "feedforward": 8, "context": 3} if body == "transformer" else {}
+    policy = {"body": {"type": body, "layers": 2, "width": 6, **sizes}}
+    if body == "linear":
+        policy = {"body": {"type": "mlp", "layers": 0}}
+    plan = plan_of(data, policy=policy, combination="concatenation", merge_every=None)
+    report = completed(plan, tmp_path / "fleet")
+    assert np.isfinite(report["combined"]["loss"])
+    combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
+    robots = [
+        load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors")
+        for robot in range(3)
+    ]
+    batches = [states_of(plan, robot) for robot in range(3)]
+
+    def loss(actions: list[np.ndarray]) -> float:
+        errors = [
+            np.square(acted - batch.actions.flatten(0, 1).flatten(1).double().numpy())[
+                batch.mask.flatten()
+            ]
+            for acted, batch in zip(actions, batches, strict=True)
+        ]
+        return float(np.vstack(errors).mean())
+
+    mean = loss([np.mean([outputs(robot, batch) for robot in robots], 0) for batch in batches])
+    assert loss([outputs(combined, batch) for batch in batches]) < mean
 
 
 def test_a_student_learns_from_drawn_states_what_the_gate_does(data: Path, tmp_path: Path) -> None:
@@ -198,8 +225,10 @@ def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Pat
     ("changes", "words"),
     [
         ({"policy": {**MLP, "clouds": {"widths": [4]}}, "combination": "density_gate"}, "encoders"),
-        ({"combination": "concatenation"}, "hidden layers of an MLP"),  # a GRU
-        ({"policy": {"body": {"type": "mlp", "layers": 0}}, "combination": "concatenation"}, "MLP"),
+        (
+            {"policy": {**MLP, "head": {"type": "flow"}}, "combination": "concatenation"},
+            "linear head",
+        ),
         ({"policy": MLP, "distillation": {}}, "imitates the combined policy"),
         ({"combination": "density_gate", "distillation": {"inputs": "moments"}}, "memory"),
         (

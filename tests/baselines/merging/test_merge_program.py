@@ -67,6 +67,27 @@ def test_every_method_stores_a_model_and_does_not_change_its_inputs(method, path
     assert all(merged[name].dtype == one[name].dtype for name in one)
 
 
+def test_a_base_is_a_file_for_methods_on_task_vectors(paths, tmp_path, capsys):
+    base = tmp_path / "base.safetensors"
+    start = {name: tensor / 2 for name, tensor in read_model(paths[0]).items()}
+    write_model(base, start)
+    given = ("--base", str(base), "--option", "scale=2", "--quiet")
+    code, output = run(paths, *given, method="task_arithmetic", spec="symmetry")
+    assert code == 0 and read_notes(output)["base"] == base.name
+    first, second, merged = (read_model(path) for path in (*paths, output))
+    for name, tensor in start.items():
+        expected = tensor + (first[name] - tensor) + (second[name] - tensor)
+        torch.testing.assert_close(merged[name], expected)
+    # A base of another architecture, none at all, and one that would be overwritten.
+    write_model(base, {**start, "more": torch.zeros(1)})
+    options = {"method": "task_arithmetic", "spec": "symmetry"}
+    assert run(paths, *given, **options, output=tmp_path / "x")[0] == 2
+    assert run(paths, "--option", "scale=2", **options, output=tmp_path / "x")[0] == 2
+    assert "--base" in capsys.readouterr().err
+    assert run(paths, *given, "--overwrite", **options, output=base)[0] == 2
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.mark.parametrize("option", ["--averaging-weights", "--weights"])
 def test_the_stored_model_is_that_of_the_library(option, paths):
     _, output = run(paths, "--quiet", option, "3", "1", "--seed", "4", spec="symmetry")
@@ -158,7 +179,7 @@ def test_pickles_are_refused_unread(paths, capsys, tmp_path):
 def test_the_output_is_a_new_file_in_an_existing_folder(paths, capsys):
     before = paths[0].read_bytes()
     assert run(paths, output=paths[0])[0] == 2
-    assert "is one of the models" in capsys.readouterr().err and paths[0].read_bytes() == before
+    assert "is one of the inputs" in capsys.readouterr().err and paths[0].read_bytes() == before
     assert run(paths, output=paths[0].parent / "nowhere" / "m")[0] == 2
     assert run([paths[0], paths[1].with_name("absent")])[0] == 2
 

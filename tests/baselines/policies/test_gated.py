@@ -68,6 +68,7 @@ def test_far_from_all_but_one_the_gate_chooses_that_member():
     seen = observations(blueprint, 1, 1)
     with torch.no_grad():
         state = single_network(BLUEPRINTS["mlp on state"]).scaled_state(seen)[0, 0]
+        assert network.gate is not None
         network.gate.means[:] = state + 100.0
         network.gate.means[1] = state
         chosen = list(network.members.children())[1]
@@ -85,6 +86,24 @@ def test_a_gated_policy_is_stored_and_read_and_not_merged(tmp_path):
         blueprint.symmetry()
 
 
-def test_a_policy_with_encoders_has_no_gate():
+def test_a_policy_with_encoders_has_no_densities():
     with pytest.raises(ValueError, match="without encoders"):
         PolicyConfig(clouds=PointNetConfig(), gate=GateConfig(members=2))
+
+
+@pytest.mark.parametrize("name", ["elman on state", "mlp on clouds"])
+def test_without_densities_a_policy_is_the_mean_of_its_members(name, tmp_path):
+    blueprint = BLUEPRINTS[name]
+    gate = GateConfig(members=3, sharpness=0)
+    config = blueprint.config.model_copy(update={"gate": gate})
+    blueprint = blueprint.model_copy(update={"config": config})
+    network = blueprint.create(0).eval()
+    assert isinstance(network, GatedNetwork)
+    seen = observations(blueprint, 2, 4)
+    with torch.no_grad():
+        actions = torch.stack([member(seen)[0] for member in network.members]).mean(0)
+        torch.testing.assert_close(network(seen)[0], actions)
+    assert all(key.startswith("members.") for key in network.state_dict())
+    path = tmp_path / "mean.safetensors"
+    save_checkpoint(path, Checkpoint(blueprint, network.state_dict()))
+    assert load_checkpoint(path).blueprint == blueprint

@@ -21,6 +21,7 @@ from fleet_tools.baselines.merging.moments.measurement import (
     combine,
     measure_moments,
 )
+from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.queries.data_holder import ask_moments
 from fleet_tools.baselines.merging.queries.moment_wire import (
     MomentQuery,
@@ -125,6 +126,22 @@ def test_messages_hold_moments_to_single_precision(target):
     rest = 0 if target == "none" else sum(expected[name].targets.numel() for name in names)
     header = traffic.bytes_from_robots - 4 * (triangle + rest)
     assert traffic.calls == 1 and 0 < header < 500
+
+
+def test_models_beside_each_other_are_one_with_all_their_units():
+    names = ("2", "4")
+    query = MomentQuery(STATE, names, "none", beside=(OTHER, STATE))
+    moments, _ = ask_moments(make_data_holder(MLP, Y), query, MAPS)
+    rows = [input_rows(MODEL, state, (X,), names) for state in (STATE, OTHER, STATE)]
+    for each in MAPS:
+        if each.name in names:
+            joined = torch.cat([one[each.name][0] for one in rows], 1).double()
+            x = torch.nn.functional.pad(joined, (0, 1), value=1.0)
+            expected = x.T @ x / len(x)
+            torch.testing.assert_close(moments[each.name].inputs[0], expected, rtol=1e-5, atol=1e-6)
+    foreign = replace(query, beside=({"0.weight": STATE["0.weight"]},))
+    with pytest.raises(MessageError, match="another architecture"):
+        ask_moments(make_data_holder(MLP, Y), foreign, MAPS)
 
 
 BAD_ANSWERS = {
