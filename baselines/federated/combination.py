@@ -3,7 +3,7 @@
 They are no merges of one size: such a policy has the weights of all robots.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.robot_holder import CountingDataHolder
 from fleet_tools.baselines.federated.transport import Transport
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
 from fleet_tools.baselines.merging.queries.data_holder import Traffic, TrafficMeter
@@ -109,19 +110,33 @@ def concatenation(plan: FleetPlan, transport: Transport, progress: FleetProgress
     total = sum(steps[robot] for robot in robots)
     pooled = combine([each[last.name] for each in moments], [steps[r] / total for r in robots])
 
-    count = len(robots)
-    matrices = [last.matrix(own) for own in robots.values()]
+    members = _with_joint_head(last, list(robots.values()), pooled)
+    weights: dict[str, torch.Tensor] = {}
+    for index, member in enumerate(members):
+        weights |= _member(index, member)
+    blueprint = _combined_blueprint(plan, GateConfig(members=len(members), sharpness=0))
+    return Combination(Checkpoint(blueprint, _in_order(blueprint, weights)), meter.traffic)
+
+
+def _with_joint_head(last: AffineMap, models: Sequence[Tensors], pooled: Moments) -> list[Tensors]:
+    """Returns models whose mean output is the affine map that fits the moments best.
+
+    Args:
+        last: The last affine map of the models.
+        models: The models.
+        pooled: Moments of what their last maps read, one after another, and of the labels.
+    """
+    count = len(models)
+    matrices = [last.matrix(model) for model in models]
     units = matrices[0].shape[1] - 1
     bias = torch.stack([matrix[:, -1:] for matrix in matrices]).mean(0)
     mean = torch.cat([*(matrix[:, :-1] / count for matrix in matrices), bias], 1)
     fitted = solve(pooled, mean, _RIDGE)
-    weights: dict[str, torch.Tensor] = {}
-    for index, own in enumerate(robots.values()):
-        part = fitted[:, index * units : (index + 1) * units] * count
-        member = last.with_matrix(own, torch.cat([part, fitted[:, -1:]], 1))
-        weights |= _member(index, member)
-    blueprint = _combined_blueprint(plan, GateConfig(members=count, sharpness=0))
-    return Combination(Checkpoint(blueprint, _in_order(blueprint, weights)), meter.traffic)
+    parts = [fitted[:, k * units : (k + 1) * units] * count for k in range(count)]
+    return [
+        last.with_matrix(model, torch.cat([part, fitted[:, -1:]], 1))
+        for model, part in zip(models, parts, strict=True)
+    ]
 
 
 def _combined_blueprint(plan: FleetPlan, gate: GateConfig) -> Blueprint:
