@@ -8,7 +8,7 @@ from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from fleet_tools.baselines.experiments.plot_scales import LABELS, Measure, set_scale
 from fleet_tools.baselines.experiments.sweeps.summary import Row
@@ -150,6 +150,7 @@ def _byte_figure(sweep: Sweep, rows: Sequence[Row]) -> Figure:
         axes.set_xlabel("transferred MB")
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_ylabel(LABELS[measure])
         set_scale(axes, measure)
         axes.label_outer()

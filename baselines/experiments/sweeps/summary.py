@@ -70,7 +70,7 @@ def summarize_arm(
         "low" and "high" over seeds (None for "task_specific"); medians of the "bytes" of messages
         and of the size of the robots' data, "data_at_home"; and the "curve": for each "round"
         medians of the "bytes" so far, of the "loss" and of the fraction of units that alignment
-        "moved", and "success" as above.
+        "moved", and "success" as above; after the last one, of the final policy.
     """
     # Policies for one task are not meant for the others, on which the loss is measured, too.
     losses = [_loss(report, arm) for report in reports if arm != "task_specific"]
@@ -84,10 +84,7 @@ def summarize_arm(
         "loss": spread(losses),
         "bytes": _median(transferred),
         "data_at_home": _median([report["data_at_home"] for report in reports]),
-        "curve": [
-            _curve_point(rounds)
-            for rounds in zip(*(report["curve"] for report in reports), strict=True)
-        ],
+        "curve": [_curve_point(rounds) for rounds in zip(*map(_curve, reports), strict=True)],
     }
 
 
@@ -133,6 +130,16 @@ def as_text(sweep: Sweep, results: Mapping[str, Any]) -> str:
         )
     lines += [f"The fleet {name} failed: {reason}" for name, reason in results["failed"].items()]
     return "\n".join(lines)
+
+
+def _curve(report: Report) -> list[Mapping[str, Any]]:
+    """Returns the curve of a fleet; its last point is that of the final policy."""
+    final = _beyond_merging(report)
+    if final is None:
+        return report["curve"]
+    *before, last = report["curve"]
+    changes = {name: final[name] for name in ("loss", "rollouts")}
+    return [*before, {**last, "bytes": _transferred(report), **changes}]
 
 
 def _curve_point(rounds: Sequence[Report]) -> dict[str, Any]:

@@ -211,6 +211,20 @@ def test_the_success_rate_is_over_training_runs_and_scenes(data):
     assert summarize_arm(sweep, "naive", 10, [])["success"] is None
 
 
+@pytest.mark.parametrize("final", ["combined", "distilled"])
+def test_the_final_policy_counts_and_ends_the_curve(data, final):
+    more = {"bytes_to_robots": 10, "bytes_from_robots": 20}
+    merged, larger = a_report([]), a_report([0, 1, 2])["rollouts"]
+    merged["combined"] = {"loss": 0.25, "rollouts": larger, "traffic": more}
+    if final == "distilled":
+        merged["combined"]["rollouts"] = None
+        merged["distilled"] = {"loss": 0.25, "rollouts": larger}
+    row = summarize_arm(sweep_of(data), "naive", 10, [merged])
+    (end,) = row["curve"]
+    assert row["success"]["rate"] == end["success"]["rate"] == 0.75
+    assert row["bytes"] == end["bytes"] == 33 and end["loss"] == row["loss"]["median"] == 0.25
+
+
 def test_references_without_a_merge_are_evaluated_by_the_robots_own_policies():
     def robot(task: str, **solved: list[int]) -> dict[str, Any]:
         rollouts = {name: {"episodes": 2, "solved": scenes} for name, scenes in solved.items()}
