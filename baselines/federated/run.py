@@ -160,6 +160,6 @@ def fine_tune(writer: FleetWriter, progress: FleetProgress) -> Checkpoint | None
     training = plan.config.training.model_copy(update=changes)
     begin = TrainingState.initial(progress.weights)
     state = train(plan.blueprint, plan.held_out_trajectories, training, begin)
-    checkpoint = Checkpoint(plan.blueprint, state.weights)
+    checkpoint = Checkpoint(plan.blueprint, state.policy_weights)
     save_checkpoint(writer.folder / FINE_TUNED, checkpoint)
     return checkpoint

@@ -223,16 +223,23 @@ def test_a_robot_whose_data_hold_nan_is_left_out_by_name_and_returns(
     assert same(update_of(rounds[2].robots[1]).weights, after.weights)
 
 
-def test_fine_tuning_is_training_on_the_held_out_episodes(data: Path, tmp_path: Path) -> None:
-    plan = plan_of(data, fine_tuning={"epochs": 3, "learning_rate": 0.01}, merge_every=None)
+@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+def test_fine_tuning_is_training_on_the_held_out_episodes(
+    data: Path, tmp_path: Path, ema_decay: float
+) -> None:
+    training = {"epochs": 4, "batch_size": 8, "seed": 5, "ema_decay": ema_decay}
+    tuning = {"epochs": 3, "learning_rate": 0.01}
+    plan = plan_of(data, training=training, fine_tuning=tuning, merge_every=None)
     with FleetWriter(tmp_path / "out", plan) as writer:
         progress = run(writer, local(plan))
         tuned = fine_tune(writer, progress)
-    config = TrainingConfig(epochs=3, batch_size=8, learning_rate=0.01, seed=5)
+    config = TrainingConfig(**{**training, **tuning})
     held_out = Trajectories(split(Samples(data), 0.2, seed=5)[1], plan.blueprint)
     expected = train(plan.blueprint, held_out, config, TrainingState.initial(progress.weights))
     assert tuned is not None
-    assert same(tuned.weights, expected.weights) and not same(tuned.weights, progress.weights)
+    assert same(tuned.weights, expected.policy_weights) and not same(
+        tuned.weights, progress.weights
+    )
     stored = load_checkpoint(tmp_path / "out" / "fine_tuned.safetensors")
     assert same(stored.weights, tuned.weights)
 
