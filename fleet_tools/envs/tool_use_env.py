@@ -48,10 +48,6 @@ from fleet_tools.sim.world_state import WorldState
 
 REWARDS = ("sparse", "dense")
 
-_MOST_UNCOLLECTED = 4
-"""Number of diagrams, 3 MB each, after which Python's garbage is collected: a search of all its
-objects, which takes 0.1 s where PyTorch is loaded."""
-
 
 @dataclass(frozen=True, eq=False)
 class EnvState:
@@ -209,7 +205,6 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
 
         self._observer = Observer(observed, third_person=render_mode == "rgb_array")
         self._simulation: Simulation | None = None
-        self._uncollected = 0  # number of diagrams that may still take memory
         self._episode: _Episode | None = None
 
     # --- Gymnasium ---------------------------------------------------------------------------
@@ -315,8 +310,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
     def close(self) -> None:
         """Releases the simulation and OpenGL; `reset` starts anew."""
         self._observer.close()
-        self._simulation = self._episode = None
-        self._collect_diagrams()
+        self._release()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
 
@@ -423,10 +417,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         if simulation is None or models != (simulation.scene.tool, simulation.scene.object):
             tool = find_task_model(self.task, "tool", scene.tool)
             object = find_task_model(self.task, "object", scene.object)
-            self._simulation = self._episode = None
-            if self._uncollected >= _MOST_UNCOLLECTED:
-                self._collect_diagrams()
-            self._uncollected += 1
+            self._release()
             world = build_world(
                 self.task, tool, object, meshcat=self.meshcat, robot_visuals=self._robot_visuals
             )
@@ -445,12 +436,11 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
             )
         return simulation, _Episode(scene, measurement.state, measurement)
 
-    def _collect_diagrams(self) -> None:
+    def _release(self) -> None:
+        self._simulation = self._episode = None
         # A diagram is megabytes in a few Python objects with cyclic references, so that Python
         # would collect a hundred of them too late.
-        if self._uncollected:
-            gc.collect()
-        self._uncollected = 0
+        gc.collect()
 
     def _judge(self, episode: _Episode) -> dict[str, Verdict]:
         state = episode.measurement.state
