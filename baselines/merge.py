@@ -211,7 +211,7 @@ def _require_writable(output: Path, models: Sequence[Path], overwrite: bool) -> 
     if output.is_dir():
         raise MergeError(f"The output {output} is a folder. Name a file in it.")
     if any(output.exists() and model.exists() and output.samefile(model) for model in models):
-        raise MergeError(f"The output {output} is one of the inputs. Give it another name.")
+        raise MergeError(f"The output {output} is one of the models or the base. Give another.")
     if output.exists() and not overwrite:
         raise MergeError(f"{output} exists already. Give another --output, or --overwrite.")
 

@@ -12,6 +12,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.robot_holder import CountingDataHolder
 from fleet_tools.baselines.federated.transport import Transport
+from fleet_tools.baselines.merging.average import normalize
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
@@ -106,9 +107,8 @@ def concatenation(plan: FleetPlan, transport: Transport, progress: FleetProgress
         meter.ask_moments(CountingDataHolder(plan, transport, robot), query, plan.affine_maps)
         for robot in robots
     ]
-    steps = {each.robot: each.steps or 0 for each in progress.rounds[-1].robots}
-    total = sum(steps[robot] for robot in robots)
-    pooled = combine([each[last.name] for each in moments], [steps[r] / total for r in robots])
+    shares = normalize(progress.robot_steps, len(robots)).tolist()
+    pooled = combine([each[last.name] for each in moments], shares)
 
     members = _with_joint_head(last, list(robots.values()), pooled)
     weights: dict[str, torch.Tensor] = {}

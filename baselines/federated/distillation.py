@@ -3,13 +3,13 @@
 The driver trains it, and no robot is asked for anything.
 """
 
+from fleet_tools.baselines.federated.further_training import train_further
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import DISTILLED, FleetWriter
 from fleet_tools.baselines.federated.simulation import simulate
-from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.distillation import DrawnStates, teacher_actions
-from fleet_tools.baselines.training.loop import Batches, train
-from fleet_tools.baselines.training.state import TrainingState
+from fleet_tools.baselines.training.loop import Batches
 from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 
@@ -40,16 +40,11 @@ def distill(
         states: Batches = Trajectories(samples, plan.blueprint, taught=taught)
     else:
         states = DrawnStates.of(teacher, _shares(progress, config.states), plan.states_seed)
-    changes = {"epochs": config.epochs, "learning_rate": config.learning_rate}
-    training = plan.config.training.model_copy(update=changes)
-    state = train(plan.blueprint, states, training, TrainingState.initial(progress.weights))
-    checkpoint = Checkpoint(plan.blueprint, state.policy_weights)
-    save_checkpoint(writer.folder / DISTILLED, checkpoint)
-    return checkpoint
+    changes = config.model_dump(include={"epochs", "learning_rate"})
+    return train_further(writer, progress, states, changes, DISTILLED)
 
 
 def _shares(progress: FleetProgress, count: int) -> list[int]:
     """Divides a number of states among the last round's robots by the steps that each has."""
-    steps = {each.robot: each.steps or 0 for each in progress.rounds[-1].robots}
-    own = [steps[robot] for robot in progress.robot_weights]
+    own = progress.robot_steps
     return [max(1, round(count * each / sum(own))) for each in own]

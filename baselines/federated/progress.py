@@ -92,6 +92,12 @@ class FleetProgress:
     weights: Tensors
     robot_weights: Mapping[int, Tensors]
 
+    @property
+    def robot_steps(self) -> list[int]:
+        """Numbers of steps that the robots of `robot_weights` learned from in the last round."""
+        steps = {each.robot: each.steps or 0 for each in self.rounds[-1].robots}
+        return [steps[robot] for robot in self.robot_weights]
+
 
 def after_round(
     before: FleetProgress | None,

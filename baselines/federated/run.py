@@ -9,6 +9,7 @@ from typing import Any
 from fleet_tools.baselines.federated import progress as fleet_progress
 from fleet_tools.baselines.federated.combination import COMBINATIONS
 from fleet_tools.baselines.federated.distillation import distill
+from fleet_tools.baselines.federated.further_training import train_further
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import (
@@ -22,9 +23,8 @@ from fleet_tools.baselines.federated.rounds import run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-from fleet_tools.baselines.training.loop import train, validate
+from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.rollouts import SuccessMeasure
-from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.storage.atomic_files import atomic_write
 
 
@@ -157,9 +157,4 @@ def fine_tune(writer: FleetWriter, progress: FleetProgress) -> Checkpoint | None
     if plan.config.fine_tuning is None:
         return None
     changes = plan.config.fine_tuning.model_dump()
-    training = plan.config.training.model_copy(update=changes)
-    begin = TrainingState.initial(progress.weights)
-    state = train(plan.blueprint, plan.held_out_trajectories, training, begin)
-    checkpoint = Checkpoint(plan.blueprint, state.policy_weights)
-    save_checkpoint(writer.folder / FINE_TUNED, checkpoint)
-    return checkpoint
+    return train_further(writer, progress, plan.held_out_trajectories, changes, FINE_TUNED)

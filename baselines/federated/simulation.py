@@ -8,12 +8,12 @@ from pathlib import Path
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import COMBINED, MERGED, SCENES
 from fleet_tools.baselines.training.rollouts import make_envs
-from fleet_tools.dataset.attempts import attempt_record, make_attempts
+from fleet_tools.dataset.attempts import make_attempts
+from fleet_tools.dataset.collection import add_attempt
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.parallel import workers
 from fleet_tools.policies.sources import PolicySource, find_policy
-from fleet_tools.rollouts.rollout import Attempt
 from fleet_tools.storage.provenance import installed_packages
 
 _TIMEOUT_S = 300.0
@@ -75,8 +75,4 @@ def _attempt(
     )
     with contextlib.closing(results):
         for number, result in results:
-            if isinstance(result, workers.LostJob):
-                lost = Attempt.lost(result.reason)
-                writer.add(attempt_record(writer.header.seed, number, lost))
-            else:
-                writer.add(*result)
+            add_attempt(writer, number, result)

@@ -116,8 +116,8 @@ class MergeProblem:
         if self.base is None:
             raise MergeError(
                 "This method needs the weights from which all models were trained, and the merge "
-                "problem has no `base`. Give it (`--base FILE` of `baselines.merge`; a fleet with "
-                "`initialization: common` has one), or use a method that needs none."
+                "problem has none. Give its `base` (`--base FILE` of `baselines.merge`; a fleet "
+                "with `initialization: common` has one), or use a method that needs none."
             )
         return self.base
 

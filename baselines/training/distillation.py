@@ -1,7 +1,7 @@
 """Labels by a teacher: what another policy would do at stored or at drawn states."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -9,6 +9,10 @@ import torch
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
+
+if TYPE_CHECKING:
+    from fleet_tools.baselines.policies.gated import GatedNetwork
+    from fleet_tools.baselines.policies.network import PolicyNetwork
 
 _BATCH = 4096
 
@@ -32,8 +36,7 @@ def teacher_actions(teacher: Checkpoint, samples: Samples) -> np.ndarray:
         LayoutError: The samples lack what the policy reads.
     """
     trajectories = Trajectories(samples, teacher.blueprint)
-    network = teacher.blueprint.create().eval()
-    network.load_state_dict(teacher.weights)
+    network = _network(teacher)
     width = teacher.blueprint.action.shape[0]
     actions = np.zeros((len(trajectories.imitated), width), np.float32)
     for items in trajectories.order(_BATCH, None):
@@ -41,6 +44,12 @@ def teacher_actions(teacher: Checkpoint, samples: Samples) -> np.ndarray:
         rows, within = trajectories.rows(items)
         actions[rows[within]] = chunks[within][:, :width].clip(-1, 1)
     return actions
+
+
+def _network(policy: Checkpoint) -> "PolicyNetwork | GatedNetwork":
+    network = policy.blueprint.create().eval()
+    network.load_state_dict(policy.weights)
+    return network
 
 
 class DrawnStates:
@@ -72,8 +81,7 @@ class DrawnStates:
             seed: Seed of the draws.
         """
         blueprint = teacher.blueprint
-        network = blueprint.create().eval()
-        network.load_state_dict(teacher.weights)
+        network = _network(teacher)
         generator = torch.Generator().manual_seed(seed)
         scaled = []
         gaussians = zip(teacher.weights["gate.means"], teacher.weights["gate.factors"], strict=True)

@@ -65,14 +65,26 @@ def fill(
     with contextlib.closing(run(begin)) as results:
         for number, result in results:
             in_progress -= 1
-            record, content = (
-                (attempt_record(writer.header.seed, number, Attempt.lost(result.reason)), None)
-                if isinstance(result, LostJob)
-                else result
-            )
-            writer.add(record, content)
-            successes += record.success
+            add_attempt(writer, number, result)
+            successes += writer.records[-1].success
             after_each(writer.records[-1])
+
+
+def add_attempt(writer: DatasetWriter, number: int, result: Attempted | LostJob) -> None:
+    """Adds an attempt to a dataset, also one that no worker survived.
+
+    Args:
+        writer: Writer of the dataset.
+        number: Number of the attempt.
+        result: Its result.
+
+    Raises:
+        OSError: The disk is full or gone; the dataset is as it was before.
+    """
+    if isinstance(result, LostJob):
+        writer.add(attempt_record(writer.header.seed, number, Attempt.lost(result.reason)))
+    else:
+        writer.add(*result)
 
 
 def fill_with_bar(

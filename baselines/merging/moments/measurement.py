@@ -96,8 +96,10 @@ def measure_moments(
     sums: dict[str, _Sum] = {name: _Sum() for name in names}
     try:
         for batch in batches:
-            reads = [input_rows(model, one, batch.arguments, names) for one in (state, *beside)]
-            read = {name: torch.cat([each[name] for each in reads], -1) for name in reads[0]}
+            read = input_rows(model, state, batch.arguments, names)
+            for other in beside:
+                more = input_rows(model, other, batch.arguments, names)
+                read = {name: torch.cat([rows, more[name]], -1) for name, rows in read.items()}
             taught = (
                 input_rows(model, teacher, batch.arguments, names) if teacher is not None else {}
             )

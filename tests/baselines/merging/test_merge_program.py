@@ -179,7 +179,7 @@ def test_pickles_are_refused_unread(paths, capsys, tmp_path):
 def test_the_output_is_a_new_file_in_an_existing_folder(paths, capsys):
     before = paths[0].read_bytes()
     assert run(paths, output=paths[0])[0] == 2
-    assert "is one of the inputs" in capsys.readouterr().err and paths[0].read_bytes() == before
+    assert "is one of the models" in capsys.readouterr().err and paths[0].read_bytes() == before
     assert run(paths, output=paths[0].parent / "nowhere" / "m")[0] == 2
     assert run([paths[0], paths[1].with_name("absent")])[0] == 2
 

@@ -139,7 +139,7 @@ def test_dare_leaves_tied_weights_tied():
 
 @pytest.mark.parametrize("method", NEED_BASE)
 def test_without_a_base_they_say_what_to_give(method):
-    with pytest.raises(MergeError, match="has no `base`"):
+    with pytest.raises(MergeError, match="Give its `base`"):
         merge(method, vectors([[1.0], [2.0]]))
 
 
