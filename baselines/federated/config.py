@@ -99,8 +99,9 @@ class FleetConfig(GrownValue):
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
             that a method asks for, relative to the root mean square of the matrix's entries.
         combination: Larger policy that is made of the robots' networks after the last round, and
-            evaluated instead of the merged one: "density_gate" (`policies.gated`), "concatenation"
-            (one last layer that is fitted to the hidden units of all networks) or None.
+            evaluated instead of the merged one: "density_gate" (`policies.gated`), "gated_refit"
+            (with last layers that are fitted together behind the gate), "concatenation" (one last
+            layer that is fitted to the hidden units of all networks) or None.
         distillation: Training of a policy of the robots' size, which begins with the last merged
             weights, imitates the combined policy, and is evaluated instead of it; None for none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
@@ -122,7 +123,7 @@ class FleetConfig(GrownValue):
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     initialization: Literal["own", "common"] = "own"
     moment_noise: NonNegative = 0.0
-    combination: Literal["density_gate", "concatenation"] | None = None
+    combination: Literal["density_gate", "gated_refit", "concatenation"] | None = None
     distillation: DistillationConfig | None = None
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
@@ -152,14 +153,16 @@ class FleetConfig(GrownValue):
 
     @pydantic.model_validator(mode="after")
     def _require_combinable(self) -> Self:
-        if self.combination == "density_gate" and self.policy.encoders:
+        gated = self.combination in ("density_gate", "gated_refit")
+        if gated and self.policy.encoders:
             raise ConfigError(
-                "`combination: density_gate` weighs policies that read states alone; this one has "
-                "encoders. `combination: concatenation` does not ask what they read"
+                f"`combination: {self.combination}` weighs policies that read states alone; this "
+                "one has encoders. `combination: concatenation` does not ask what they read"
             )
-        if self.combination == "concatenation" and self.policy.head.type != "linear":
+        fits = self.combination in ("gated_refit", "concatenation")
+        if fits and self.policy.head.type != "linear":
             raise ConfigError(
-                "`combination: concatenation` fits a linear head, and this one is "
+                f"`combination: {self.combination}` fits linear heads, and this one is "
                 f"{self.policy.head.type}; `combination: density_gate` fits nothing"
             )
         return self
@@ -172,10 +175,10 @@ class FleetConfig(GrownValue):
             raise ConfigError("`distillation` imitates the combined policy; give one")
         if self.distillation.inputs == "scenes":
             return self
-        if self.combination != "density_gate":
+        if self.combination == "concatenation":
             raise ConfigError(
                 "`distillation: {inputs: moments}` draws states from the Gaussians of the gate; "
-                "give `combination: density_gate`"
+                "give `combination: density_gate` or gated_refit"
             )
         if self.policy.body.type != "mlp" or self.policy.chunk > 1:
             raise ConfigError(

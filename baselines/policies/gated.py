@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.moments.gate import density_weights
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.config import GateConfig
 from fleet_tools.baselines.policies.modules import Hidden
@@ -40,11 +41,7 @@ class DensityGate(nn.Module):
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
         """Returns weights that sum to 1, (..., n) -> (..., members)."""
-        centred = state.unsqueeze(-2) - self.means  # (..., members, n)
-        whitened = torch.einsum("...mi,mij->...mj", centred, self.factors)
-        determinants = self.factors.diagonal(dim1=1, dim2=2).log().sum(1)
-        logarithms = determinants - whitened.square().sum(-1) / 2
-        return torch.softmax(self._sharpness * logarithms, -1)
+        return density_weights(state, self.means, self.factors, self._sharpness)
 
 
 class GatedNetwork(nn.Module):

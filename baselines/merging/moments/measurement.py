@@ -8,6 +8,7 @@ import torch
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, affine_maps
+from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -67,6 +68,7 @@ def measure_moments(
     target: Target,
     teacher: State | None = None,
     beside: Sequence[State] = (),
+    gate: RowGate | None = None,
 ) -> dict[str, Moments]:
     """Measures moments of affine maps over all batches.
 
@@ -78,6 +80,8 @@ def measure_moments(
         target: What the inputs are multiplied with.
         teacher: Weights of the model that gives the targets "inputs" and "outputs".
         beside: Weights of further models, whose inputs of the same map follow the model's.
+        gate: Gate that multiplies the inputs of each of these models, each with an own 1 at its
+            end; None for none.
 
     Returns:
         Moments by map. With "inputs", each target also has a last entry of 1.
@@ -87,7 +91,8 @@ def measure_moments(
             or labels do not fit the map's rows.
     """
     maps = affine_maps(model)
-    if unknown := [name for name in names if name not in maps]:
+    asked = names if gate is None else (*names, gate.map)
+    if unknown := [name for name in asked if name not in maps]:
         raise MergeError(
             f"The model has no affine map {', '.join(unknown)}. It has {', '.join(maps)}."
         )
@@ -96,10 +101,7 @@ def measure_moments(
     sums: dict[str, _Sum] = {name: _Sum() for name in names}
     try:
         for batch in batches:
-            read = input_rows(model, state, batch.arguments, names)
-            for other in beside:
-                more = input_rows(model, other, batch.arguments, names)
-                read = {name: torch.cat([rows, more[name]], -1) for name, rows in read.items()}
+            read = _side_by_side(model, (state, *beside), batch.arguments, names, gate)
             taught = (
                 input_rows(model, teacher, batch.arguments, names) if teacher is not None else {}
             )
@@ -112,6 +114,33 @@ def measure_moments(
     finally:
         model.train(was_training)
     return {name: total.mean(name) for name, total in sums.items()}
+
+
+def _side_by_side(
+    model: torch.nn.Module,
+    states: Sequence[State],
+    arguments: tuple[Any, ...],
+    names: Sequence[str],
+    gate: RowGate | None,
+) -> dict[str, torch.Tensor]:
+    """Returns the rows of several models, those of each map side by side."""
+    asked = names if gate is None else {*names, gate.map}
+    read = [input_rows(model, state, arguments, asked) for state in states]
+    if gate is not None and gate.map in read[0]:
+        weights = gate.weights(read[0][gate.map])
+        read = [
+            {name: _weighted(name, rows[name], weights[:, index]) for name in names if name in rows}
+            for index, rows in enumerate(read)
+        ]
+    return {name: torch.cat([rows[name] for rows in read], -1) for name in read[0]}
+
+
+def _weighted(name: str, rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    if rows.shape[1] != len(weights):
+        raise MergeError(
+            f"The map {name!r} reads {rows.shape[1]} rows, and the gate weighs {len(weights)}."
+        )
+    return _with_ones(rows) * weights.double()[:, None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,6 +119,7 @@ class LocalDataHolder:
             query.target,
             query.teacher,
             query.beside,
+            query.gate,
         )
         if self.noise > 0:
             digest = hashlib.blake2b(message, digest_size=6).digest()

@@ -8,19 +8,20 @@ rows determine the rows.)
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from safetensors.torch import save
 
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target
 from fleet_tools.baselines.merging.queries.wire import packed, tensor_names, unpacked
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.storage.strict_json import loads
 
-_MODEL, _TEACHER, _BESIDE = "model.", "teacher.", "beside."
+_MODEL, _TEACHER, _BESIDE, _GATE = "model.", "teacher.", "beside.", "gate."
 _INPUTS, _TARGETS = "inputs.", "targets."
 
 
@@ -34,6 +35,7 @@ class MomentQuery:
         target: What the inputs are multiplied with, see `measurement.measure_moments`.
         teacher: The model that gives the targets "inputs" and "outputs"; otherwise None.
         beside: Further models, whose inputs are put beside those of the model, one after another.
+        gate: Gate that multiplies the inputs of each model, see `measurement.measure_moments`.
     """
 
     model: State
@@ -41,21 +43,29 @@ class MomentQuery:
     target: Target = "none"
     teacher: State | None = None
     beside: tuple[State, ...] = ()
+    gate: RowGate | None = None
 
     def size(self, each: AffineMap) -> int:
-        """Returns the number of inputs of a map, of all models together and with the 1."""
-        return 1 + sum(each.matrix(state).shape[1] - 1 for state in (self.model, *self.beside))
+        """Returns the number of inputs of a map, of all models together and with each 1."""
+        own_ones = self.gate is not None
+        models = (self.model, *self.beside)
+        return 1 + sum(each.matrix(state).shape[1] - 1 + own_ones for state in models)
 
 
 def encode_moment_query(query: MomentQuery) -> bytes:
     """Returns a query as a message."""
-    request = json.dumps({"maps": query.maps, "target": query.target}).encode()
+    request: dict[str, Any] = {"maps": query.maps, "target": query.target}
     tensors = {f"{_MODEL}{name}": packed(tensor) for name, tensor in query.model.items()}
     for name, tensor in (query.teacher or {}).items():
         tensors[f"{_TEACHER}{name}"] = packed(tensor)
     for index, state in enumerate(query.beside):
         tensors |= {f"{_BESIDE}{index}.{name}": packed(each) for name, each in state.items()}
-    return save(tensors | {"moments": torch.frombuffer(bytearray(request), dtype=torch.uint8)})
+    if query.gate is not None:
+        request["gate"] = {"map": query.gate.map, "sharpness": query.gate.sharpness}
+        tensors[f"{_GATE}means"] = packed(query.gate.means)
+        tensors[f"{_GATE}factors"] = packed(query.gate.factors)
+    text = bytearray(json.dumps(request).encode())
+    return save(tensors | {"moments": torch.frombuffer(text, dtype=torch.uint8)})
 
 
 def is_moment_query(message: bytes) -> bool:
@@ -74,18 +84,37 @@ def decode_moment_query(message: bytes) -> MomentQuery:
         MessageError: The message is no such query.
     """
     tensors = unpacked(message, "query")
+    gate = None
     try:
         request = loads(bytes(tensors.pop("moments").tolist()).decode())
         maps, target = tuple(request["maps"]), request["target"]
         if target not in get_args(Target) or not all(isinstance(name, str) for name in maps):
             raise ValueError(request)
+        if "gate" in request:
+            gate = _gate(request["gate"], _taken(tensors, _GATE))
     except (KeyError, TypeError, ValueError) as error:
         raise MessageError(f"A message is no query for moments: {error!r}.") from None
     teacher = _taken(tensors, _TEACHER)
     beside: list[State] = []
     while further := _taken(tensors, f"{_BESIDE}{len(beside)}."):
         beside.append(further)
-    return MomentQuery(_taken(tensors, _MODEL), maps, target, teacher or None, tuple(beside))
+    if gate is not None and len(gate.means) != 1 + len(beside):
+        raise MessageError(f"A gate for {len(gate.means)} models is sent with {1 + len(beside)}.")
+    return MomentQuery(_taken(tensors, _MODEL), maps, target, teacher or None, tuple(beside), gate)
+
+
+def _gate(request: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> RowGate:
+    """Returns the gate of a query.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is none.
+    """
+    means, factors = tensors["means"], tensors["factors"]
+    if means.dim() != 2 or factors.shape != (*means.shape, means.shape[1]):
+        raise ValueError(f"a gate with {tuple(means.shape)} means, {tuple(factors.shape)} factors")
+    if not isinstance(request["map"], str) or not float(request["sharpness"]) >= 0:
+        raise ValueError(request)
+    return RowGate(request["map"], means, factors, float(request["sharpness"]))
 
 
 def encode_moments(moments: Mapping[str, Moments]) -> bytes:

@@ -11,6 +11,8 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
+from scipy.special import softmax
+from scipy.stats import multivariate_normal
 from support.fleet_cases import RecordingTransport, config_of, local, plan_of
 from support.small_datasets import Drawn, hammer_header, write
 
@@ -76,7 +78,7 @@ def test_the_gate_has_all_networks_and_knows_what_each_learned_from(
     np.testing.assert_allclose(np.linalg.inv(factor @ factor.T), covariance, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("combination", ["density_gate", "concatenation"])
+@pytest.mark.parametrize("combination", ["density_gate", "gated_refit", "concatenation"])
 def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, combination: str) -> None:
     """The merged policy of its last round was not evaluated, though rollouts were asked for."""
     plan = plan_of(data, policy=MLP, combination=combination, rollouts=1, rollout_every=2)
@@ -86,36 +88,51 @@ def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, combination: st
         with FleetWriter(tmp_path / "fleet", plan) as writer:
             reports.append(complete(writer, transport, measure_success=asked.append))
     assert reports[0] == reports[1]
-    assert len(transports[1].exchanges) == 3  # the combination's; no round is run again
+    messages = 2 if combination == "gated_refit" else 1
+    assert len(transports[1].exchanges) == 3 * messages  # the combination's; no round is run again
     # The merged policy is not evaluated.
     assert [each.blueprint == plan.blueprint for each in asked] == [False, False]
 
 
-def test_a_concatenation_is_least_squares_on_all_hidden_units(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("combination", ["concatenation", "gated_refit"])
+def test_last_layers_are_least_squares_on_all_hidden_units(
+    data: Path, tmp_path: Path, combination: str
+) -> None:
     """Independently of tables and messages: numpy on the units of each robot's own network."""
-    plan = plan_of(data, policy=MLP, combination="concatenation")
+    plan = plan_of(data, policy=MLP, combination=combination)
     report = completed(plan, tmp_path / "fleet")
-    assert report["combined"]["traffic"]["calls"] == 3
+    gated = combination == "gated_refit"
+    assert report["combined"]["traffic"]["calls"] == (6 if gated else 3)
     combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
+    policies = [
+        load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors")
+        for robot in range(3)
+    ]
     batches = [states_of(plan, robot) for robot in range(3)]
-    units, actions = [], []
+    rows, actions = [], []
     for batch in batches:
-        own = []
-        for robot in range(3):
-            policy = load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors")
+        own, gate = [], gate_weights(combined, batch) if gated else None
+        for robot, policy in enumerate(policies):
             network = policy.blueprint.create()
             network.load_state_dict(policy.weights)
             with torch.no_grad():
-                own.append(network.body(network.features(batch.observations))[0])  # pyright: ignore
-        units.append(torch.cat(own, -1).flatten(0, 1).double().numpy())
+                units = network.body(network.features(batch.observations))[0]  # pyright: ignore
+            units = units.flatten(0, 1).double().numpy()
+            if gate is not None:
+                units = np.pad(units, ((0, 0), (0, 1)), constant_values=1.0) * gate[:, [robot]]
+            own.append(units)
+        rows.append(np.hstack(own))
         actions.append(batch.actions.flatten(0, 1).flatten(1).double().numpy())
-    x = np.pad(np.vstack(units), ((0, 0), (0, 1)), constant_values=1.0)
-    heads = [
-        load_checkpoint(tmp_path / "fleet" / "robots" / f"{robot}.safetensors").weights
-        for robot in range(3)
-    ]
-    weight, bias = ([head[name].numpy() for head in heads] for name in ("head.weight", "head.bias"))
-    prior = np.vstack([np.hstack(weight).T / 3, np.mean(bias, 0)])
+    x = np.pad(np.vstack(rows), ((0, 0), (0, 1)), constant_values=1.0)
+    weight, bias = (
+        [policy.weights[name].double().numpy() for policy in policies]
+        for name in ("head.weight", "head.bias")
+    )
+    if gated:
+        parts = [np.hstack([w, b[:, None]]) for w, b in zip(weight, bias, strict=True)]
+        prior = np.vstack([np.hstack(parts).T, np.zeros(6)])
+    else:
+        prior = np.vstack([np.hstack(weight).T / 3, np.mean(bias, 0)])
     damping = np.sqrt(1e-3 * np.square(x).mean() * len(x)) * np.eye(x.shape[1])
     expected, *_ = np.linalg.lstsq(
         np.vstack([x, damping]), np.vstack([np.vstack(actions), damping @ prior])
@@ -124,14 +141,36 @@ def test_a_concatenation_is_least_squares_on_all_hidden_units(data: Path, tmp_pa
     np.testing.assert_allclose(acted, x @ expected, atol=2e-3)
 
 
+def gate_weights(policy: Checkpoint, batch: Batch) -> np.ndarray:
+    """Returns the gate's weights of each step by SciPy's densities, (n, members)."""
+    config = policy.blueprint.config.gate
+    assert config is not None
+    network = policy.blueprint.create()
+    with torch.no_grad():
+        member: Any = network.members[0]  # pyright: ignore
+        state = member.scaled_state(batch.observations).flatten(0, 1).double().numpy()
+    logarithms = []
+    for mean, factor in zip(
+        policy.weights["gate.means"].double().numpy(),
+        policy.weights["gate.factors"].double().numpy(),
+        strict=True,
+    ):
+        covariance: Any = np.linalg.inv(factor @ factor.T)
+        logarithms.append(multivariate_normal(mean, covariance).logpdf(state))
+    return softmax(config.sharpness * np.stack(logarithms, 1), 1)
+
+
+@pytest.mark.parametrize("combination", ["concatenation", "gated_refit"])
 @pytest.mark.parametrize("body", ["elman", "gru", "transformer", "linear"])
-def test_policies_of_every_body_are_concatenated(data: Path, tmp_path: Path, body: str) -> None:
+def test_policies_of_every_body_are_combined(
+    data: Path, tmp_path: Path, body: str, combination: str
+) -> None:
     """Fitted to the data, they have a lower loss there than the mean of the robots' actions."""
     sizes = {"heads": 2, "feedforward": 8, "context": 3} if body == "transformer" else {}
     policy = {"body": {"type": body, "layers": 2, "width": 6, **sizes}}
     if body == "linear":
         policy = {"body": {"type": "mlp", "layers": 0}}
-    plan = plan_of(data, policy=policy, combination="concatenation", merge_every=None)
+    plan = plan_of(data, policy=policy, combination=combination, merge_every=None)
     report = completed(plan, tmp_path / "fleet")
     assert np.isfinite(report["combined"]["loss"])
     combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
@@ -225,9 +264,10 @@ def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Pat
     ("changes", "words"),
     [
         ({"policy": {**MLP, "clouds": {"widths": [4]}}, "combination": "density_gate"}, "encoders"),
+        ({"policy": {**MLP, "clouds": {"widths": [4]}}, "combination": "gated_refit"}, "encoders"),
         (
             {"policy": {**MLP, "head": {"type": "flow"}}, "combination": "concatenation"},
-            "linear head",
+            "linear heads",
         ),
         ({"policy": MLP, "distillation": {}}, "imitates the combined policy"),
         ({"combination": "density_gate", "distillation": {"inputs": "moments"}}, "memory"),

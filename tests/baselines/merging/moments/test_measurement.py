@@ -1,11 +1,14 @@
 """Moments of data, what solves for them, and messages with them."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
+from scipy.stats import multivariate_normal
 
 torch = pytest.importorskip("torch")
 
@@ -14,6 +17,7 @@ import itertools
 from support.merging_cases import WIDE, make_data_holder, maps_of
 
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
+from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import (
     LabelledBatch,
@@ -142,6 +146,52 @@ def test_models_beside_each_other_are_one_with_all_their_units():
     foreign = replace(query, beside=({"0.weight": STATE["0.weight"]},))
     with pytest.raises(MessageError, match="another architecture"):
         ask_moments(make_data_holder(MLP, Y), foreign, MAPS)
+
+
+def a_gate(models: int = 3, size: int = 3, map_name: str = "0") -> RowGate:
+    generator = torch.Generator().manual_seed(5)
+    factors = torch.eye(size) + 0.3 * torch.rand(models, size, size, generator=generator).tril()
+    return RowGate(map_name, torch.randn(models, size, generator=generator), factors, 0.4)
+
+
+def test_a_gate_weighs_the_units_of_each_model_and_its_own_one():
+    gate = a_gate()
+    query = MomentQuery(STATE, ("4",), "labels", beside=(OTHER, STATE), gate=gate)
+    moments, _ = ask_moments(make_data_holder(MLP, Y), query, MAPS)
+    weights = []
+    for mean, factor in zip(gate.means.double(), gate.factors.double(), strict=True):
+        covariance: Any = np.linalg.inv((factor @ factor.T).numpy())
+        density = multivariate_normal(mean.numpy(), covariance)
+        weights.append(density.logpdf(X[:, :3].double().numpy()))
+    shares = torch.from_numpy(softmax(gate.sharpness * np.stack(weights, 1), 1))
+    rows = [
+        torch.nn.functional.pad(
+            input_rows(MODEL, state, (X,), ("4",))["4"][0].double(), (0, 1), value=1.0
+        )
+        * shares[:, [index]]
+        for index, state in enumerate((STATE, OTHER, STATE))
+    ]
+    x = torch.nn.functional.pad(torch.cat(rows, 1), (0, 1), value=1.0)
+    found = moments["4"]
+    torch.testing.assert_close(found.inputs[0], x.T @ x / len(x), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.targets[0], x.T @ Y.double() / len(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("gate", "error", "words"),
+    [
+        (a_gate(models=2), MessageError, "A gate for 2 models is sent with 3"),
+        (replace(a_gate(), factors=torch.eye(3)), MessageError, "no query for moments"),
+        (replace(a_gate(), sharpness=float("nan")), MessageError, "no query for moments"),
+        (a_gate(size=99), MergeError, "states of 99 numbers"),
+        (a_gate(map_name="nowhere"), MergeError, "no affine map nowhere"),
+    ],
+    ids=["models", "factors", "sharpness", "size", "map"],
+)
+def test_gates_that_do_not_fit_are_refused(gate, error, words):
+    query = MomentQuery(STATE, ("4",), "labels", beside=(OTHER, STATE), gate=gate)
+    with pytest.raises(error, match=words):
+        ask_moments(make_data_holder(MLP, Y), query, MAPS)
 
 
 BAD_ANSWERS = {
