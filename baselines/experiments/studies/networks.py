@@ -130,3 +130,8 @@ NETWORKS = {
     ),
 }  # fmt: skip
 """Networks by name, as `--only` of `fleet_tools.baselines.studies` takes them."""
+
+LINEAR = Network(
+    "linear", lambda: nn.Sequential(nn.Linear(64, 10)), Symmetry.of(lay.linear("0", "_", "_"))
+)
+"""No hidden layer: a control."""

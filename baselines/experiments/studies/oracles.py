@@ -6,7 +6,9 @@ their average are measured.
 
 Fleets: five networks, each trained on its own part of the data (`digits.partition`). They are
 merged, and the average is evaluated on all test data. `common_init` is the control without
-alignment: the same parts, but training from one initialization.
+alignment: the same parts, but training from one initialization. Beside them are an untrained
+network and a linear one with fitted last layers, gradients at the traffic of Fleet-Merge, and a
+network that learns from all data.
 """
 
 import time
@@ -22,7 +24,7 @@ import torch
 from fleet_tools.baselines.experiments.result_cache import ResultCache
 from fleet_tools.baselines.experiments.studies import digits
 from fleet_tools.baselines.experiments.studies.digits import Digits
-from fleet_tools.baselines.experiments.studies.networks import NETWORKS, Network
+from fleet_tools.baselines.experiments.studies.networks import LINEAR, NETWORKS, Network
 from fleet_tools.baselines.experiments.studies.tables import TableEntry
 from fleet_tools.baselines.experiments.studies.training import (
     TrainingSettings,
@@ -36,6 +38,7 @@ from fleet_tools.baselines.merging.barrier import loss_barrier
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
+from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -71,8 +74,16 @@ FLEETS = {
     "matching": MethodColumn("git_rebasin"),
     "fleet_merge": MethodColumn("fleet_merge", {"epochs": 2, "descent": Descent(steps=60)}),
     "monotone": MethodColumn("fleet_merge_monotone", {"epochs": 2, "descent": Descent(steps=60)}),
+    "gradients": MethodColumn("fed_sgd", {"steps": 120}),
+    "regmean": MethodColumn("regmean", {"alignment": "activations"}),
+    "least squares": MethodColumn("least_squares", {"alignment": "activations"}),
+    "untrained": MethodColumn("head_refit", {"of": "base"}, control=True),
 }
-"""Methods that merge fleets, by title."""
+"""Methods that merge fleets, by title, and controls; "gradients" has the traffic of "fleet_merge".
+"""
+
+_LINEAR = MethodColumn("head_refit", {"of": "base"}, control=True)
+_JOINT = MethodColumn("naive_average")
 
 ALPHAS = (0.1, 0.3, 1.0, 10.0)
 FLEET_SIZE = 5
@@ -127,6 +138,7 @@ def fleet_study(
     """
     training, test = digits.load()
     for seed in range(seeds):
+        joint = _ModelSet(folder, f"joint-{name}", NETWORKS[name], (training,), seed)
         for alpha in alphas:
             generator = np.random.default_rng((seed, round(1000 * alpha)))
             parts = digits.partition(training, FLEET_SIZE, alpha, generator)
@@ -136,6 +148,12 @@ def fleet_study(
                 compute = partial(_fleet_values, models, column, test)
                 value = models.result(title, column, settings, compute)
                 yield TableEntry(f"{alpha:g}", title, seed, value)
+            linear = _ModelSet(folder, f"fleet-linear-{alpha:g}", LINEAR, parts, seed)
+            compute = partial(_fleet_values, linear, _LINEAR, test)
+            value = linear.result("linear", _LINEAR, settings, compute)
+            yield TableEntry(f"{alpha:g}", "linear", seed, value)
+            value = joint.result("joint", _JOINT, {}, partial(_fleet_values, joint, _JOINT, test))
+            yield TableEntry(f"{alpha:g}", "joint", seed, value)
 
 
 @dataclass(frozen=True)
@@ -170,12 +188,16 @@ class _ModelSet:
             path = self.folder / "models" / name
             if not path.is_file() or read_notes(path) != self._training_settings():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                start_seed = len(self.parts) * self.seed if control else own_seed
-                start = initial_weights(self.network, start_seed)
+                start = self.base if control else initial_weights(self.network, own_seed)
                 weights = train(self.network, start, part, TRAINING, own_seed)
                 write_model(path, weights, self._training_settings())
             models.append(read_model(path))
         return models
+
+    @property
+    def base(self) -> dict[str, torch.Tensor]:
+        """The initialization that all have in common, where they have one."""
+        return initial_weights(self.network, len(self.parts) * self.seed)
 
     def result(
         self,
@@ -231,7 +253,9 @@ def _fleet_values(models: _ModelSet, column: MethodColumn, test: Digits) -> dict
         network.symmetry,
         models.load(column.control),
         data_holders=[data_holder(network, part) for part in models.parts],
+        affine_maps=applied_maps(network.make(), test.images),
         seed=models.seed,
+        base=models.base if column.control else None,
     )
     merged, seconds = _timed_merge(column, problem)
     loss, accuracy = evaluate(network, merged.state, test)

@@ -1,6 +1,6 @@
 """Training and evaluation of the studies' networks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import nn
 from fleet_tools.baselines.experiments.studies.digits import Digits
 from fleet_tools.baselines.experiments.studies.networks import Network
 from fleet_tools.baselines.merging.batch_norm import recompute
+from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -82,7 +83,10 @@ def statistics_update(network: Network, digits: Digits) -> Callable[[State], Sta
 
 
 def data_holder(network: Network, digits: Digits, batch: int = 128) -> LocalDataHolder:
-    """Returns a data holder of images, which draws a batch of them if a seed is given."""
+    """Returns a data holder of images, which draws a batch of them if a seed is given.
+
+    Labels are one-hot: least squares on them is a classifier.
+    """
 
     def loss(policy: Policy, seed: int | None) -> torch.Tensor:
         chosen = digits
@@ -91,4 +95,7 @@ def data_holder(network: Network, digits: Digits, batch: int = 128) -> LocalData
             chosen = digits.subset(generator.integers(len(digits), size=min(batch, len(digits))))
         return nn.functional.cross_entropy(policy(chosen.images), chosen.labels)
 
-    return LocalDataHolder(network.make().train(), loss)
+    def batches() -> Iterator[LabelledBatch]:
+        yield LabelledBatch((digits.images,), nn.functional.one_hot(digits.labels, 10).double())
+
+    return LocalDataHolder(network.make().train(), loss, batches)

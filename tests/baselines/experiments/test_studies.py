@@ -198,6 +198,34 @@ def test_the_study_of_oracles_resumes(tmp_path, capsys, monkeypatch):
         program.main(command)
 
 
+def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monkeypatch):
+    """Independently: numpy, with the parts weighted alike."""
+    data, test = some_digits(300), some_digits(300)
+    monkeypatch.setattr(digits, "load", lambda: (data, test))
+    monkeypatch.setattr(oracles, "TRAINING", replace(oracles.TRAINING, epochs=1))
+    monkeypatch.setattr(oracles, "FLEETS", {})
+    monkeypatch.setitem(networks.NETWORKS, "mlp", SMALL)
+    linear, joint = oracles.fleet_study(tmp_path, [1.0], 1)
+    assert (linear.column, joint.column) == ("linear", "joint")
+    assert joint.value["accuracy"] == joint.value["single"]  # one network
+
+    parts = digits.partition(data, oracles.FLEET_SIZE, 1.0, np.random.default_rng((0, 1000)))
+    x, y, weight = [], [], []
+    for part in parts:
+        x.append(np.pad(part.images.double().numpy(), ((0, 0), (0, 1)), constant_values=1.0))
+        y.append(np.eye(10)[part.labels.numpy()])
+        weight.append(np.full(len(part), 1 / len(part) / len(parts)))
+    x, y, weight = np.vstack(x), np.vstack(y), np.concatenate(weight)[:, None]
+    start = training.initial_weights(networks.LINEAR, 0)
+    prior = np.vstack([start["0.weight"].numpy().T, start["0.bias"].numpy()])
+    products = x.T @ (weight * x)
+    damping = 1e-3 * np.trace(products) / 65 * np.eye(65)
+    matrix = np.linalg.solve(products + damping, x.T @ (weight * y) + damping @ prior)
+    logits = np.pad(test.images.numpy(), ((0, 0), (0, 1)), constant_values=1.0) @ matrix
+    accuracy = float(np.mean(logits.argmax(1) == test.labels.numpy()))
+    assert linear.value["accuracy"] == pytest.approx(accuracy, abs=1e-9)
+
+
 def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert program.main(["oracles", "--only", "mlp", "--output", str(tmp_path / "new")]) == 2
