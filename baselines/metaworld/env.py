@@ -66,7 +66,7 @@ class MetaWorldEnv(RecordedEnv):
         obs_mode: "state".
 
     Raises:
-        UnknownNameError: There is no such task, set or mode.
+        UnknownNameError: There is no such set, or mode.
         ConfigError: The task is not in the set.
         MissingLibraryError: Meta-World is not installed.
     """
@@ -74,11 +74,11 @@ class MetaWorldEnv(RecordedEnv):
     def __init__(self, task: str, tasks: str = "mt50", obs_mode: str = "state") -> None:
         require_name("observation mode of Meta-World", obs_mode, ["state"])
         members = task_set(tasks)
-        (self._task,) = task_set(task) if "," not in task else [task]
         if task not in members:
             raise ConfigError(
                 f"The task {task!r} is not among {tasks!r}, which are {', '.join(members)}."
             )
+        self._task = task
         self._one_hot = np.eye(len(members), dtype=np.float32)[members.index(task)]
         self._inner = _make(task)
         self.metadata = {"render_modes": [], "render_fps": round(1 / self._inner.dt)}

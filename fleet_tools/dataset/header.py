@@ -89,10 +89,10 @@ class Header(Document):
         unchanged = present is not None and present.content_digest == self.task.content_digest
         if self.env_spec.arena is not TOOL_USE:
             if not unchanged:
-                here = "missing" if present is None else f"\n{present.text}"
                 raise DatasetError(
-                    f"The task of the dataset was\n{self.task.text}and here it is {here}. Install "
-                    "what it was made with."
+                    f"The task of the dataset is another one here. It was:\n{self.task.text}"
+                    f"Here: {'missing' if present is None else present.text.strip()}\n"
+                    f"The dataset was made with {self.packages}."
                 )
             return self.env_spec.make(**others)
         if not trusted:

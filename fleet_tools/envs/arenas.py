@@ -4,6 +4,7 @@ What is common to all of them finds what differs here, by the id of an environme
 named, and loaded when they are used.
 """
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,15 @@ class Arena:
         """Makes an environment, without Gymnasium's wrappers.
 
         Raises:
-            FleetToolsError: A library is missing, or an argument is invalid.
+            FleetToolsError: A library is missing, or an argument is unknown or invalid.
         """
-        return load_function(self.environment)(**kwargs)
+        make = load_function(self.environment)
+        known = inspect.signature(make).parameters
+        if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            for name in kwargs:
+                what = f"argument of an environment of {self.name}"
+                require_name(what, name, known, "Pictures are of environments of tool use alone.")
+        return make(**kwargs)
 
     def read_task(self, task: str) -> "TaskFile":
         """Returns what is stored of a task.
