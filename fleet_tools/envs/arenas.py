@@ -91,13 +91,13 @@ def arena_of(env_id: str) -> Arena:
     return ARENAS[name]
 
 
-def read_scene(facts: Mapping[str, Any]) -> "StartScene":
+def read_scene(facts: Any) -> "StartScene":
     """Returns a stored scene; those of tool use name no arena.
 
     Raises:
         UnknownNameError, ConfigError: There is no such arena, or it is no scene of it.
     """
-    name = facts.get("arena", TOOL_USE.name)
+    name = facts.get("arena", TOOL_USE.name) if isinstance(facts, Mapping) else TOOL_USE.name
     require_name("arena", name, ARENAS)
     cls: Any = load_function(ARENAS[name].scene)
     return parse(cls, facts, "its scene")
