@@ -1,5 +1,6 @@
 """Meta-World's scripted policies as experts."""
 
+import warnings
 from typing import Any
 
 import gymnasium
@@ -28,7 +29,10 @@ class ScriptedExpert:
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action, (4,)."""
-        return np.asarray(self._policy.get_action(observation["state"].astype(np.float64)))
+        with warnings.catch_warnings():
+            # That actions will be clipped, at nearly every step.
+            warnings.simplefilter("ignore", UserWarning)
+            return np.asarray(self._policy.get_action(observation["state"].astype(np.float64)))
 
 
 def scripted_expert(env: "gymnasium.Env | EnvInterface") -> ScriptedExpert:

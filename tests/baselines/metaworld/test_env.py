@@ -33,7 +33,7 @@ from fleet_tools.rollouts.episode import first_difference
 from fleet_tools.rollouts.rollout import rollout
 
 FEW = ("reach-v3", "peg-insert-side-v3", "door-open-v3", "coffee-pull-v3")
-pytestmark = pytest.mark.filterwarnings("ignore:Constant.s. may be too high:UserWarning")
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from fleet_tools.errors import DatasetError, UnknownNameError
 from fleet_tools.visualization.episode_source import dataset_source
 
 TASKS = "reach-v3,drawer-close-v3"
-pytestmark = pytest.mark.filterwarnings("ignore:Constant.s. may be too high:UserWarning")
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 
 def collect(folder: Path, *options: str) -> int:
