@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -47,7 +47,7 @@ class StartScene(Protocol):
         ...
 
 
-class RecordedEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
+class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     """An environment whose episodes `rollouts.rollout` records.
 
     `reset` takes `options={"scene": scene}`. The `info` of a step has the executed "action",
