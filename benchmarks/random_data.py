@@ -9,6 +9,7 @@ from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_f
 from fleet_tools.dataset.header import ArraySpec, Header, describe
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import sample_scene
 
@@ -35,7 +36,7 @@ def make(
     spec = EnvSpec.of("hammer")
     env = spec.make()
     header = describe(env, spec, policy="expert", seed=0, keep_failures=False)
-    scene, generator = sample_scene(env.task, 0), np.random.default_rng(0)
+    scene, generator = sample_scene(unwrap(env).task, 0), np.random.default_rng(0)
     env.close()
     if observation is not None:
         header = header.model_copy(update={"observation": dict(observation)})

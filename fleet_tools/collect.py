@@ -5,15 +5,12 @@ Attempt k of seed s gives the same bytes in every run, whatever the number of wo
 
 import contextlib
 import sys
-import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import ConfigError
-from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
 from fleet_tools.utils import cli
@@ -21,6 +18,7 @@ from fleet_tools.utils.option_parser import KeyValue
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
+    from fleet_tools.dataset.collection import Collection
     from fleet_tools.dataset.header import Header
     from fleet_tools.policies.sources import PolicySource
 
@@ -57,45 +55,23 @@ class CollectOptions(cli.Options):
 
 
 def _collect(options: CollectOptions) -> int:
-    from fleet_tools.dataset.attempts import make_attempts
-    from fleet_tools.dataset.collection import fill_with_bar
-    from fleet_tools.dataset.reader import Dataset
-    from fleet_tools.dataset.summary import as_text, summarize
-    from fleet_tools.dataset.writer import DatasetWriter
+    from fleet_tools.dataset.collection import collect
+    from fleet_tools.dataset.summary import as_text
 
-    started = time.perf_counter()
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
         policy = find_policy(options.policy)
         header = _header(options, policy)
-    folder = options.output or Path("data") / header.task.name
-    make_work = partial(make_attempts, header, policy, options.verify)
-    failure = None
-    with (
-        DatasetWriter(folder, header) as writer,
-        deferred_interrupt() as interrupted,
-        contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
-    ):
-        before = len(writer.records)
-        try:
-            fill_with_bar(
-                writer,
-                partial(options.workers.run, make_work=make_work),
-                options.episodes,
-                quiet=options.quiet,
-                stop=interrupted,
-            )
-        except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
-            failure = error
-    records = Dataset(folder).manifest()  # from the disk: Ctrl-C may have come at any moment
-    seconds = time.perf_counter() - started
-    summary = {
-        **summarize(folder, header, records),
-        "episodes": options.episodes,
-        "complete": sum(record.success for record in records) >= options.episodes,
-        "attempts_now": len(records) - before,
-        "seconds": round(seconds, 3),
-    }
-    now = summary["attempts_now"]
+    collected = collect(
+        options.output or Path("data") / header.task.name,
+        header,
+        policy,
+        options.episodes,
+        options.workers,
+        verify=options.verify,
+        quiet=options.quiet,
+    )
+    summary = collected.summary
+    now, seconds = summary["attempts_now"], summary["seconds"]
     options.report(
         summary,
         lambda: (
@@ -103,7 +79,7 @@ def _collect(options: CollectOptions) -> int:
             f"  {now} attempts now, in {seconds:.1f} s: {now / seconds:.2f} per second"
         ),
     )
-    return _code(options, summary, failure, interrupted())
+    return exit_code(collected)
 
 
 def _header(options: CollectOptions, policy: "PolicySource") -> "Header":
@@ -132,19 +108,15 @@ def _header(options: CollectOptions, policy: "PolicySource") -> "Header":
         env.close()
 
 
-def _code(
-    options: CollectOptions,
-    summary: dict[str, Any],
-    failure: BaseException | None,
-    interrupted: bool,
-) -> int:
+def exit_code(collected: "Collection") -> int:
     """Reports on stderr why there are fewer episodes than requested; returns the exit code."""
-    if failure is not None or (interrupted and not summary["complete"]):
+    summary, failure = collected.summary, collected.failure
+    if failure is not None or (collected.interrupted and not summary["complete"]):
         return cli.stopped(failure)
     if not summary["complete"]:
         print(
             f"Gave up after {summary['attempts']} attempts, the limit for "
-            f"{options.episodes} {'episode' if options.episodes == 1 else 'episodes'}; "
+            f"{summary['episodes']} {'episode' if summary['episodes'] == 1 else 'episodes'}; "
             f"{summary['successes']} succeeded.",
             file=sys.stderr,
         )

@@ -112,11 +112,16 @@ def _as_text(summary: dict[str, Any], replays: list["Replay"]) -> str:
         f"({summary['identical_share']:.1%}), in {summary['seconds']:.1f} s",
         f"  {summary['same_outcome']} of {count} have the same outcome after as many steps "
         f"({summary['same_outcome_share']:.1%})",
-        f"  {summary['within']} of {count} have the same outcome within {summary['within_m']:g} m "
-        f"({summary['within_share']:.1%}); the largest distance is "
-        f"{_metres(summary['largest_distance_m'])} ({points})",
-        f"  {summary['still_successes']} of {summary['stored_successes']} successes still succeed",
     ]
+    if points:
+        lines.append(
+            f"  {summary['within']} of {count} have the same outcome within "
+            f"{summary['within_m']:g} m ({summary['within_share']:.1%}); the largest distance is "
+            f"{_metres(summary['largest_distance_m'])} ({points})"
+        )
+    lines.append(
+        f"  {summary['still_successes']} of {summary['stored_successes']} successes still succeed"
+    )
     for replay in replays:
         if replay.difference is not None:
             lines.append(

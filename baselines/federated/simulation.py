@@ -53,7 +53,7 @@ def simulate(folder: Path, plan: FleetPlan, scenes: int, worker_count: int = 0) 
                 "policy": str(policy),
                 "seed": plan.scenes_seed(actor, number),
                 "keep_failures": True,
-                "packages": installed_packages(),
+                "packages": installed_packages(header.env_spec.arena.packages),
             }
             folders.append(folder / SCENES / policy.name.removesuffix(".safetensors") / task)
             with DatasetWriter(folders[-1], header.model_copy(update=changes)) as writer:

@@ -58,7 +58,7 @@ def collect_round(
                 "policy": str(policy),
                 "seed": header.seed + number * _SEEDS,
                 "keep_failures": False,
-                "packages": installed_packages(),
+                "packages": installed_packages(header.env_spec.arena.packages),
             }
         )
         make_work = partial(make_attempts, of_round, policy, False)

@@ -21,7 +21,7 @@ from fleet_tools.sim.seeds import VALIDATION
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
+    from fleet_tools.envs.recorded import RecordedEnv
 
 
 class TaskSuccesses(TypedDict):
@@ -138,14 +138,14 @@ def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable
     return run
 
 
-def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "ToolUseEnv"]:
+def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "RecordedEnv"]:
     """Makes the environments of datasets, one for each task, by the task's name.
 
     Raises:
         LayoutError: A policy of the blueprint cannot act in them.
         FleetToolsError: They cannot be made here.
     """
-    envs: dict[str, ToolUseEnv] = {}
+    envs: dict[str, RecordedEnv] = {}
     for header in headers:
         if header.task.name not in envs:
             envs[header.task.name] = env = header.make_env()

@@ -11,7 +11,7 @@ from fleet_tools.config.values import parse
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
-from fleet_tools.envs.tool_use_env import EnvState
+from fleet_tools.envs.tool_use_env import EnvState, unwrap
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import Scene
@@ -68,7 +68,7 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSourc
     if not records:
         raise DatasetError(f"{dataset.folder} holds no episodes yet.")
     header = dataset.header
-    env = header.make_env(obs_mode="state")
+    env = unwrap(header.make_env(obs_mode="state"))
     franka = header.env_spec.kwargs.get("robot_visuals") == "franka"
 
     def states() -> Iterator[tuple[str, EnvState]]:

@@ -78,10 +78,11 @@ def make_attempts(
         DatasetError: Other versions are installed here than where the dataset was begun.
         FleetToolsError: The environment cannot be made here.
     """
-    if installed_packages() != header.packages:
+    here = installed_packages(header.env_spec.arena.packages)
+    if here != header.packages:
         raise DatasetError(
-            f"The dataset is made with {header.packages}, but a worker has "
-            f"{installed_packages()}, which may give other bits. Install the same on all machines."
+            f"The dataset is made with {header.packages}, but a worker has {here}, which may give "
+            "other bits. Install the same on all machines."
         )
     env = header.make_env(trusted=True)  # the user named this task file to collect with it
 

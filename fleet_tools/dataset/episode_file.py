@@ -2,7 +2,7 @@
 
     episode_<k>                 attributes: id, seed, total_steps, outcome, error, scene
         observations/<name>     (T + 1, ...)
-        actions                 (T, 6) float32
+        actions                 (T, n) float32
         rewards                 (T,) float64
         terminations            (T,) bool
         truncations             (T,) bool
@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from fleet_tools.config.values import parse
 from fleet_tools.dataset.self_contained import (
     array_in,
     group_in,
@@ -32,9 +31,9 @@ from fleet_tools.dataset.self_contained import (
     opened,
     text_of,
 )
+from fleet_tools.envs.arenas import read_scene
 from fleet_tools.perception.observation_config import is_image
 from fleet_tools.rollouts.episode import Episode, hexadecimal
-from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.strict_json import loads
 
 OBSERVATIONS = "observations/"
@@ -131,7 +130,7 @@ def read(path: Path) -> Episode:
         observations = group_in(group, "observations")
         arrays = {field: array_in(group, name)[()] for field, name in _LAYOUT.items()}
         return Episode(
-            scene=parse(Scene, loads(text_of(group, "scene")), "its scene"),
+            scene=read_scene(loads(text_of(group, "scene"))),
             observations={name: array_in(observations, name)[()] for name in _names(observations)},
             actions=arrays["actions"],
             rewards=arrays["rewards"],

@@ -14,17 +14,18 @@ import yaml
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Positive, Value, parse
 from fleet_tools.config.yaml_text import parse_yaml
+from fleet_tools.envs.arenas import TOOL_USE
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
 from fleet_tools.storage.json_documents import rename_keys
-from fleet_tools.storage.provenance import TaskFile, installed_packages, read_task_file
+from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
 
 if TYPE_CHECKING:
     from fleet_tools.envs.interface import EnvInterface
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
+    from fleet_tools.envs.recorded import RecordedEnv
 
 HEADER = "dataset.json"
 
@@ -66,7 +67,7 @@ class Header(Document):
     observation: dict[str, ArraySpec]
     packages: dict[str, str]
 
-    def make_env(self, *, trusted: bool = False, **others: Any) -> "ToolUseEnv":
+    def make_env(self, *, trusted: bool = False, **others: Any) -> "RecordedEnv":
         """Makes the environment of the dataset again, from the task file as it was then.
 
         Args:
@@ -76,15 +77,24 @@ class Header(Document):
             others: Keyword arguments that are to differ, such as the render mode.
 
         Raises:
-            DatasetError: The task file names functions that are not trusted.
+            DatasetError: The task file names functions that are not trusted, or the task is
+                another one here and cannot be made as it was.
             FleetToolsError: What it was made of does not exist here.
         """
         source = f"The task file of the dataset ({self.task.name})"
         try:
-            present = read_task_file(self.env_spec.task)
+            present = self.env_spec.arena.read_task(self.env_spec.task)
         except FleetToolsError:
             present = None
         unchanged = present is not None and present.content_digest == self.task.content_digest
+        if self.env_spec.arena is not TOOL_USE:
+            if not unchanged:
+                raise DatasetError(
+                    f"The task of the dataset is another one here. It was:\n{self.task.text}"
+                    f"Here: {'missing' if present is None else present.text.strip()}\n"
+                    f"The dataset was made with {self.packages}."
+                )
+            return self.env_spec.make(**others)
         if not trusted:
             # Of the text that is to be loaded, whatever the other one says.
             text = present.text if present is not None and unchanged else self.task.text
@@ -141,7 +151,7 @@ def describe(
         UnknownNameError, ConfigError: There is no such task, or it is not valid.
     """
     return Header(
-        task=read_task_file(spec.task),
+        task=spec.arena.read_task(spec.task),
         env_spec=spec,
         policy=policy,
         seed=seed,
@@ -149,7 +159,7 @@ def describe(
         control_rate_hz=env.metadata["render_fps"],
         action=describe_action(env),
         observation=describe_observation(env),
-        packages=installed_packages(),
+        packages=installed_packages(spec.arena.packages),
     )
 
 
@@ -174,14 +184,15 @@ def describe_action(env: "gymnasium.Env | EnvInterface") -> ArraySpec:
     """Describes the actions of an environment of this package."""
     from fleet_tools.envs.interface import interface_of
 
-    axes = [f"{motion}_{axis}" for motion in ("translation", "rotation") for axis in "xyz"]
+    interface = interface_of(env)
+    action = interface.action_entry
     return ArraySpec(
-        shape=(6,),
-        dtype="float32",
-        unit="m, rad",
-        frame="end effector, as it is before the step",
-        entries=tuple(axes),
-        scale=tuple(interface_of(env).action_scale.tolist()),
+        shape=action.space.shape,
+        dtype=action.space.dtype.name,
+        unit=action.unit,
+        frame=action.frame,
+        entries=action.entries,
+        scale=tuple(interface.action_scale.tolist()),
     )
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fleet_tools.config.tasks import ActionBounds
+from fleet_tools.envs.interface import Entry
 from fleet_tools.errors import InvalidActionError, shown
 
 
@@ -13,13 +14,19 @@ def action_space() -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
 
 
+def action_entry() -> Entry:
+    """Returns what the numbers of an action mean."""
+    axes = [f"{motion}_{axis}" for motion in ("translation", "rotation") for axis in "xyz"]
+    return Entry(action_space(), "m, rad", "end effector, as it is before the step", tuple(axes))
+
+
 def action_scale(bounds: ActionBounds) -> np.ndarray:
     """Returns the motion for which each entry of an action is 1, (6,), m and rad."""
     return np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
 
 
-def check_action(action: ArrayLike) -> tuple[np.ndarray, bool]:
-    """Returns the action to be executed, (6,) float32, and whether it was clipped.
+def check_action(action: ArrayLike, size: int = 6) -> tuple[np.ndarray, bool]:
+    """Returns the action to be executed, (size,) float32, and whether it was clipped.
 
     Raises:
         InvalidActionError: The action has a wrong shape or dtype, or is not finite.
@@ -28,14 +35,14 @@ def check_action(action: ArrayLike) -> tuple[np.ndarray, bool]:
         array = np.asarray(action)
     except Exception as error:  # of any class, by whoever made the action
         raise InvalidActionError(
-            f"An action is an array of shape (6,); given: {shown(action)}, which cannot be made "
-            f"one: {error}"
+            f"An action is an array of shape ({size},); given: {shown(action)}, which cannot be "
+            f"made one: {error}"
         ) from None
     if np.ma.is_masked(action):
         raise InvalidActionError(f"An action has no masked entries; given: {shown(action)}.")
-    if array.shape != (6,) or array.dtype.kind != "f":
+    if array.shape != (size,) or array.dtype.kind != "f":
         raise InvalidActionError(
-            f"An action has shape (6,) and a floating-point dtype; given: shape "
+            f"An action has shape ({size},) and a floating-point dtype; given: shape "
             f"{array.shape}, dtype {array.dtype}."
         )
     if not np.isfinite(array).all():

@@ -33,7 +33,8 @@ class EnvInterface:
         task: Name of the task.
         observation_space, action_space: The spaces.
         features: Entries of the observation, by name.
-        action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
+        action_entry: The action: its space, unit, frame and entries.
+        action_scale: Meaning of an entry of 1, in its unit.
         metadata: Gymnasium's, with the control rate as "render_fps", Hz.
     """
 
@@ -41,6 +42,7 @@ class EnvInterface:
     observation_space: spaces.Dict
     action_space: spaces.Box
     features: Mapping[str, "Entry | Feature"]
+    action_entry: Entry
     action_scale: np.ndarray
     metadata: Mapping[str, Any]
 
@@ -75,21 +77,22 @@ def interface_of(env: "gymnasium.Env | EnvInterface") -> EnvInterface:
     """Returns the interface of an environment of this package.
 
     Raises:
-        ConfigError: It is an environment of another package.
+        ConfigError: Episodes of it cannot be recorded.
     """
     if isinstance(env, EnvInterface):
         return env
-    from fleet_tools.envs.tool_use_env import unwrap
+    from fleet_tools.envs.recorded import recorded
 
-    inner = unwrap(env)
+    inner = recorded(env)
     return EnvInterface(
-        task=inner.task.name,
+        task=inner.task_name,
         observation_space=cast(spaces.Dict, inner.observation_space),
         action_space=cast(spaces.Box, inner.action_space),
         features={
             name: Entry(feature.space, feature.unit, feature.frame, feature.entries)
             for name, feature in inner.features.items()
         },
+        action_entry=inner.action_entry,
         action_scale=inner.action_scale.copy(),
         metadata=dict(inner.metadata),
     )

@@ -6,23 +6,30 @@ import pydantic
 
 from fleet_tools.config.tasks import task_names, task_path
 from fleet_tools.config.values import Value
-from fleet_tools.envs.making import CUSTOM_ID, env_id, make_env
+from fleet_tools.envs.arenas import Arena, arena_of
+from fleet_tools.envs.making import CUSTOM_ID, env_id
 from fleet_tools.perception.observation_config import StoredEnvKwargs, in_one_form
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
+    from fleet_tools.envs.recorded import RecordedEnv
 
 
 class EnvSpec(Value):
     """Which environment, made how: `gymnasium.make(id, **kwargs)`.
 
     Attributes:
-        id: Id in Gymnasium's registry.
+        id: Id of the environment, which begins with the name of its arena.
         kwargs: Keyword arguments, "task" among them, and the source of clouds.
     """
 
     id: str
     kwargs: StoredEnvKwargs
+
+    @pydantic.field_validator("id")
+    @classmethod
+    def _require_arena(cls, id: str) -> str:
+        arena_of(id)
+        return id
 
     @pydantic.field_validator("kwargs")
     @classmethod
@@ -55,13 +62,18 @@ class EnvSpec(Value):
         """The observation mode."""
         return str(self.kwargs.get("obs_mode", "state"))
 
-    def make(self, **others: Any) -> "ToolUseEnv":
+    @property
+    def arena(self) -> Arena:
+        """The kind of environments to which it belongs."""
+        return arena_of(self.id)
+
+    def make(self, **others: Any) -> "RecordedEnv":
         """Makes the environment, without Gymnasium's wrappers.
 
         Args:
             others: Keyword arguments that replace those of the specification.
 
         Raises:
-            FleetToolsError: See `fleet_tools.envs.making.make_env`.
+            FleetToolsError: See `fleet_tools.envs.arenas.Arena.make_env`.
         """
-        return make_env(**{**self.kwargs, **others})
+        return self.arena.make_env(**{**self.kwargs, **others})

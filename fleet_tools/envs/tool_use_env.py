@@ -12,8 +12,7 @@ from pydrake.geometry import Meshcat
 from fleet_tools.config.sensors import SensorName
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs import rewards
-from fleet_tools.envs.actions import action_scale, action_space, check_action
-from fleet_tools.envs.interface import EnvInterface, refusal
+from fleet_tools.envs.actions import action_entry, action_scale, action_space, check_action
 from fleet_tools.envs.observations import Observation, features, observation_space, observe
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
@@ -23,6 +22,7 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
 )
 from fleet_tools.envs.predicate_functions import bind_functions
+from fleet_tools.envs.recorded import RecordedEnv, recorded
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
 from fleet_tools.perception.measurement import Capture, Measurement
@@ -82,7 +82,7 @@ class _Episode:
     success_once: bool = False
 
 
-class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
+class ToolUseEnv(RecordedEnv):
     """A Panda arm with a tool in its hand, and an object on which the tool is used.
 
     Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step (1/6
@@ -199,8 +199,10 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         self.meshcat: Meshcat | None = open_meshcat() if render_mode == "human" else None
 
         self.action_space = action_space()
-        self.features = features(self.task.keypoints, observed)
-        self.observation_space = observation_space(self.features)
+        self._features = features(self.task.keypoints, observed)
+        self.features = self._features
+        self.observation_space = observation_space(self._features)
+        self.action_entry = action_entry()
         self.action_scale = action_scale(self.task.action)
 
         self._observer = Observer(observed, third_person=render_mode == "rgb_array")
@@ -313,6 +315,11 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         self._release()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
+
+    @property
+    def task_name(self) -> str:
+        """Name of the task."""
+        return self.task.name
 
     @property
     def scene(self) -> Scene:
@@ -461,7 +468,7 @@ class ToolUseEnv(gymnasium.Env[Observation, np.ndarray]):
         return rewards.dense(self.task, now.outcome, *states)
 
     def _observe(self, episode: _Episode) -> Observation:
-        return observe(self.features, episode.measurement)
+        return observe(self._features, episode.measurement)
 
     def _info(self, episode: _Episode, verdicts: dict[str, Verdict]) -> dict[str, Any]:
         verdict = conjunction(verdicts.values())
@@ -485,12 +492,10 @@ def unwrap(env: gymnasium.Env) -> ToolUseEnv:
     Raises:
         ConfigError: It is an environment of another package.
     """
-    inner = env.unwrapped
-    if isinstance(inner, EnvInterface):
-        raise ConfigError(refusal("the environment itself"))
+    inner = recorded(env)
     if not isinstance(inner, ToolUseEnv):
         raise ConfigError(
-            f"A Fleet-Tools environment is needed, such as gymnasium.make('FleetTools/Hammer-v0'); "
+            "An environment of tool use is needed, such as gymnasium.make('FleetTools/Hammer-v0'); "
             f"given: {type(inner).__name__}."
         )
     return inner

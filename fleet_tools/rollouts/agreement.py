@@ -29,7 +29,8 @@ class Agreement:
 
     def within(self, limit_m: float) -> bool:
         """Returns whether they end alike, at most so far apart, m."""
-        return self.same_outcome and self.distance_m is not None and self.distance_m <= limit_m
+        near = self.distance_m is not None and self.distance_m <= limit_m
+        return self.same_outcome and (self.identical or near)
 
 
 def counts(agreements: Iterable[Agreement], within_m: float = WITHIN_M) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fleet_tools.rollouts.episode import Episode
 if TYPE_CHECKING:
     from fleet_tools.sim.world_state import WorldState
 
-_END_EFFECTOR = "end_effector"
+_END_EFFECTOR, _POSE = "end_effector", "end_effector_pose"
 _KEYPOINTS = ("tool_keypoints", "object_keypoints")
 _DECIMALS = 6  # of stored points: micrometres
 
@@ -22,10 +22,13 @@ Points = Mapping[str, Sequence[tuple[float, float, float]]]
 def compared_points(observations: Iterable[str]) -> list[str]:
     """Returns the kinds of points that are compared, of observations with these entries.
 
-    Every observation mode stores the pose of the end effector, and thus its origin; `state` and
-    `multitask_state` add the keypoints of tool and object.
+    Every observation mode of tool use stores the pose of the end effector, and thus its origin;
+    `state` and `multitask_state` add the keypoints of tool and object. Of other arenas no points
+    are known.
     """
     names = set(observations)
+    if _POSE not in names:
+        return []
     return [_END_EFFECTOR, *(name for name in _KEYPOINTS if name in names)]
 
 
@@ -40,8 +43,11 @@ def distance(one: Episode, other: Episode) -> float | None:
         other: An episode of the same task and observation mode.
 
     Returns:
-        The distance; None if a position is not finite, or if they observed different points.
+        The distance; None if a position is not finite, or if they observed different points, or
+        none that are known.
     """
+    if not all(compared_points(episode.observations) for episode in (one, other)):
+        return None
     steps = min(len(one), len(other))
     return _largest(*(_positions(episode, steps + 1) for episode in (one, other)))
 
@@ -90,8 +96,7 @@ def _positions(episode: Episode, rows: int) -> np.ndarray:
     """Returns the points of the first rows in the world frame, (rows, points, 3) float64."""
     names = [name for name in _KEYPOINTS if name in episode.observations]
     X_WE, *keypoints = (
-        episode.observations[name][:rows].astype(np.float64)
-        for name in ("end_effector_pose", *names)
+        episode.observations[name][:rows].astype(np.float64) for name in (_POSE, *names)
     )
     R_WE, p_WE = X_WE[..., :3], X_WE[..., None, :, 3]
     # A fourth entry of a keypoint is a mask; masked ones are zero, the origin of E.

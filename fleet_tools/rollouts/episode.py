@@ -9,7 +9,7 @@ import numpy as np
 from fleet_tools.errors import DatasetError
 
 if TYPE_CHECKING:
-    from fleet_tools.sim.scene import Scene
+    from fleet_tools.envs.recorded import StartScene
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +19,8 @@ class Episode:
     Attributes:
         scene: Scene in which it began; with the actions, it determines all the rest.
         observations: Arrays with T + 1 rows by name; see `fleet_tools.envs.observations`.
-        actions: (T, 6) float32, as the environment executed them: in [-1, 1], in units of the
-            task's action bounds (m, rad), in the end effector's frame.
+        actions: (T, n) float32, as the environment executed them: in [-1, 1]; of tool use (T, 6),
+            in units of the task's action bounds (m, rad), in the end effector's frame.
         rewards: (T,) float64.
         terminated: (T,) bool.
         truncated: (T,) bool.
@@ -34,7 +34,7 @@ class Episode:
         DatasetError: The arrays have inconsistent lengths.
     """
 
-    scene: "Scene"
+    scene: "StartScene"
     observations: dict[str, np.ndarray]
     actions: np.ndarray
     rewards: np.ndarray

@@ -15,12 +15,15 @@ from fleet_tools.rollouts.episode import Episode
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
-    from fleet_tools.sim.scene import Scene
+    from fleet_tools.envs.recorded import RecordedEnv, StartScene
 
 
 def rollout(
-    env: gymnasium.Env, policy: Policy, *, seed: int | None = None, scene: "Scene | None" = None
+    env: gymnasium.Env,
+    policy: Policy,
+    *,
+    seed: int | None = None,
+    scene: "StartScene | None" = None,
 ) -> Episode:
     """Runs one episode.
 
@@ -28,19 +31,19 @@ def rollout(
     outcome "policy_error"; the steps so far are kept.
 
     Args:
-        env: An environment of this package, wrapped or not.
+        env: The environment, wrapped or not.
         policy: The policy; it is reset after the environment.
         seed: Draws the scene; if None, the environment's own generator does.
         scene: Replaces a drawn scene.
 
     Raises:
         SimulationError: The scene cannot even begin.
-        ConfigError: It is an environment of another package.
+        ConfigError: Episodes of this environment cannot be recorded.
         PredicateError: A predicate of the task file raised an error, for which no policy answers.
     """
-    from fleet_tools.envs.tool_use_env import unwrap
+    from fleet_tools.envs.recorded import recorded
 
-    recorder = _Recorder(unwrap(env))
+    recorder = _Recorder(recorded(env))
     observation, _ = env.reset(seed=seed, options={} if scene is None else {"scene": scene})
     recorder.start(observation)
     outcome, error = POLICY_ERROR, None
@@ -126,7 +129,7 @@ def attempt(make: Callable[[], Episode]) -> Attempt:
 class _Recorder:
     """Collects the rows of one episode."""
 
-    def __init__(self, env: "ToolUseEnv") -> None:
+    def __init__(self, env: "RecordedEnv") -> None:
         self._env = env
         self._observations: list[dict[str, np.ndarray]] = []
         self._digests: list[int] = []
@@ -156,7 +159,9 @@ class _Recorder:
                 name: np.stack([observation[name] for observation in self._observations])
                 for name in self._observations[0]
             },
-            actions=np.array(actions, dtype=np.float32).reshape(-1, 6),
+            actions=np.array(actions, dtype=np.float32).reshape(
+                -1, *self._env.action_entry.space.shape
+            ),
             rewards=np.array(rewards, dtype=np.float64),
             terminated=np.array(terminated, dtype=bool),
             truncated=np.array(truncated, dtype=bool),

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import fleet_tools
 from fleet_tools.config.tasks import TaskConfig, task_names, task_path
@@ -104,7 +104,12 @@ def installed_packages(names: Iterable[str] = _PACKAGES) -> dict[str, str]:
 
 def other_versions(packages: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
     """Returns the packages installed in another version here: the given version, and this one."""
-    here = installed_packages()
-    return {
-        name: (then, here.get(name)) for name, then in packages.items() if then != here.get(name)
-    }
+    found: dict[str, tuple[str, str | None]] = {}
+    for name, then in packages.items():
+        try:
+            here = fleet_tools.__version__ if name == "fleet_tools" else version(name)
+        except PackageNotFoundError:
+            here = None
+        if here != then:
+            found[name] = (then, here)
+    return found

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import gymnasium
+
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.making import make_env
-from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, DatasetError, MissingLibraryError
 from fleet_tools.policies.guarded import make_guarded
 from fleet_tools.policies.policy import StoredActions
@@ -92,11 +94,11 @@ def dataset_source(folder: Path, first_attempt: int, count: int, render_mode: st
     return EpisodeSource(env, episodes())
 
 
-def _with_point_cloud(make: Callable[..., ToolUseEnv]) -> ToolUseEnv:
+def _with_point_cloud(make: Callable[..., gymnasium.Env]) -> ToolUseEnv:
     """Makes an environment that observes point clouds if it has cameras."""
     try:
-        return make(obs_mode="point_cloud")
+        return unwrap(make(obs_mode="point_cloud"))
     except (ConfigError, MissingLibraryError) as error:
-        env = make(obs_mode="state")
+        env = unwrap(make(obs_mode="state"))
         print(f"No point cloud is shown: {error}", file=sys.stderr)
         return env

@@ -8,12 +8,12 @@ import gymnasium
 import numpy as np
 from pydrake.geometry import MeshcatAnimation
 
+from fleet_tools.envs.recorded import StartScene
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.scene import Scene
 from fleet_tools.visualization.annotations import annotate
 from fleet_tools.visualization.drawing import MeshcatDrawing, draw_on_image
 
@@ -38,7 +38,7 @@ class PlannedEpisode:
     title: str
     policy: Policy
     seed: int | None = None
-    scene: Scene | None = None
+    scene: StartScene | None = None
 
 
 class ObservedPolicy:

@@ -4,7 +4,7 @@ import gymnasium
 from support.small_datasets import hammer_header
 
 from fleet_tools.config.tasks import load_task
-from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 
 HAMMER = load_task("hammer")
 
@@ -25,8 +25,8 @@ def test_environment_is_made_again_from_the_task_as_it_was():
     text = header.task.text.replace("max_episode_steps: 60", "max_episode_steps: 7")
     changed = HAMMER.model_copy(update={"max_episode_steps": 7})
     task = header.task.model_copy(update={"text": text, "content_digest": changed.digest()})
-    assert header.model_copy(update={"task": task}).make_env().task == changed
-    assert header.make_env().task == HAMMER
+    assert unwrap(header.model_copy(update={"task": task}).make_env()).task == changed
+    assert unwrap(header.make_env()).task == HAMMER
 
 
 def test_the_name_of_a_task_does_not_lead_to_a_file(tmp_path):
@@ -34,7 +34,8 @@ def test_the_name_of_a_task_does_not_lead_to_a_file(tmp_path):
     text = header.task.text.replace("max_episode_steps: 60", "max_episode_steps: 7")
     changes = {"text": text, "content_digest": "0", "name": str(tmp_path / "own")}
     task = header.task.model_copy(update=changes)
-    assert header.model_copy(update={"task": task}).make_env().task.max_episode_steps == 7
+    env = unwrap(header.model_copy(update={"task": task}).make_env())
+    assert env.task.max_episode_steps == 7
     assert not list(tmp_path.iterdir())
 
 

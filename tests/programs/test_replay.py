@@ -20,6 +20,7 @@ from fleet_tools.config.resources import task_configs_root
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.manifest import file_digest
 from fleet_tools.dataset.reader import Dataset
+from fleet_tools.sim.scene import Scene
 
 HERE = ("--workers", "0")
 
@@ -156,6 +157,7 @@ def test_altered_scene_and_outcome_are_found(
 ) -> None:
     path, alter = altered
     scene = episode_file.read(path).scene
+    assert isinstance(scene, Scene)
     alter(outcome="time_limit")
     assert replay.main([str(folder), *HERE]) == 1
     out = capsys.readouterr().out

@@ -1,0 +1,160 @@
+"""Meta-World: `python -m fleet_tools.baselines.metaworld collect --tasks mt10 --episodes 50`.
+
+`train`, `fleet` and `sweep` of the same package take the datasets like those of tool use.
+"""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleet_tools.baselines.metaworld.expert import EXPERT
+from fleet_tools.config.values import Count, Seed
+from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.policies.sources import PolicyName, find_policy
+from fleet_tools.utils import cli
+
+# Datasets and Meta-World are imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    from fleet_tools.dataset.header import Header
+    from fleet_tools.policies.sources import PolicySource
+
+
+class CollectOptions(cli.Options):
+    """Collects demonstrations of Meta-World's tasks, a dataset for each, or resumes it.
+
+    Exit codes:
+    0: all datasets hold as many episodes as requested.
+    1: the limit of attempts, 10 times as many plus 10, was reached first for some task.
+    2: it cannot begin.
+    130: Ctrl-C, which waits for the episodes in progress.
+    """
+
+    episodes: Count
+    """Number of successful episodes that each dataset is to hold."""
+    tasks: str = "mt10"
+    """The tasks of one policy: mt10, mt50, or names with commas between them. Observations say
+    which of these it is, so that datasets of different sets do not fit together."""
+    only: tuple[str, ...] = ()
+    """Tasks of these to collect (default: all)."""
+    policy: PolicyName = EXPERT
+    seed: Seed = 0
+    """Seed of the datasets."""
+    output: Path | None = None
+    """Folder of the datasets' folders (default: data/TASKS)."""
+    keep_failures: bool = False
+    """Store failed episodes, too, marked as such."""
+    verify: bool = False
+    """Run each success again from its actions before it counts, and compare every bit."""
+    workers: WorkerOptions = WorkerOptions()
+
+
+class EvaluateOptions(cli.Options):
+    """Evaluates a policy in scenes of Meta-World's tasks that no dataset contains.
+
+    Exit codes:
+    0: all episodes were run, whether they succeeded or not.
+    1: an episode ended by an error of the simulator, of the policy or of its process.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    policy: PolicyName
+    tasks: str = "mt10"
+    """The tasks, as those that the policy has learned were named: mt10, mt50, or names."""
+    scenes: Count = 20
+    """Number of scenes of each task."""
+    workers: WorkerOptions = WorkerOptions()
+
+
+def _collect(options: CollectOptions) -> int:
+    from fleet_tools.baselines.metaworld.tasks import task_set
+    from fleet_tools.collect import exit_code
+    from fleet_tools.dataset.collection import collect
+    from fleet_tools.errors import require_name
+
+    members = task_set(options.tasks)
+    for name in options.only:
+        require_name(f"task of {options.tasks}", name, members)
+    folder = options.output or Path("data") / options.tasks
+    with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
+        policy = find_policy(options.policy)
+        headers = [_header(options, policy, task) for task in options.only or members]
+    summaries: list[dict[str, Any]] = []
+    code = cli.OK
+    for header in headers:
+        collected = collect(
+            folder / header.task.name,
+            header,
+            policy,
+            options.episodes,
+            options.workers,
+            verify=options.verify,
+            quiet=options.quiet,
+        )
+        summaries.append(collected.summary)
+        code = max(code, exit_code(collected))
+        if code > cli.FAILED:  # stopped
+            break
+    options.report({"output": str(folder), "tasks": summaries}, lambda: _table(summaries))
+    return code
+
+
+def _header(options: CollectOptions, policy: "PolicySource", task: str) -> "Header":
+    """Describes a dataset, after checking that it can be collected."""
+    from fleet_tools.dataset.header import describe
+    from fleet_tools.envs.arenas import META_WORLD
+    from fleet_tools.envs.spec import EnvSpec
+
+    spec = EnvSpec(id=f"{META_WORLD.name}/{task}", kwargs={"task": task, "tasks": options.tasks})
+    env = spec.make()
+    try:
+        policy.make(env)
+        return describe(
+            env,
+            spec,
+            policy=str(policy),
+            seed=options.seed,
+            keep_failures=options.keep_failures,
+        )
+    finally:
+        env.close()
+
+
+def _evaluate(options: EvaluateOptions) -> int:
+    from fleet_tools.baselines.metaworld.evaluation import as_text, evaluate
+
+    with contextlib.redirect_stdout(sys.stderr):
+        policy = find_policy(options.policy)
+        summary = evaluate(
+            policy, options.tasks, options.scenes, options.workers, quiet=options.quiet
+        )
+    options.report(summary, lambda: as_text(summary))
+    return cli.FAILED if any(each["errors"] for each in summary["tasks"].values()) else cli.OK
+
+
+def _table(summaries: list[dict[str, Any]]) -> str:
+    width = max(len(summary["task"]) for summary in summaries)
+    lines = [f"{'task':<{width}}  episodes  succeeded of attempts  steps (mean)   MB"]
+    for summary in summaries:
+        steps = summary["episode_steps"]
+        lines.append(
+            f"{summary['task']:<{width}}  {summary['stored_episodes']:8}  "
+            f"{summary['successes']:9} of {summary['attempts']:8}  "
+            f"{steps['mean'] if steps else 0:12.1f}  {summary['bytes'] / 1e6:4.1f}"
+        )
+    return "\n".join(lines)
+
+
+PROGRAM = cli.Program(
+    "baselines.metaworld",
+    {
+        "collect": cli.Command(CollectOptions, _collect),
+        "evaluate": cli.Command(EvaluateOptions, _evaluate),
+    },
+    "Meta-World's tasks as datasets for the same learners and fleets.",
+)
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""Meta-World's environments with the interface of those of tool use."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from fleet_tools.baselines.metaworld.scene import MetaWorldScene
+from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, task_set
+from fleet_tools.envs.actions import check_action
+from fleet_tools.envs.interface import Entry
+from fleet_tools.envs.outcomes import RUNNING, SUCCESS, TIME_LIMIT
+from fleet_tools.envs.recorded import RecordedEnv
+from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name
+from fleet_tools.utils.libraries import require
+
+REWARD = "v2"
+"""Meta-World's version of the rewards."""
+
+_HAND = ("hand_x", "hand_y", "hand_z", "gripper_opening")
+_OBJECTS = tuple(
+    f"object_{number}_{part}"
+    for number in (1, 2)
+    for part in ("x", "y", "z", "qx", "qy", "qz", "qw")
+)
+_STATE = (
+    *_HAND,
+    *_OBJECTS,
+    *(f"previous_{name}" for name in (*_HAND, *_OBJECTS)),
+    "goal_x",
+    "goal_y",
+    "goal_z",
+)
+"""Entries of Meta-World's observation, of which the goal is shown."""
+
+
+@dataclass(frozen=True)
+class _Episode:
+    """An episode in progress, beside what the simulator holds."""
+
+    scene: MetaWorldScene
+    observation: np.ndarray
+    outcome: str = RUNNING
+    steps: int = 0
+    success_once: bool = False
+
+
+class MetaWorldEnv(RecordedEnv):
+    """A Sawyer arm with a gripper, and one of 50 tasks.
+
+    Actions: `Box(-1, 1, (4,), float32)`: the motion of the hand in units of 1 cm in the world, and
+    the force of the gripper. Entries beyond 1 are clipped; NaN is refused.
+
+    Observations: "state", (39,) float32, as Meta-World has it, with the goal; "task", one-hot among
+    `tasks`.
+
+    An episode ends with the first step that Meta-World calls a success, or after 500 steps.
+
+    Args:
+        task: Name of the task, such as "reach-v3".
+        tasks: The tasks among which it is one, see `tasks.task_set`: those of one policy.
+        obs_mode: "state".
+
+    Raises:
+        UnknownNameError: There is no such set, or mode.
+        ConfigError: The task is not in the set.
+        MissingLibraryError: Meta-World is not installed.
+    """
+
+    def __init__(self, task: str, tasks: str = "mt50", obs_mode: str = "state") -> None:
+        require_name("observation mode of Meta-World", obs_mode, ["state"])
+        members = task_set(tasks)
+        if task not in members:
+            raise ConfigError(
+                f"The task {task!r} is not among {tasks!r}, which are {', '.join(members)}."
+            )
+        self._task = task
+        self._one_hot = np.eye(len(members), dtype=np.float32)[members.index(task)]
+        self._inner = _make(task)
+        self.metadata = {"render_modes": [], "render_fps": round(1 / self._inner.dt)}
+        self.features = {
+            "state": Entry(
+                spaces.Box(-np.inf, np.inf, (len(_STATE),), np.float32),
+                "m, quaternion, fraction of the gripper's opening",
+                "world",
+                _STATE,
+            ),
+            "task": Entry(
+                spaces.Box(0.0, 1.0, (len(members),), np.float32), "one-hot", None, members
+            ),
+        }
+        self.observation_space = spaces.Dict(
+            {name: entry.space for name, entry in self.features.items()}
+        )
+        self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+        self.action_entry = Entry(
+            self.action_space,
+            "m, force of the gripper",
+            "world",
+            ("translation_x", "translation_y", "translation_z", "gripper"),
+        )
+        scale = float(self._inner.action_scale)
+        self.action_scale = np.array([scale, scale, scale, 1.0])
+        self._episode: _Episode | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Begins an episode in the scene that `seed` draws, or in `options["scene"]`.
+
+        Raises:
+            ConfigError: It is a scene of another task.
+            SimulationError: The scene's seed draws another one here.
+        """
+        given = (options or {}).get("scene")
+        if given is not None and (
+            not isinstance(given, MetaWorldScene) or given.task != self._task
+        ):
+            raise ConfigError(f"A scene of {self._task!r} is needed; given: {given!r}.")
+        gymnasium.Env.reset(self, seed=seed)
+        if given is not None:
+            seed = given.seed
+        elif seed is None:
+            seed = int(self.np_random.integers(2**52))
+        self._inner.seed(seed)
+        state, _ = self._inner.reset()
+        drawn = tuple(float(number) for number in self._inner._last_rand_vec)
+        if given is not None and given.random_vector != drawn:
+            raise SimulationError(
+                f"The seed {seed} draws {drawn} here, not {given.random_vector}. Replay it with "
+                "the versions of its dataset."
+            )
+        scene = MetaWorldScene(task=self._task, seed=seed, random_vector=drawn)
+        self._episode = _Episode(scene, _single(state))
+        return self._observe(self._episode), _info(self._episode, success=False)
+
+    def step(
+        self, action: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        """Runs one control step.
+
+        Args:
+            action: (4,), see the class.
+
+        Raises:
+            InvalidActionError: The action has a wrong shape or dtype, or is not finite.
+            EpisodeOverError: No episode is in progress.
+        """
+        executed, clipped = check_action(action, 4)
+        episode = self._running()
+        if episode.outcome != RUNNING:
+            raise EpisodeOverError(f"The episode ended as {episode.outcome!r}; call reset().")
+        state, reward, _, _, facts = self._inner.step(executed)
+        success, steps = bool(facts["success"]), episode.steps + 1
+        outcome = SUCCESS if success else TIME_LIMIT if steps == MAX_STEPS else RUNNING
+        self._episode = episode = _Episode(
+            episode.scene, _single(state), outcome, steps, episode.success_once or success
+        )
+        info = _info(episode, success) | {"action": executed, "action_clipped": clipped}
+        return (
+            self._observe(episode),
+            float(reward),
+            outcome == SUCCESS,
+            outcome == TIME_LIMIT,
+            info,
+        )
+
+    def close(self) -> None:
+        """Frees the simulator."""
+        self._inner.close()
+
+    @property
+    def task_name(self) -> str:
+        """Name of the task."""
+        return self._task
+
+    @property
+    def scene(self) -> MetaWorldScene:
+        """Scene of the present episode.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running().scene
+
+    def state_digest(self) -> int:
+        """Returns a 64-bit hash of the exact state of the simulation.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        episode, data = self._running(), self._inner.data
+        digest = hashlib.blake2b(digest_size=8)
+        for array in (
+            data.qpos,
+            data.qvel,
+            data.act,
+            data.mocap_pos,
+            data.mocap_quat,
+            data.qacc_warmstart,
+            self._inner._prev_obs,
+        ):
+            digest.update(np.ascontiguousarray(array, np.float64).tobytes())
+        digest.update(episode.steps.to_bytes(4, "big"))
+        return int.from_bytes(digest.digest(), "big")
+
+    def _running(self) -> _Episode:
+        if self._episode is None:
+            raise EpisodeOverError("No episode has begun; call reset().")
+        return self._episode
+
+    def _observe(self, episode: _Episode) -> dict[str, np.ndarray]:
+        return {"state": episode.observation.copy(), "task": self._one_hot.copy()}
+
+
+def _make(task: str) -> Any:
+    """Returns Meta-World's environment, which shows the goal and draws from its seed."""
+    require("metaworld", PURPOSE)
+    from metaworld.env_dict import ALL_V3_ENVIRONMENTS
+
+    # The raw class: Meta-World's vector environments take half a minute to be made.
+    inner: Any = ALL_V3_ENVIRONMENTS[task](reward_function_version=REWARD)
+    inner._partially_observable = False
+    # Cached while the goal was hidden, it would clip the goal to zero.
+    vars(inner).pop("sawyer_observation_space", None)
+    inner._freeze_rand_vec, inner.seeded_rand_vec = False, True
+    inner._set_task_called = True
+    return inner
+
+
+def _single(state: np.ndarray) -> np.ndarray:
+    return np.asarray(state, np.float32)
+
+
+def _info(episode: _Episode, success: bool) -> dict[str, Any]:
+    return {
+        "outcome": episode.outcome,
+        "success": success,
+        "is_success": success,  # as Stable-Baselines3 calls it
+        "success_once": episode.success_once,
+    }

@@ -1,0 +1,71 @@
+"""Meta-World's tasks: sets of them, and what is stored of a task."""
+
+from importlib.metadata import version
+
+import yaml
+
+from fleet_tools.config.values import Value
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.storage.provenance import TaskFile
+from fleet_tools.utils.libraries import require
+
+SETS = ("mt10", "mt50")
+"""Meta-World's sets of tasks: 10, and all 50."""
+
+PURPOSE = "make its environments"
+
+MAX_STEPS = 500
+"""Number of steps of an episode, which the library's environments do not exceed."""
+
+
+class MetaWorldTask(Value):
+    """What is stored of a task: everything on which its episodes depend, beside packages.
+
+    Attributes:
+        task: Name of the task.
+        metaworld: Version of Meta-World, which defines it.
+        reward: Meta-World's own version of the reward; its success is judged beside it.
+        max_episode_steps: Number of steps after which an episode ends.
+    """
+
+    task: str
+    metaworld: str
+    reward: str
+    max_episode_steps: int = MAX_STEPS
+
+
+def task_set(name: str) -> tuple[str, ...]:
+    """Returns the names of the tasks of a set, in Meta-World's order.
+
+    Args:
+        name: One of `SETS`, or names of tasks with commas between them.
+
+    Raises:
+        UnknownNameError: There is no such set or task.
+        MissingLibraryError: Meta-World is not installed.
+    """
+    require("metaworld", PURPOSE)
+    from metaworld.env_dict import MT10_V3, MT50_V3
+
+    if name in SETS:
+        return tuple({"mt10": MT10_V3, "mt50": MT50_V3}[name])
+    names = tuple(name.split(","))
+    for each in names:
+        if each not in MT50_V3:
+            raise UnknownNameError("task of Meta-World", each, (*SETS, *MT50_V3))
+    return names
+
+
+def read_task(name: str) -> TaskFile:
+    """Returns what is stored of a task, see `MetaWorldTask`.
+
+    Raises:
+        UnknownNameError: There is no such task.
+        MissingLibraryError: Meta-World is not installed.
+    """
+    task_set(name)
+    from fleet_tools.baselines.metaworld.env import REWARD
+
+    task = MetaWorldTask(task=name, metaworld=version("metaworld"), reward=REWARD)
+    text = yaml.safe_dump(task.model_dump(), sort_keys=False)
+    return TaskFile(name=name, content_digest=task.digest(), text=text, folder=None)
