@@ -8,7 +8,7 @@ from gymnasium.envs.registration import WrapperSpec
 
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.yaml_reader import FastLoader
-from fleet_tools.envs.making import CUSTOM_ID, env_id
+from fleet_tools.envs.making import CUSTOM_ID, META_WORLD_CLASS, META_WORLD_ID, env_id
 from fleet_tools.envs.making import make_env as make_environment
 
 __all__ = ["make_environment", "register_environments"]
@@ -17,11 +17,13 @@ _NAMED_TIME_LIMIT = WrapperSpec("NamedTimeLimit", "fleet_tools.envs.time_limit:N
 
 
 def register_environments() -> None:
-    """Registers `FleetTools/<Task>-v0` for every task of the package, and `CUSTOM_ID`."""
+    """Registers `FleetTools/<Task>-v0` for every task of the package, and those of all tasks."""
     for path in sorted(task_configs_root().glob("*.yaml")):
         _register(env_id(path.stem), path.stem, _max_episode_steps(path))
     # Its file is not known yet; the environment itself enforces the limit of the task file.
     _register(CUSTOM_ID, task=None, max_episode_steps=None)
+    if META_WORLD_ID not in gymnasium.registry:
+        gymnasium.register(id=META_WORLD_ID, entry_point=META_WORLD_CLASS)
 
 
 def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:

@@ -103,10 +103,10 @@ def _collect(options: CollectOptions) -> int:
 def _header(options: CollectOptions, policy: "PolicySource", task: str) -> "Header":
     """Describes a dataset, after checking that it can be collected."""
     from fleet_tools.dataset.header import describe
-    from fleet_tools.envs.arenas import META_WORLD
+    from fleet_tools.envs.making import META_WORLD_ID
     from fleet_tools.envs.spec import EnvSpec
 
-    spec = EnvSpec(id=f"{META_WORLD.name}/{task}", kwargs={"task": task, "tasks": options.tasks})
+    spec = EnvSpec(id=META_WORLD_ID, kwargs={"task": task, "tasks": options.tasks})
     env = spec.make()
     try:
         policy.make(env)

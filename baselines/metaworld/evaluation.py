@@ -7,6 +7,7 @@ from typing import Any
 
 from fleet_tools.baselines.metaworld.tasks import read_task, task_set
 from fleet_tools.envs.arenas import META_WORLD
+from fleet_tools.envs.making import META_WORLD_ID
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.options import WorkerOptions
@@ -104,7 +105,7 @@ def as_text(summary: dict[str, Any]) -> str:
 
 
 def _spec(task: str, tasks: str) -> EnvSpec:
-    return EnvSpec(id=f"{META_WORLD.name}/{task}", kwargs={"task": task, "tasks": tasks})
+    return EnvSpec(id=META_WORLD_ID, kwargs={"task": task, "tasks": tasks})
 
 
 def _rate(outcomes: list[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.config.values import parse
+from fleet_tools.envs.making import META_WORLD_CLASS
 from fleet_tools.errors import require_name
 from fleet_tools.utils.imports import load_function
 
@@ -68,7 +69,7 @@ TOOL_USE = Arena(
 )
 META_WORLD = Arena(
     name="MetaWorld",
-    environment="fleet_tools.baselines.metaworld.env:MetaWorldEnv",
+    environment=META_WORLD_CLASS,
     scene="fleet_tools.baselines.metaworld.scene:MetaWorldScene",
     task_file="fleet_tools.baselines.metaworld.tasks:read_task",
     packages=("gymnasium", "h5py", "metaworld", "mujoco", "numpy"),

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 CUSTOM_ID = "FleetTools/Custom-v0"
 """Id for a user's own task: `gymnasium.make(CUSTOM_ID, task="path/to/task.yaml")`."""
 
+META_WORLD_ID = "MetaWorld/Task-v3"
+"""Id for all tasks of Meta-World: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
+
+META_WORLD_CLASS = "fleet_tools.baselines.metaworld.env:MetaWorldEnv"
+"""The class of these environments, as module:name."""
+
 
 def env_id(task: str) -> str:
     """Returns the id of a task of the package."""

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from fleet_tools.baselines.metaworld.scene import MetaWorldScene
 from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, read_task, task_set
 from fleet_tools.dataset import episode_file
 from fleet_tools.envs.arenas import arena_of, read_scene
+from fleet_tools.envs.making import META_WORLD_ID
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import (
@@ -143,6 +145,17 @@ class ZeroActions:
         return np.zeros(4, np.float32)
 
 
+@pytest.mark.filterwarnings("ignore:.*Box observation space:UserWarning")
+def test_gymnasium_makes_and_accepts_it():
+    env = gymnasium.make(META_WORLD_ID, task="reach-v3", tasks="mt10")
+    check_env(env.unwrapped, skip_render_check=True)
+    one, _ = env.reset(seed=3)
+    other, _ = (
+        EnvSpec(id=META_WORLD_ID, kwargs={"task": "reach-v3", "tasks": "mt10"}).make().reset(seed=3)
+    )
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
 def test_scenes_of_other_tasks_and_versions_are_refused(envs):
     env = envs["reach-v3"]
     env.reset(seed=5)
@@ -170,7 +183,7 @@ def test_scenes_of_other_tasks_and_versions_are_refused(envs):
 )
 def test_what_does_not_exist_is_refused(kwargs, words):
     with pytest.raises(FleetToolsError, match=words):
-        EnvSpec(id="MetaWorld/any", kwargs=kwargs).make()
+        EnvSpec(id=META_WORLD_ID, kwargs=kwargs).make()
 
 
 def test_an_arena_is_found_by_the_id_and_tasks_are_described():
