@@ -1,4 +1,4 @@
-"""Runs a study of merging: `python -m fleet_tools.baselines.studies oracles --seeds 3`.
+"""Runs a study of merging: `python -m fleet_tools.baselines.studies supervised --data digits`.
 
 Every result is stored as soon as it is computed: the same command resumes a study that was
 stopped, and with more seeds, only what is new is computed.
@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from fleet_tools.config.values import Count
+from fleet_tools.config.values import Count, Positive
 from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.experiments.studies.tables import TableEntry
 
 NetworkName = Literal["mlp", "elman", "lstm", "gru", "cnn", "transformer"]
+SourceName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "shapes32"]
 FLEETS = "fleets"
 
 
@@ -28,8 +29,8 @@ class StudyOptions(cli.Options):
     """Number of seeds."""
 
 
-class OracleOptions(StudyOptions):
-    """Measures barriers and accuracies of merged networks on scikit-learn's digits.
+class SupervisedOptions(StudyOptions):
+    """Measures barriers and accuracies of merged networks that learn labelled images.
 
     Exit codes:
     0: the table is complete.
@@ -39,10 +40,22 @@ class OracleOptions(StudyOptions):
     """
 
     only: tuple[NetworkName | Literal["fleets"], ...] = ()
-    """Only pairs of these networks, and fleets: five models whose data are divided by Dirichlet
-    distributions (default: all)."""
-    output: Path = Path("data/studies/oracles")
-    """Folder of the results."""
+    """Only pairs of these networks, and fleets, whose data are divided by Dirichlet distributions
+    (default: all)."""
+    data: SourceName = "digits"
+    """The images; shapes32 is generated."""
+    data_root: Path | None = None
+    """Folder with their files, if they come as files."""
+    images: Count | None = None
+    """Number of images for training (default: all)."""
+    epochs: Count = 40
+    """Number of epochs."""
+    models: tuple[Count, ...] = (5,)
+    """Numbers of models of a fleet."""
+    alphas: tuple[Positive, ...] = (0.1, 0.3, 1.0, 10.0)
+    """Parameters of the Dirichlet distributions."""
+    output: Path | None = None
+    """Folder of the results (default: data/studies/DATA)."""
 
 
 class OnlineOptions(StudyOptions):
@@ -61,25 +74,36 @@ class OnlineOptions(StudyOptions):
     """Folder of the results."""
 
 
-def _oracles(options: OracleOptions) -> int:
-    from fleet_tools.baselines.experiments.studies.oracles import ALPHAS, fleet_study, pair_study
+def _supervised(options: SupervisedOptions) -> int:
+    from fleet_tools.baselines.experiments.studies import sources
+    from fleet_tools.baselines.experiments.studies.supervised import (
+        StudyData,
+        fleet_study,
+        pair_study,
+    )
     from fleet_tools.baselines.experiments.studies.tables import table_by_column
+    from fleet_tools.baselines.experiments.studies.training import TrainingSettings
 
+    training, test = sources.load(options.data, options.data_root)
+    settings = TrainingSettings(epochs=options.epochs)
+    data = StudyData(options.data, training.first(options.images), test, settings)
+    folder = options.output or Path("data/studies") / options.data
     chosen = dict.fromkeys(options.only or (*get_args(NetworkName), FLEETS))
     networks = [name for name in chosen if name != FLEETS]
-    pairs = _gather(pair_study(options.output, networks, options.seeds), options)
+    pairs = _gather(pair_study(folder, data, networks, options.seeds), options)
     fleets: list[TableEntry] = []
     if FLEETS in chosen:
-        fleets = _gather(fleet_study(options.output, ALPHAS, options.seeds), options)
+        kinds = [(count, alpha) for count in options.models for alpha in options.alphas]
+        fleets = _gather(fleet_study(folder, data, kinds, options.seeds), options)
     tables = []
     if pairs:
         tables += [
-            table_by_column(pairs, "barrier", "barrier of pairs"),
-            table_by_column(pairs, "accuracy", "accuracy of averages"),
+            table_by_column(pairs, "barrier", f"{options.data}: barrier of pairs"),
+            table_by_column(pairs, "accuracy", f"{options.data}: accuracy of averages"),
         ]
     if fleets:
-        tables.append(table_by_column(fleets, "accuracy", "accuracy of five, by alpha"))
-    return _report(options, options.output, [*pairs, *fleets], tables)
+        tables.append(table_by_column(fleets, "accuracy", f"{options.data}: accuracy of fleets"))
+    return _report(options, folder, [*pairs, *fleets], tables)
 
 
 def _online(options: OnlineOptions) -> int:
@@ -117,7 +141,7 @@ def _report(
 PROGRAM = cli.Program(
     "baselines.studies",
     {
-        "oracles": cli.Command(OracleOptions, _oracles),
+        "supervised": cli.Command(SupervisedOptions, _supervised),
         "online": cli.Command(OnlineOptions, _online),
     },
     "Runs a study of merging, or resumes one that was interrupted.",

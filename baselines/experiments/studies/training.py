@@ -7,12 +7,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from fleet_tools.baselines.experiments.studies.digits import Digits
+from fleet_tools.baselines.experiments.studies.labelled import Labelled
 from fleet_tools.baselines.experiments.studies.networks import Network
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
 from fleet_tools.baselines.merging.symmetry.table import State
+
+_PASS = 2000
+"""Number of images in a pass of all images."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,14 @@ def initial_weights(network: Network, seed: int) -> dict[str, torch.Tensor]:
 
 
 def train(
-    network: Network, start: State, digits: Digits, settings: TrainingSettings, seed: int
+    network: Network, start: State, data: Labelled, settings: TrainingSettings, seed: int
 ) -> dict[str, torch.Tensor]:
     """Returns trained weights.
 
     Args:
         network: The architecture.
         start: Initial weights, which are not changed.
-        digits: Training data.
+        data: Training data.
         settings: Settings of training.
         seed: Seed of the order of the images.
     """
@@ -55,47 +58,49 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), settings.rate)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(settings.epochs):
-        for indices in torch.randperm(len(digits), generator=generator).split(settings.batch):
+        for indices in torch.randperm(len(data), generator=generator).split(settings.batch):
             if len(indices) < 2:  # too few for a BatchNorm
                 continue
             optimizer.zero_grad()
-            batch = digits.subset(indices)
+            batch = data.subset(indices)
             nn.functional.cross_entropy(model(batch.images), batch.labels).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
-def evaluate(network: Network, state: State, digits: Digits) -> tuple[float, float]:
+def evaluate(network: Network, state: State, data: Labelled) -> tuple[float, float]:
     """Returns the mean cross entropy, and the accuracy from 0 to 1."""
     model = network.make()
     model.load_state_dict(state)
     model.eval()
     with torch.no_grad():
-        logits = model(digits.images)
-        loss = nn.functional.cross_entropy(logits, digits.labels)
-    return float(loss), float((logits.argmax(1) == digits.labels).double().mean())
+        logits = model(data.images)
+        loss = nn.functional.cross_entropy(logits, data.labels)
+    return float(loss), float((logits.argmax(1) == data.labels).double().mean())
 
 
-def statistics_update(network: Network, digits: Digits) -> Callable[[State], State]:
+def statistics_update(network: Network, data: Labelled) -> Callable[[State], State]:
     """Returns a function that measures the BatchNorm statistics of averaged weights on data."""
-    return lambda state: recompute(network.make(), state, [digits.images])
+    return lambda state: recompute(network.make(), state, data.images.split(_PASS))
 
 
-def data_holder(network: Network, digits: Digits, batch: int = 128) -> LocalDataHolder:
+def data_holder(network: Network, data: Labelled, batch: int = 128) -> LocalDataHolder:
     """Returns a data holder of images, which draws a batch of them if a seed is given.
 
     Labels are one-hot: least squares on them is a classifier.
     """
 
     def loss(policy: Policy, seed: int | None) -> torch.Tensor:
-        chosen = digits
+        chosen = data
         if seed is not None:
             generator = np.random.default_rng(seed)
-            chosen = digits.subset(generator.integers(len(digits), size=min(batch, len(digits))))
+            chosen = data.subset(generator.integers(len(data), size=min(batch, len(data))))
         return nn.functional.cross_entropy(policy(chosen.images), chosen.labels)
 
     def batches() -> Iterator[LabelledBatch]:
-        yield LabelledBatch((digits.images,), nn.functional.one_hot(digits.labels, 10).double())
+        one_hot = nn.functional.one_hot(data.labels, data.shape.classes).double()
+        for images, labels in zip(data.images.split(_PASS), one_hot.split(_PASS), strict=True):
+            yield LabelledBatch((images,), labels)
 
     return LocalDataHolder(network.make().train(), loss, batches)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -14,8 +13,14 @@ torch = pytest.importorskip("torch")
 
 from fleet_tools.baselines import studies as program
 from fleet_tools.baselines.experiments.result_cache import ResultCache
-from fleet_tools.baselines.experiments.studies import digits, networks, online, oracles, training
-from fleet_tools.baselines.experiments.studies.digits import Digits
+from fleet_tools.baselines.experiments.studies import (
+    networks,
+    online,
+    sources,
+    supervised,
+    training,
+)
+from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Labelled, partition
 from fleet_tools.baselines.experiments.studies.networks import NETWORKS, Network
 from fleet_tools.baselines.experiments.studies.tables import (
     TableEntry,
@@ -29,12 +34,20 @@ from fleet_tools.baselines.merging.symmetry.table import Symmetry
 torch.set_num_threads(1)
 
 
-def some_digits(count: int = 200) -> Digits:
+EIGHT = ImageShape(1, 8, 8, 10)
+
+
+def some_digits(count: int = 200, shape: ImageShape = EIGHT) -> Labelled:
     """Returns noise instead of images; only the labels are those of digits."""
     generator = torch.Generator().manual_seed(0)
-    return Digits(
-        torch.rand(count, 64, generator=generator), torch.arange(count, dtype=torch.int64) % 10
-    )
+    images = torch.rand(count, shape.pixels, generator=generator)
+    return Labelled(images, torch.arange(count, dtype=torch.int64) % shape.classes, shape)
+
+
+def study(training_images: Labelled, test: Labelled, epochs: int = 1) -> supervised.StudyData:
+    """Returns what is learned in a study."""
+    settings = training.TrainingSettings(epochs=epochs)
+    return supervised.StudyData("digits", training_images, test, settings)
 
 
 SMALL = Network(
@@ -44,10 +57,11 @@ SMALL = Network(
 )
 
 
+@pytest.mark.parametrize("shape", [EIGHT, ImageShape(3, 10, 6, 4)], ids=["digits", "colour"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_tables_are_true_of_their_networks(name):
+def test_tables_are_true_of_their_networks(name, shape):
     """Directly: `check` changes weights so much that layers as wide as these saturate."""
-    network, data = NETWORKS[name], some_digits(20)
+    network, data = NETWORKS[name](shape), some_digits(20, shape)
     state = {
         key: value * (1 + 0.3 * torch.rand_like(value)) if value.is_floating_point() else value
         for key, value in training.initial_weights(network, 0).items()
@@ -61,15 +75,16 @@ def test_tables_are_true_of_their_networks(name):
     assert abs(training.evaluate(network, broken, data)[0] - loss) > 1e-4
 
 
-def test_the_program_knows_the_networks():
+def test_the_program_knows_networks_and_images():
     assert set(get_args(program.NetworkName)) == set(NETWORKS)
+    assert set(get_args(program.SourceName)) == set(sources.SOURCES)
 
 
 @settings(max_examples=25)
 @given(st.integers(2, 6), st.floats(0.3, 100), st.integers(0, 1000))
 def test_every_image_is_in_one_part(count, alpha, seed):
     data = some_digits()
-    parts = digits.partition(data, count, alpha, np.random.default_rng(seed))
+    parts = partition(data, count, alpha, np.random.default_rng(seed))
     assert len(parts) == count and min(map(len, parts)) >= 2
     images = torch.cat([part.images for part in parts])
     assert sorted(map(tuple, images.tolist())) == sorted(map(tuple, data.images.tolist()))
@@ -77,7 +92,7 @@ def test_every_image_is_in_one_part(count, alpha, seed):
 
 def test_alpha_determines_how_similar_the_parts_are():
     def concentration(alpha: float) -> float:
-        parts = digits.partition(some_digits(1000), 5, alpha, np.random.default_rng(0))
+        parts = partition(some_digits(1000), 5, alpha, np.random.default_rng(0))
         counts = np.array([np.bincount(part.labels, minlength=10) for part in parts])
         return float((counts.max(axis=0) / counts.sum(axis=0)).mean())
 
@@ -86,7 +101,7 @@ def test_alpha_determines_how_similar_the_parts_are():
 
 
 def test_training_is_repeatable_and_does_not_change_its_start():
-    network, data = NETWORKS["cnn"], some_digits(40)
+    network, data = NETWORKS["cnn"](EIGHT), some_digits(40)
     start = training.initial_weights(network, 0)
     before = {name: tensor.clone() for name, tensor in start.items()}
     short = training.TrainingSettings(epochs=2)
@@ -116,16 +131,17 @@ def test_stored_results_of_the_same_settings_are_read(tmp_path):
     options = {"start": "matching", "trust": 0.9, "descent": {"steps": 200, "rate": 0.1,
                "tau": 1.0, "noise": 0.1, "iterations": 60, "projection": "through"}}  # fmt: skip
     settings = {
-        "network": "MLP 4x512", "training": {"epochs": 40, "rate": 0.001, "batch": 64},
+        "network": "MLP 4x512", "data": "digits", "images": 200,
+        "training": {"epochs": 40, "rate": 0.001, "batch": 64},
         "method": "sinkhorn_data", "options": options, "control": False,
     }  # fmt: skip
     value = {"barrier": 0.5, "accuracy": 0.9, "single": 0.8, "seconds": 1.0}
     stored = tmp_path / "pair-mlp-both-0.json"
     stored.write_text(json.dumps({"settings": settings, "value": value}))
-    entries = oracles.pair_study(tmp_path, ["mlp"], 1)
+    data = study(some_digits(), some_digits(50), epochs=40)
+    entries = supervised.pair_study(tmp_path, data, ["mlp"], 1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(digits, "load", lambda: (some_digits(), some_digits(50)))
-        patched.setattr(oracles, "PAIRS", {"both": oracles.PAIRS["both"]})
+        patched.setattr(supervised, "PAIRS", {"both": supervised.PAIRS["both"]})
         assert [entry.value for entry in entries] == [value]
 
 
@@ -165,58 +181,57 @@ def test_the_online_study_resumes(tmp_path, capsys, monkeypatch):
 
 def test_the_split_is_always_the_same():
     pytest.importorskip("sklearn")
-    (train, test), (again, _) = digits.load(), digits.load()
-    assert (len(train), len(test)) == (1400, 397)
+    (train, test), (again, _) = sources.load("digits"), sources.load("digits")
+    assert (len(train), len(test), train.shape) == (1400, 397, EIGHT)
     assert torch.equal(train.images, again.images) and float(train.images.min()) >= 0
     assert float(train.images.max()) == 1.0
 
 
-def test_the_study_of_oracles_resumes(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(digits, "load", lambda: (some_digits(), some_digits(50)))
-    monkeypatch.setattr(oracles, "TRAINING", replace(oracles.TRAINING, epochs=1))
-    quick = {"naive": oracles.PAIRS["naive"], "matching": oracles.PAIRS["matching"]}
-    monkeypatch.setattr(oracles, "PAIRS", quick)
-    monkeypatch.setattr(oracles, "FLEETS", quick)
-    monkeypatch.setattr(oracles, "ALPHAS", (1.0,))
-    monkeypatch.setitem(networks.NETWORKS, "mlp", SMALL)
-    command = ["oracles", "--only", "mlp", "fleets", "--seeds", "1", "--output", str(tmp_path)]
+def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
+    split = some_digits(), some_digits(50)
+    monkeypatch.setattr(sources, "load", lambda name, root: split)
+    quick = {"naive": supervised.PAIRS["naive"], "matching": supervised.PAIRS["matching"]}
+    monkeypatch.setattr(supervised, "PAIRS", quick)
+    monkeypatch.setattr(supervised, "FLEETS", quick)
+    monkeypatch.setitem(networks.NETWORKS, "mlp", lambda shape: SMALL)
+    few = ["--only", "mlp", "fleets", "--seeds", "1", "--alphas", "1", "--models", "2", "3"]
+    command = ["supervised", *few, "--epochs", "1", "--output", str(tmp_path)]
     assert program.main(command) == 0
     out = capsys.readouterr().out
-    assert "barrier of pairs" in out and "accuracy of five" in out
+    assert "digits: barrier of pairs" in out and "digits: accuracy of fleets" in out
+    assert "2 models, alpha 1" in out and "3 models, alpha 1" in out
 
     def refuse(*_: object) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(oracles, "train", refuse)
-    monkeypatch.setattr(oracles, "merge", refuse)
+    monkeypatch.setattr(supervised, "train", refuse)
+    monkeypatch.setattr(supervised, "merge", refuse)
     assert program.main(command) == 0
     assert capsys.readouterr().out == out
 
     # With other settings, no result of the former ones is used.
-    monkeypatch.setattr(oracles, "TRAINING", replace(oracles.TRAINING, epochs=2))
-    with pytest.raises(AssertionError, match="computed again"):
-        program.main(command)
+    for other in (["--epochs", "2"], ["--images", "100"]):
+        with pytest.raises(AssertionError, match="computed again"):
+            program.main([*command, *other])
 
 
 def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monkeypatch):
     """Independently: numpy, with the parts weighted alike."""
     data, test = some_digits(300), some_digits(300)
-    monkeypatch.setattr(digits, "load", lambda: (data, test))
-    monkeypatch.setattr(oracles, "TRAINING", replace(oracles.TRAINING, epochs=1))
-    monkeypatch.setattr(oracles, "FLEETS", {})
-    monkeypatch.setitem(networks.NETWORKS, "mlp", SMALL)
-    linear, joint = oracles.fleet_study(tmp_path, [1.0], 1)
+    monkeypatch.setattr(supervised, "FLEETS", {})
+    monkeypatch.setitem(networks.NETWORKS, "mlp", lambda shape: SMALL)
+    linear, joint = supervised.fleet_study(tmp_path, study(data, test), [(5, 1.0)], 1)
     assert (linear.column, joint.column) == ("linear", "joint")
     assert joint.value["accuracy"] == joint.value["single"]  # one network
 
-    parts = digits.partition(data, oracles.FLEET_SIZE, 1.0, np.random.default_rng((0, 1000)))
+    parts = partition(data, 5, 1.0, np.random.default_rng((0, 1000)))
     x, y, weight = [], [], []
     for part in parts:
         x.append(np.pad(part.images.double().numpy(), ((0, 0), (0, 1)), constant_values=1.0))
         y.append(np.eye(10)[part.labels.numpy()])
         weight.append(np.full(len(part), 1 / len(part) / len(parts)))
     x, y, weight = np.vstack(x), np.vstack(y), np.concatenate(weight)[:, None]
-    start = training.initial_weights(networks.LINEAR, 0)
+    start = training.initial_weights(networks.linear(EIGHT), 0)
     prior = np.vstack([start["0.weight"].numpy().T, start["0.bias"].numpy()])
     products = x.T @ (weight * x)
     damping = 1e-3 * np.trace(products) / 65 * np.eye(65)
@@ -228,12 +243,21 @@ def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monk
 
 def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    assert program.main(["oracles", "--only", "mlp", "--output", str(tmp_path / "new")]) == 2
+    assert program.main(["supervised", "--only", "mlp", "--output", str(tmp_path / "new")]) == 2
     assert "[studies]" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("command", [["oracles", "--only", "mpl"], ["online", "--seeds", "0"], []])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["supervised", "--only", "mpl"],
+        ["supervised", "--data", "svhn"],
+        ["supervised", "--alphas", "0"],
+        ["online", "--seeds", "0"],
+        [],
+    ],
+)
 def test_bad_usage_is_refused(command):
     with pytest.raises(SystemExit, match="2"):
         program.main(command)

@@ -1,10 +1,10 @@
-"""Merging on scikit-learn's digits, where good merges are known to exist.
+"""Merging of networks that learn labelled images, away from robots.
 
 Pairs: two networks trained on the same data, from different weights and in a different order. They
 are aligned; then the barrier of the test loss (section 3 of the paper) and the test accuracy of
 their average are measured.
 
-Fleets: five networks, each trained on its own part of the data (`digits.partition`). They are
+Fleets: several networks, each trained on its own part of the data (`labelled.partition`). They are
 merged, and the average is evaluated on all test data. `common_init` is the control without
 alignment: the same parts, but training from one initialization. Beside them are an untrained
 network and a linear one with fitted last layers, gradients at the traffic of Fleet-Merge, and a
@@ -22,9 +22,8 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.experiments.result_cache import ResultCache
-from fleet_tools.baselines.experiments.studies import digits
-from fleet_tools.baselines.experiments.studies.digits import Digits
-from fleet_tools.baselines.experiments.studies.networks import LINEAR, NETWORKS, Network
+from fleet_tools.baselines.experiments.studies.labelled import Labelled, partition
+from fleet_tools.baselines.experiments.studies.networks import NETWORKS, Network, linear
 from fleet_tools.baselines.experiments.studies.tables import TableEntry
 from fleet_tools.baselines.experiments.studies.training import (
     TrainingSettings,
@@ -85,10 +84,37 @@ FLEETS = {
 _LINEAR = MethodColumn("head_refit", {"of": "base"}, control=True)
 _JOINT = MethodColumn("naive_average")
 
-ALPHAS = (0.1, 0.3, 1.0, 10.0)
-FLEET_SIZE = 5
 
 TRAINING = TrainingSettings(epochs=40)
+
+
+@dataclass(frozen=True, eq=False)
+class StudyData:
+    """What networks learn in a study, and how.
+
+    Attributes:
+        name: Name of the images, see `sources.SOURCES`.
+        training: Images for training.
+        test: Images for the test.
+        settings: Settings of training.
+    """
+
+    name: str
+    training: Labelled
+    test: Labelled
+    settings: TrainingSettings
+
+    def network(self, name: str) -> Network:
+        """Returns one of `NETWORKS` for these images."""
+        return NETWORKS[name](self.training.shape)
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what results depend on, as plain JSON data."""
+        return {
+            "data": self.name,
+            "images": len(self.training),
+            "training": asdict(self.settings),
+        }
 
 
 def descent_for(name: str) -> Descent:
@@ -99,61 +125,64 @@ def descent_for(name: str) -> Descent:
     return Descent(steps=500, rate=0.5) if name == "transformer" else Descent(steps=200)
 
 
-def pair_study(folder: Path, names: Sequence[str], seeds: int) -> Iterator[TableEntry]:
+def pair_study(
+    folder: Path, data: StudyData, names: Sequence[str], seeds: int
+) -> Iterator[TableEntry]:
     """Computes, or reads, the barriers between pairs of networks.
 
     Args:
         folder: Folder of the results.
+        data: What they learn.
         names: Names of networks, see `NETWORKS`.
         seeds: Number of pairs of each network.
-
-    Raises:
-        MissingLibraryError: scikit-learn cannot be imported.
     """
-    training, test = digits.load()
     for seed in range(seeds):
         for name in names:
-            models = _ModelSet(folder, f"pair-{name}", NETWORKS[name], (training, training), seed)
+            parts = (data.training, data.training)
+            models = _ModelSet(folder, f"pair-{name}", data.network(name), data, parts, seed)
             for title, column in PAIRS.items():
                 if column.method == "sinkhorn_data":
                     options = {**column.options, "descent": descent_for(name)}
                     column = replace(column, options=options)
-                compute = partial(_pair_values, models, column, test)
+                compute = partial(_pair_values, models, column)
                 yield TableEntry(name, title, seed, models.result(title, column, {}, compute))
 
 
 def fleet_study(
-    folder: Path, alphas: Sequence[float], seeds: int, name: str = "mlp"
+    folder: Path,
+    data: StudyData,
+    fleets: Sequence[tuple[int, float]],
+    seeds: int,
+    name: str = "mlp",
 ) -> Iterator[TableEntry]:
-    """Computes, or reads, the accuracy of five merged networks.
+    """Computes, or reads, the accuracy of merged networks that learned different parts.
 
     Args:
         folder: Folder of the results.
-        alphas: Concentrations of the Dirichlet distributions.
-        seeds: Number of fleets of each concentration.
+        data: What they learn.
+        fleets: For each kind of fleet the number of its networks, and the concentration of the
+            Dirichlet distribution.
+        seeds: Number of fleets of each kind.
         name: Name of the network, see `NETWORKS`.
-
-    Raises:
-        MissingLibraryError: scikit-learn cannot be imported.
     """
-    training, test = digits.load()
+    network, plain = data.network(name), linear(data.training.shape)
     for seed in range(seeds):
-        joint = _ModelSet(folder, f"joint-{name}", NETWORKS[name], (training,), seed)
-        for alpha in alphas:
+        joint = _ModelSet(folder, f"joint-{name}", network, data, (data.training,), seed)
+        for count, alpha in fleets:
             generator = np.random.default_rng((seed, round(1000 * alpha)))
-            parts = digits.partition(training, FLEET_SIZE, alpha, generator)
-            models = _ModelSet(folder, f"fleet-{name}-{alpha:g}", NETWORKS[name], parts, seed)
-            settings = {"alpha": alpha, "models": FLEET_SIZE}
-            for title, column in FLEETS.items():
-                compute = partial(_fleet_values, models, column, test)
-                value = models.result(title, column, settings, compute)
-                yield TableEntry(f"{alpha:g}", title, seed, value)
-            linear = _ModelSet(folder, f"fleet-linear-{alpha:g}", LINEAR, parts, seed)
-            compute = partial(_fleet_values, linear, _LINEAR, test)
-            value = linear.result("linear", _LINEAR, settings, compute)
-            yield TableEntry(f"{alpha:g}", "linear", seed, value)
-            value = joint.result("joint", _JOINT, {}, partial(_fleet_values, joint, _JOINT, test))
-            yield TableEntry(f"{alpha:g}", "joint", seed, value)
+            parts = partition(data.training, count, alpha, generator)
+            kind, row = f"{count}-{alpha:g}", f"{count} models, alpha {alpha:g}"
+            models = _ModelSet(folder, f"fleet-{name}-{kind}", network, data, parts, seed)
+            control = _ModelSet(folder, f"fleet-linear-{kind}", plain, data, parts, seed)
+            settings = {"alpha": alpha, "models": count}
+            for of, title, column in (
+                *((models, title, column) for title, column in FLEETS.items()),
+                (control, "linear", _LINEAR),
+                (joint, "joint", _JOINT),
+            ):
+                compute = partial(_fleet_values, of, column)
+                value = of.result(title, column, {} if of is joint else settings, compute)
+                yield TableEntry(row, title, seed, value)
 
 
 @dataclass(frozen=True)
@@ -164,6 +193,7 @@ class _ModelSet:
         folder: Folder of the study.
         name: Name of the set in file names, such as "pair-mlp".
         network: Their architecture.
+        data: What they learn, and how.
         parts: Training data of each.
         seed: Seed of the set.
     """
@@ -171,7 +201,8 @@ class _ModelSet:
     folder: Path
     name: str
     network: Network
-    parts: Sequence[Digits]
+    data: StudyData
+    parts: Sequence[Labelled]
     seed: int
 
     def load(self, control: bool) -> list[dict[str, torch.Tensor]]:
@@ -189,7 +220,7 @@ class _ModelSet:
             if not path.is_file() or read_notes(path) != self._training_settings():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 start = self.base if control else initial_weights(self.network, own_seed)
-                weights = train(self.network, start, part, TRAINING, own_seed)
+                weights = train(self.network, start, part, self.data.settings, own_seed)
                 write_model(path, weights, self._training_settings())
             models.append(read_model(path))
         return models
@@ -221,11 +252,11 @@ class _ModelSet:
         )
 
     def _training_settings(self) -> dict[str, Any]:
-        return {"network": self.network.title, "training": asdict(TRAINING)}
+        return {"network": self.network.title, **self.data.facts()}
 
 
-def _pair_values(models: _ModelSet, column: MethodColumn, test: Digits) -> dict[str, float]:
-    network, training = models.network, models.parts[0]
+def _pair_values(models: _ModelSet, column: MethodColumn) -> dict[str, float]:
+    network, training, test = models.network, models.parts[0], models.data.test
     problem = MergeProblem(
         network.symmetry,
         models.load(column.control),
@@ -247,13 +278,13 @@ def _pair_values(models: _ModelSet, column: MethodColumn, test: Digits) -> dict[
     }
 
 
-def _fleet_values(models: _ModelSet, column: MethodColumn, test: Digits) -> dict[str, float]:
-    network = models.network
+def _fleet_values(models: _ModelSet, column: MethodColumn) -> dict[str, float]:
+    network, test = models.network, models.data.test
     problem = MergeProblem(
         network.symmetry,
         models.load(column.control),
         data_holders=[data_holder(network, part) for part in models.parts],
-        affine_maps=applied_maps(network.make(), test.images),
+        affine_maps=applied_maps(network.make(), test.images[:2]),
         seed=models.seed,
         base=models.base if column.control else None,
     )
@@ -274,5 +305,5 @@ def _timed_merge(column: MethodColumn, problem: MergeProblem) -> tuple[MergeResu
     return merged, round(time.perf_counter() - started, 2)
 
 
-def _mean_accuracy(network: Network, models: Sequence[State], test: Digits) -> float:
+def _mean_accuracy(network: Network, models: Sequence[State], test: Labelled) -> float:
     return float(np.mean([evaluate(network, model, test)[1] for model in models]))

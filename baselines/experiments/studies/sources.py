@@ -1,0 +1,147 @@
+"""Where labelled images come from: a library, files that the user has, or a generator."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fleet_tools.baselines.experiments.studies import shapes
+from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Labelled
+from fleet_tools.baselines.experiments.studies.readers.cifar10 import read_cifar10
+from fleet_tools.baselines.experiments.studies.readers.idx import read_idx
+from fleet_tools.errors import DatasetError, UnknownNameError
+from fleet_tools.utils.libraries import require
+
+Split = tuple[Labelled, Labelled]
+"""Images for training, and for the test."""
+
+DIGITS_FOR_TRAINING = 1400
+"""Number of scikit-learn's digits for training; the others are for the test."""
+
+FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+"""Where Debian's package puts the files."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A set of labelled images.
+
+    Attributes:
+        title: Its name in tables.
+        load: Reads it; takes the folder with its files, None for the place where they usually are.
+        origin: What to do to have it.
+    """
+
+    title: str
+    load: Callable[[Path | None], Split]
+    origin: str
+
+
+def load(name: str, root: Path | None = None) -> Split:
+    """Returns images for training and for the test; the split is always the same.
+
+    Args:
+        name: One of `SOURCES`.
+        root: Folder with the files.
+
+    Raises:
+        UnknownNameError: There is no such set.
+        DatasetError: A file is missing or damaged; the message says where to get it.
+        MissingLibraryError: A library is missing.
+    """
+    if name not in SOURCES:
+        raise UnknownNameError("set of labelled images", name, SOURCES)
+    try:
+        return SOURCES[name].load(root)
+    except DatasetError as error:
+        raise DatasetError(f"{error} To have {name}: {SOURCES[name].origin}") from error
+
+
+def _digits(root: Path | None) -> Split:
+    require("sklearn", "study merging on digits")
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    data = Labelled(
+        torch.tensor(images / 16.0, dtype=torch.float32),
+        torch.tensor(labels, dtype=torch.int64),
+        ImageShape(1, 8, 8, 10),
+    )
+    return data.subset(order[:DIGITS_FOR_TRAINING]), data.subset(order[DIGITS_FOR_TRAINING:])
+
+
+def _mnist(root: Path | None) -> Split:
+    if root is None:
+        raise DatasetError("MNIST's files are not given (--data-root).")
+    return _from_idx(root)
+
+
+def _fashion_mnist(root: Path | None) -> Split:
+    return _from_idx(root or FASHION_MNIST_FOLDER)
+
+
+def _from_idx(folder: Path) -> Split:
+    def part(name: str) -> Labelled:
+        images = read_idx(folder, f"{name}-images-idx3-ubyte", 3)
+        labels = read_idx(folder, f"{name}-labels-idx1-ubyte", 1)
+        if images.shape != (len(labels), 28, 28) or not len(labels) or labels.max() > 9:
+            raise DatasetError(
+                f"{folder} has images {images.shape} and {len(labels)} labels named {name}."
+            )
+        return _labelled(images, labels, ImageShape(1, 28, 28, 10))
+
+    return part("train"), part("t10k")
+
+
+def _cifar10(root: Path | None) -> Split:
+    if root is None:
+        raise DatasetError("CIFAR-10's files are not given (--data-root).")
+    training, test = (
+        _labelled(images, labels, ImageShape(3, 32, 32, 10))
+        for images, labels in read_cifar10(root)
+    )
+    return training, test
+
+
+def _shapes32(root: Path | None) -> Split:
+    training, test = (
+        _labelled(*shapes.draw(count, seed), ImageShape(3, 32, 32, len(shapes.CLASSES)))
+        for seed, count in enumerate((10_000, 2_000))
+    )
+    return training, test
+
+
+def _labelled(images: np.ndarray, labels: np.ndarray, shape: ImageShape) -> Labelled:
+    rows = images.reshape(len(images), shape.pixels).astype(np.float32) / 255
+    return Labelled(torch.from_numpy(rows), torch.from_numpy(labels.astype(np.int64)), shape)
+
+
+SOURCES = {
+    "digits": Source(
+        "scikit-learn's digits", _digits, "install scikit-learn, the extra `studies`."
+    ),
+    "mnist": Source(
+        "MNIST",
+        _mnist,
+        "put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and the two files t10k-... of "
+        "https://ossci-datasets.s3.amazonaws.com/mnist/ into a folder, and give --data-root.",
+    ),
+    "fashion_mnist": Source(
+        "Fashion-MNIST",
+        _fashion_mnist,
+        "`apt-get install dataset-fashion-mnist` on Debian and Ubuntu, or put the four files of "
+        "https://github.com/zalandoresearch/fashion-mnist into a folder, and give --data-root.",
+    ),
+    "cifar10": Source(
+        "CIFAR-10",
+        _cifar10,
+        "unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, and give --data-root.",
+    ),
+    "shapes32": Source(
+        "shapes32 (generated, a stand-in for CIFAR-10)", _shapes32, "nothing: it is generated."
+    ),
+}
+"""Sets of labelled images by name."""

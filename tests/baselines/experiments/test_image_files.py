@@ -1,0 +1,192 @@
+"""Readers of image files, on small files that are written here; damaged and hostile ones."""
+
+import gzip
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fleet_tools.baselines import studies as program
+from fleet_tools.baselines.experiments.studies import shapes, sources
+from fleet_tools.baselines.experiments.studies.readers.cifar10 import PIXELS, read_cifar10
+from fleet_tools.baselines.experiments.studies.readers.idx import read_idx
+from fleet_tools.errors import DatasetError, UnknownNameError
+
+BATCHES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+
+
+def idx(array: np.ndarray) -> bytes:
+    """Returns an array as the content of an IDX file."""
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
+
+
+def drawn(*shape: int, high: int = 256) -> np.ndarray:
+    return np.random.default_rng(shape).integers(0, high, shape).astype(np.uint8)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_mnist_is_read(tmp_path, compressed):
+    for name, count in (("train", 7), ("t10k", 3)):
+        for kind, array in (
+            ("images-idx3", drawn(count, 28, 28)),
+            ("labels-idx1", drawn(count, high=10)),
+        ):
+            path, content = tmp_path / f"{name}-{kind}-ubyte", idx(array)
+            if compressed:
+                path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(content))
+            else:
+                path.write_bytes(content)
+    for source in ("mnist", "fashion_mnist"):
+        training, test = sources.load(source, tmp_path)
+        assert (len(training), len(test), training.shape) == (7, 3, (1, 28, 28, 10))
+        expected = drawn(7, 28, 28).reshape(7, -1) / 255
+        np.testing.assert_allclose(training.images.numpy(), expected, atol=1e-7)
+        assert training.labels.tolist() == drawn(7, high=10).tolist()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00\x00\x08",
+        idx(drawn(4, 3)),  # two dimensions
+        idx(drawn(2, 3, 4))[:-1],
+        idx(drawn(2, 3, 4)) + b"\x00",
+        b"\x00\x00\x0d\x03" + bytes(12),  # floats
+        b"\x00\x00\x08\x03" + b"\xff" * 12,  # 79 billion billion billion bytes
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_damaged_idx_files_are_refused(tmp_path, content, compressed):
+    path = tmp_path / ("images.gz" if compressed else "images")
+    path.write_bytes(gzip.compress(content) if compressed else content)
+    with pytest.raises(DatasetError, match="images"):
+        read_idx(tmp_path, "images", 3)
+
+
+def test_a_truncated_archive_is_refused(tmp_path):
+    (tmp_path / "images.gz").write_bytes(gzip.compress(idx(drawn(20, 30, 40)))[:-100])
+    with pytest.raises(DatasetError, match="cannot be read"):
+        read_idx(tmp_path, "images", 3)
+
+
+def write_batches(folder: Path, contents: object = None, protocol: int = 2) -> None:
+    """Writes CIFAR-10's batches as pickles of a dictionary, as its version for Python has them."""
+    folder.mkdir(exist_ok=True)
+    for number, name in enumerate(BATCHES):
+        batch = contents or {
+            b"batch_label": b"some",
+            b"labels": [number, 9, 0, 1],
+            b"data": drawn(4, PIXELS) + np.uint8(number),
+            b"filenames": [b"a.png"] * 4,
+        }
+        (folder / name).write_bytes(pickle.dumps(batch, protocol=protocol))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_cifar10_is_read_alike_from_both_versions(tmp_path, protocol):
+    write_batches(tmp_path / "cifar-10-batches-py", protocol=protocol)
+    binary = tmp_path / "binary"
+    binary.mkdir()
+    for number, name in enumerate(BATCHES):
+        labels = np.array([[number], [9], [0], [1]], np.uint8)
+        rows = np.hstack([labels, drawn(4, PIXELS) + np.uint8(number)])
+        (binary / f"{name}.bin").write_bytes(rows.tobytes())
+    for one, other in zip(read_cifar10(tmp_path), read_cifar10(binary), strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    training, test = sources.load("cifar10", tmp_path)
+    assert (len(training), len(test), training.shape) == (20, 4, (3, 32, 32, 10))
+
+
+class Command:
+    """Runs a command when it is unpickled by a careless reader."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (self.command,)
+
+
+class Huge:
+    """Makes an array of a terabyte."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return np.ndarray, ((1 << 40,), "u1")
+
+
+GOOD = drawn(4, PIXELS)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {b"labels": [0] * 4, b"data": Huge()},
+        {b"labels": [0] * 4, b"data": GOOD.astype(np.float32)},
+        {b"labels": [0] * 4, b"data": GOOD.astype(object)},
+        {b"labels": [0] * 4, b"data": GOOD[:, :-1]},
+        {b"labels": [0] * 3, b"data": GOOD},
+        {b"labels": [0, 0, 0, 10], b"data": GOOD},
+        {b"labels": [0, 0, 0, -1], b"data": GOOD},
+        {b"labels": ["0"] * 4, b"data": GOOD},
+        {b"labels": [0] * 4},
+        {b"labels": np.zeros(4, np.uint8), b"data": GOOD},
+        [GOOD],
+    ],
+)
+def test_batches_that_hold_anything_else_are_refused(tmp_path, contents):
+    write_batches(tmp_path / "batches", contents)
+    with pytest.raises(DatasetError, match="data_batch_1"):
+        read_cifar10(tmp_path / "batches")
+
+
+def test_no_code_of_a_batch_is_run(tmp_path):
+    victim = tmp_path / "victim"
+    write_batches(tmp_path / "batches", {b"data": Command(f"touch {victim}")})
+    with pytest.raises(DatasetError, match=r"names posix\.system"):
+        read_cifar10(tmp_path / "batches")
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x02", b"hello", b"\x80\x02}q\x00."])
+def test_damaged_batches_are_refused(tmp_path, content):
+    for name in BATCHES:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DatasetError, match="data_batch_1"):
+        read_cifar10(tmp_path)
+    for name in BATCHES:
+        (tmp_path / name).unlink()
+        (tmp_path / f"{name}.bin").write_bytes(content)
+    with pytest.raises(DatasetError, match="data_batch_1"):
+        read_cifar10(tmp_path)
+
+
+def test_what_is_missing_is_said_with_where_to_get_it(tmp_path, capsys):
+    for name, words in (
+        ("mnist", "ossci-datasets"),
+        ("fashion_mnist", "dataset-fashion-mnist"),
+        ("cifar10", "cifar-10-binary"),
+    ):
+        command = ["supervised", "--data", name, "--data-root", str(tmp_path / "no")]
+        assert program.main([*command, "--output", str(tmp_path / "out")]) == 2
+        assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+    with pytest.raises(UnknownNameError, match="mnist"):
+        sources.load("mnisst")
+
+
+def test_generated_shapes_are_the_same_each_time():
+    images, labels = shapes.draw(300, 0)
+    again, _ = shapes.draw(300, 0)
+    other, _ = shapes.draw(300, 1)
+    assert np.array_equal(images, again) and not np.array_equal(images, other)
+    assert images.shape == (300, 3, 32, 32) and set(labels) == set(range(len(shapes.CLASSES)))
+    assert images.reshape(300, -1).std(1).min() > 10  # none is plain
