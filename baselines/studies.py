@@ -76,11 +76,9 @@ class OnlineOptions(StudyOptions):
 
 def _supervised(options: SupervisedOptions) -> int:
     from fleet_tools.baselines.experiments.studies import sources
-    from fleet_tools.baselines.experiments.studies.supervised import (
-        StudyData,
-        fleet_study,
-        pair_study,
-    )
+    from fleet_tools.baselines.experiments.studies.fleets import fleet_study
+    from fleet_tools.baselines.experiments.studies.model_sets import StudyData
+    from fleet_tools.baselines.experiments.studies.pairs import pair_study
     from fleet_tools.baselines.experiments.studies.tables import table_by_column
     from fleet_tools.baselines.experiments.studies.training import TrainingSettings
 

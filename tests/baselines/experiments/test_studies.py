@@ -14,10 +14,12 @@ torch = pytest.importorskip("torch")
 from fleet_tools.baselines import studies as program
 from fleet_tools.baselines.experiments.result_cache import ResultCache
 from fleet_tools.baselines.experiments.studies import (
+    fleets,
+    model_sets,
     networks,
     online,
+    pairs,
     sources,
-    supervised,
     training,
 )
 from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Labelled, partition
@@ -44,10 +46,10 @@ def some_digits(count: int = 200, shape: ImageShape = EIGHT) -> Labelled:
     return Labelled(images, torch.arange(count, dtype=torch.int64) % shape.classes, shape)
 
 
-def study(training_images: Labelled, test: Labelled, epochs: int = 1) -> supervised.StudyData:
+def study(training_images: Labelled, test: Labelled, epochs: int = 1) -> model_sets.StudyData:
     """Returns what is learned in a study."""
     settings = training.TrainingSettings(epochs=epochs)
-    return supervised.StudyData("digits", training_images, test, settings)
+    return model_sets.StudyData("digits", training_images, test, settings)
 
 
 SMALL = Network(
@@ -139,9 +141,9 @@ def test_stored_results_of_the_same_settings_are_read(tmp_path):
     stored = tmp_path / "pair-mlp-both-0.json"
     stored.write_text(json.dumps({"settings": settings, "value": value}))
     data = study(some_digits(), some_digits(50), epochs=40)
-    entries = supervised.pair_study(tmp_path, data, ["mlp"], 1)
+    entries = pairs.pair_study(tmp_path, data, ["mlp"], 1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(supervised, "PAIRS", {"both": supervised.PAIRS["both"]})
+        patched.setattr(pairs, "PAIRS", {"both": pairs.PAIRS["both"]})
         assert [entry.value for entry in entries] == [value]
 
 
@@ -190,9 +192,9 @@ def test_the_split_is_always_the_same():
 def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
     split = some_digits(), some_digits(50)
     monkeypatch.setattr(sources, "load", lambda name, root: split)
-    quick = {"naive": supervised.PAIRS["naive"], "matching": supervised.PAIRS["matching"]}
-    monkeypatch.setattr(supervised, "PAIRS", quick)
-    monkeypatch.setattr(supervised, "FLEETS", quick)
+    quick = {"naive": pairs.PAIRS["naive"], "matching": pairs.PAIRS["matching"]}
+    monkeypatch.setattr(pairs, "PAIRS", quick)
+    monkeypatch.setattr(fleets, "FLEETS", quick)
     monkeypatch.setitem(networks.NETWORKS, "mlp", lambda shape: SMALL)
     few = ["--only", "mlp", "fleets", "--seeds", "1", "--alphas", "1", "--models", "2", "3"]
     command = ["supervised", *few, "--epochs", "1", "--output", str(tmp_path)]
@@ -204,8 +206,8 @@ def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
     def refuse(*_: object) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(supervised, "train", refuse)
-    monkeypatch.setattr(supervised, "merge", refuse)
+    monkeypatch.setattr(model_sets, "train", refuse)
+    monkeypatch.setattr(model_sets, "merge", refuse)
     assert program.main(command) == 0
     assert capsys.readouterr().out == out
 
@@ -218,9 +220,9 @@ def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
 def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monkeypatch):
     """Independently: numpy, with the parts weighted alike."""
     data, test = some_digits(300), some_digits(300)
-    monkeypatch.setattr(supervised, "FLEETS", {})
+    monkeypatch.setattr(fleets, "FLEETS", {})
     monkeypatch.setitem(networks.NETWORKS, "mlp", lambda shape: SMALL)
-    linear, joint = supervised.fleet_study(tmp_path, study(data, test), [(5, 1.0)], 1)
+    linear, joint = fleets.fleet_study(tmp_path, study(data, test), [(5, 1.0)], 1)
     assert (linear.column, joint.column) == ("linear", "joint")
     assert joint.value["accuracy"] == joint.value["single"]  # one network
 
