@@ -74,6 +74,26 @@ class DistillationConfig(Value):
     learning_rate: Positive = 1e-3
 
 
+class ServerConfig(Value):
+    """Optimizer of the server, for which each merge is a step; see `server_optimizer`.
+
+    Attributes:
+        optimizer: "momentum" (FedAvgM), or "adam", "yogi" and "adagrad" (FedOpt).
+        learning_rate: Factor of each step. With "momentum" of 0, a factor of 1 takes the merge as
+            it is.
+        momentum: Fraction of the step before that is taken again.
+        second_momentum: Fraction of the variance before that is kept, of "adam" and "yogi".
+        smallest_step: Number that is added to square roots of variances; the change of a weight
+            below which a step is smaller than the learning rate.
+    """
+
+    optimizer: Literal["momentum", "adam", "yogi", "adagrad"] = "momentum"
+    learning_rate: Positive = 1.0
+    momentum: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.9
+    second_momentum: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.99
+    smallest_step: Positive = 1e-3
+
+
 def _with_named_policy(given: Any) -> Any:
     return policy_config(given) if isinstance(given, str) else given
 
@@ -94,6 +114,9 @@ class FleetConfig(GrownValue):
             drawn from `seed`.
         merge_every: Number of epochs between two merges; None merges once, at the end.
         participation: Fraction of the robots that take part in a round, drawn anew for each.
+        server: Optimizer of the server, for which each merge is a step; None takes merged weights
+            as they are. In the first round, robots of "own" initial weights have no common ones
+            from which it could step.
         initialization: "own" draws initial weights for each robot, "common" the same ones for all,
             the control experiment for alignment.
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
@@ -121,6 +144,7 @@ class FleetConfig(GrownValue):
     training: TrainingConfig = TrainingConfig()
     merge_every: Count | None = None
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
+    server: ServerConfig | None = None
     initialization: Literal["own", "common"] = "own"
     moment_noise: NonNegative = 0.0
     combination: Literal["density_gate", "gated_refit", "concatenation"] | None = None
@@ -130,7 +154,7 @@ class FleetConfig(GrownValue):
     rollout_every: Count = 1
     try_robots: bool = False
 
-    later_fields = ("moment_noise", "combination", "distillation")
+    later_fields = ("moment_noise", "combination", "distillation", "server")
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
@@ -249,6 +273,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         "options": {},
         "merge_every": None,
         "participation": 1.0,
+        "server": None,
     }
     unmerged = {"try_robots": True, "fine_tuning": None}
     changes = {

@@ -1,13 +1,14 @@
 """Progress of a fleet, and summaries of its rounds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pydantic
 
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.rounds import RobotResult, RoundResult
+from fleet_tools.baselines.federated.server_optimizer import ServerState
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import Value
@@ -86,11 +87,13 @@ class FleetProgress:
         rounds: Summaries of all rounds so far, at least one.
         weights: Merged weights of the last round.
         robot_weights: Weights that were merged in it, by robot number.
+        server_state: State of the server's optimizer after it.
     """
 
     rounds: tuple[RoundSummary, ...]
     weights: Tensors
     robot_weights: Mapping[int, Tensors]
+    server_state: ServerState = field(default_factory=dict)
 
     @property
     def robot_steps(self) -> list[int]:
@@ -133,4 +136,4 @@ def after_round(
         for robot, each in result.robots.items()
         if (update := each.merged_update) is not None
     }
-    return FleetProgress((*rounds, summary), result.weights, robot_weights)
+    return FleetProgress((*rounds, summary), result.weights, robot_weights, result.server_state)

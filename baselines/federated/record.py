@@ -40,7 +40,7 @@ STATE, ROUNDS = "state.safetensors", "rounds.jsonl"
 MERGED, COMBINED = "merged.safetensors", "combined.safetensors"
 FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
 DISTILLED = "distilled.safetensors"
-REPLIES, ROBOTS, SCENES = "replies", "robots", "scenes"
+REPLIES, ROBOTS, SCENES, SERVER = "replies", "robots", "scenes", "server"
 
 _KEY, _WHAT = "fleet_tools_fleet", "a fleet"
 
@@ -87,6 +87,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         named = {
             "merged": progress.weights,
             **{f"{ROBOTS}/{robot}": each for robot, each in progress.robot_weights.items()},
+            **{f"{SERVER}/{name}": each for name, each in progress.server_state.items()},
         }
         tensors = {
             f"{owner}/{name}": packed(tensor)
@@ -155,10 +156,15 @@ def load_progress(folder: Path) -> FleetProgress:
         content = json.loads((metadata or {})[_KEY])
         rounds = tuple(parse(RoundSummary, each, str(path)) for each in content)
         merged = named.pop("merged")
+        server = {
+            owner.removeprefix(f"{SERVER}/"): named.pop(owner)
+            for owner in sorted(named)
+            if owner.startswith(f"{SERVER}/")
+        }
         robots = {int(owner.removeprefix(f"{ROBOTS}/")): named[owner] for owner in named}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None
-    return FleetProgress(rounds, merged, dict(sorted(robots.items())))
+    return FleetProgress(rounds, merged, dict(sorted(robots.items())), server)
 
 
 def restart(folder: Path) -> Path | None:

@@ -3,8 +3,12 @@
 import math
 from collections.abc import Iterator
 
+import torch
+
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RobotSummary, RoundSummary
+from fleet_tools.baselines.federated.server_optimizer import state_names
+from fleet_tools.baselines.merging.average import floating_tensors
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
 
@@ -57,6 +61,7 @@ def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
     owners = {"the merged policy": progress.weights} | {
         f"robot {robot}": weights for robot, weights in progress.robot_weights.items()
     }
+    yield from _of_server(plan, progress)
     for owner, weights in owners.items():
         try:
             require_weights(expected, weights)
@@ -67,3 +72,30 @@ def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
         merged = sorted(robot.robot for robot in last if robot.left_out is None)
         if list(progress.robot_weights) != merged:
             yield f"it holds weights of the robots {list(progress.robot_weights)}, not {merged}"
+
+
+def _of_server(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
+    server, steps = plan.config.server, len(progress.rounds)
+    if plan.first_base() is None:
+        steps -= 1  # in the first round, there are no weights from which it could step
+    names = state_names(server) if server is not None and steps > 0 else ()
+    if set(progress.server_state) != set(names):
+        yield f"it holds {list(progress.server_state)} of the server, not {list(names)}"
+        return
+    expected = {
+        name: tensor.shape
+        for name, tensor in floating_tensors(plan.blueprint.create_empty().state_dict()).items()
+    }
+    for name, tensors in progress.server_state.items():
+        found = {key: tensor.shape for key, tensor in tensors.items()}
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
+        if (
+            found != expected
+            or not finite
+            or any(t.dtype != torch.float64 for t in tensors.values())
+        ):
+            yield f"the server's {name} is not one of this fleet"
+
+
+def _is_double(tensor: torch.Tensor) -> bool:
+    return tensor.dtype == torch.float64 and bool(torch.isfinite(tensor).all())

@@ -15,6 +15,7 @@ from fleet_tools.baselines.federated.messages import (
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.federated.robot_holder import CountingDataHolder, LostRobotError
+from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import LostRobot, Transport
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MessageError
@@ -51,7 +52,8 @@ class RoundResult:
 
     Attributes:
         number: Number of the round, from 1.
-        weights: Merged weights.
+        weights: Merged weights, after the server's step if it has an optimizer.
+        server_state: State of the server's optimizer.
         loss: Loss of the merged policy on the held-out episodes.
         moved_fraction: Fraction of the units that alignment moved, see
             `PermutationGroup.moved_fraction`; None if its permutations are soft.
@@ -60,6 +62,7 @@ class RoundResult:
 
     number: int
     weights: Tensors
+    server_state: ServerState
     loss: float
     moved_fraction: float | None
     robots: Mapping[int, RobotResult]
@@ -72,6 +75,7 @@ def run_round(
     weights: Tensors | None,
     stored_replies: Mapping[int, bytes],
     store_reply: Callable[[int, bytes], None] = lambda robot, reply: None,
+    server_state: ServerState | None = None,
 ) -> RoundResult:
     """Runs one round.
 
@@ -82,6 +86,7 @@ def run_round(
         weights: Merged weights of the round before; None in the first.
         stored_replies: Valid replies to this round that are stored already, by robot.
         store_reply: Called with each new valid reply, and its robot before it.
+        server_state: State of the server's optimizer after the round before; None in the first.
 
     Raises:
         TrainingError: All robots are lost.
@@ -94,7 +99,10 @@ def run_round(
     )
     base = plan.first_base() if weights is None else weights
     merge, results = _merge(plan, transport, number, results, base)
-    merged = recompute_statistics(plan, merge.state)
+    state, after = merge.state, server_state or {}
+    if plan.config.server is not None and base is not None:
+        state, after = server_step(plan.config.server, base, state, after)
+    merged = recompute_statistics(plan, state)
     loss = plan.held_out_loss(merged)
     if not math.isfinite(loss) or not all(map(_is_finite, merged.values())):
         rate = plan.config.training.learning_rate
@@ -105,7 +113,12 @@ def run_round(
     group = plan.blueprint.symmetry().group(merged)
     moved_fraction = group.moved_fraction(merge.permutations)
     return RoundResult(
-        number, merged, loss, moved_fraction, {robot: results[robot] for robot in participants}
+        number=number,
+        weights=merged,
+        server_state=after,
+        loss=loss,
+        moved_fraction=moved_fraction,
+        robots={robot: results[robot] for robot in participants},
     )
 
 

@@ -96,7 +96,13 @@ def run(
             (1, None) if progress is None else (len(progress.rounds) + 1, progress.weights)
         )
         result = run_round(
-            plan, transport, number, weights, writer.replies(number), writer.save_reply
+            plan,
+            transport,
+            number,
+            weights,
+            writer.replies(number),
+            writer.save_reply,
+            None if progress is None else progress.server_state,
         )
         merged = Checkpoint(plan.blueprint, result.weights)
         rollouts = measure_success(merged) if config.evaluates(number) else None

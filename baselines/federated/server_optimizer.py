@@ -1,0 +1,71 @@
+"""Optimizers of the server, which takes a round's merge as a step and not as the result.
+
+Averages are FedAvg (McMahan et al. 2017). With momentum they are FedAvgM (Hsu et al. 2019), with
+adaptive steps FedAdam, FedYogi and FedAdagrad (Reddi et al. 2021, Algorithm 2, without correction
+of bias). Any other merge may take their place.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from fleet_tools.baselines.federated.config import ServerConfig
+from fleet_tools.baselines.merging.average import floating_tensors
+from fleet_tools.baselines.training.state import Tensors
+
+MOMENTUM, VARIANCE = "momentum", "variance"
+
+ServerState = Mapping[str, Tensors]
+"""What an optimizer keeps from round to round: tensors like the weights, by `MOMENTUM` and
+`VARIANCE`; empty before its first step."""
+
+_Square = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
+
+_VARIANCES: Mapping[str, _Square] = {
+    "adagrad": lambda v, square, beta: v + square,
+    "adam": lambda v, square, beta: beta * v + (1 - beta) * square,
+    "yogi": lambda v, square, beta: v - (1 - beta) * square * torch.sign(v - square),
+}
+"""The next variance from the last one, the squared change and beta."""
+
+
+def server_step(
+    config: ServerConfig, before: Tensors, merged: Tensors, state: ServerState
+) -> tuple[dict[str, torch.Tensor], dict[str, dict[str, torch.Tensor]]]:
+    """Returns the weights after a step from those before a round towards the merged ones.
+
+    Args:
+        config: The optimizer.
+        before: Weights from which the robots began the round.
+        merged: Merged weights of the round.
+        state: State after the step before.
+
+    Returns:
+        Weights in the types of the merged ones, of which those that are no floating-point numbers
+        are taken; and the state after this step, float64.
+    """
+    weights = dict(merged)
+    after: dict[str, dict[str, torch.Tensor]] = {name: {} for name in state_names(config)}
+    for name, tensor in floating_tensors(merged).items():
+        change = tensor.double() - before[name].double()
+        zero = torch.zeros_like(change)
+        momentum = state[MOMENTUM][name] if state else zero
+        if config.optimizer == "momentum":
+            momentum = config.momentum * momentum + change
+            step = momentum
+        else:
+            momentum = config.momentum * momentum + (1 - config.momentum) * change
+            variance = state[VARIANCE][name] if state else zero + config.smallest_step**2
+            variance = _VARIANCES[config.optimizer](
+                variance, change.square(), config.second_momentum
+            )
+            after[VARIANCE][name] = variance
+            step = momentum / (variance.sqrt() + config.smallest_step)
+        after[MOMENTUM][name] = momentum
+        weights[name] = (before[name].double() + config.learning_rate * step).to(tensor)
+    return weights, after
+
+
+def state_names(config: ServerConfig) -> tuple[str, ...]:
+    """Returns the names of what an optimizer keeps."""
+    return (MOMENTUM,) if config.optimizer == "momentum" else (MOMENTUM, VARIANCE)
