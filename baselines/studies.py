@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from fleet_tools.config.values import Count, Positive
 from fleet_tools.utils import cli
@@ -17,8 +17,10 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from fleet_tools.baselines.experiments.studies.tables import TableEntry
 
-NetworkName = Literal["mlp", "elman", "lstm", "gru", "cnn", "transformer"]
-SourceName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "shapes32"]
+NetworkName = Literal["mlp", "elman", "lstm", "gru", "cnn", "transformer", "language"]
+SourceName = Literal[
+    "digits", "mnist", "fashion_mnist", "cifar10", "shapes32", "shakespeare", "markov_speakers"
+]
 FLEETS = "fleets"
 
 
@@ -30,7 +32,7 @@ class StudyOptions(cli.Options):
 
 
 class SupervisedOptions(StudyOptions):
-    """Measures barriers and accuracies of merged networks that learn labelled images.
+    """Measures barriers and accuracies of merged networks that learn labelled examples.
 
     Exit codes:
     0: the table is complete.
@@ -43,11 +45,12 @@ class SupervisedOptions(StudyOptions):
     """Only pairs of these networks, and fleets, whose data are divided by Dirichlet distributions
     (default: all)."""
     data: SourceName = "digits"
-    """The images; shapes32 is generated."""
+    """Images, or texts whose label is the next character; shapes32 and markov_speakers are
+    generated."""
     data_root: Path | None = None
     """Folder with their files, if they come as files."""
-    images: Count | None = None
-    """Number of images for training (default: all)."""
+    examples: Count | None = None
+    """Number of examples for training (default: all)."""
     epochs: Count = 40
     """Number of epochs."""
     models: tuple[Count, ...] = (5,)
@@ -78,21 +81,25 @@ def _supervised(options: SupervisedOptions) -> int:
     from fleet_tools.baselines.experiments.studies import sources
     from fleet_tools.baselines.experiments.studies.fleets import fleet_study
     from fleet_tools.baselines.experiments.studies.model_sets import StudyData
+    from fleet_tools.baselines.experiments.studies.networks import networks_of
     from fleet_tools.baselines.experiments.studies.pairs import pair_study
     from fleet_tools.baselines.experiments.studies.tables import table_by_column
     from fleet_tools.baselines.experiments.studies.training import TrainingSettings
 
     training, test = sources.load(options.data, options.data_root)
     settings = TrainingSettings(epochs=options.epochs)
-    data = StudyData(options.data, training.first(options.images), test, settings)
+    data = StudyData(options.data, training.first(options.examples), test, settings)
     folder = options.output or Path("data/studies") / options.data
-    chosen = dict.fromkeys(options.only or (*get_args(NetworkName), FLEETS))
+    chosen = dict.fromkeys(options.only or (*networks_of(training.shape), FLEETS))
     networks = [name for name in chosen if name != FLEETS]
+    for name in networks:
+        data.network(name)  # before anything is trained
     pairs = _gather(pair_study(folder, data, networks, options.seeds), options)
     fleets: list[TableEntry] = []
     if FLEETS in chosen:
         kinds = [(count, alpha) for count in options.models for alpha in options.alphas]
-        fleets = _gather(fleet_study(folder, data, kinds, options.seeds), options)
+        name = networks_of(training.shape)[0]
+        fleets = _gather(fleet_study(folder, data, kinds, options.seeds, name), options)
     tables = []
     if pairs:
         tables += [

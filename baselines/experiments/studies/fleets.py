@@ -1,9 +1,9 @@
-"""Fleets of networks, each of which learned its own part of the images (`labelled.partition`).
+"""Fleets of networks, each of which learned its own part of the examples (`labelled.partition`).
 
-They are merged, and the result is evaluated on all test images. `common_init` is the control
+They are merged, and the result is evaluated on all test examples. `common_init` is the control
 without alignment: the same parts, but training from one initialization. Beside it are an untrained
 network and a linear one with fitted last layers, gradients at the traffic of Fleet-Merge, and a
-network that learns from all images.
+network that learns from all examples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def fleet_study(
     data: StudyData,
     fleets: Sequence[tuple[int, float]],
     seeds: int,
-    name: str = "mlp",
+    name: str,
 ) -> Iterator[TableEntry]:
     """Computes, or reads, the accuracy of merged networks that learned different parts.
 
@@ -60,7 +60,7 @@ def fleet_study(
         fleets: For each kind of fleet the number of its networks, and the concentration of the
             Dirichlet distribution.
         seeds: Number of fleets of each kind.
-        name: Name of the network, see `NETWORKS`.
+        name: Name of the network, see `networks.network`.
     """
     network, plain = data.network(name), linear(data.training.shape)
     for seed in range(seeds):
@@ -88,7 +88,7 @@ def _fleet_values(models: ModelSet, column: MethodColumn) -> dict[str, float]:
         network.symmetry,
         models.load(column.control),
         data_holders=[data_holder(network, part) for part in models.parts],
-        affine_maps=applied_maps(network.make(), test.images[:2]),
+        affine_maps=applied_maps(network.make(), test.inputs[:2]),
         seed=models.seed,
         base=models.base if column.control else None,
     )

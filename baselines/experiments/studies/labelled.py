@@ -1,4 +1,4 @@
-"""Labelled images, and their partition among models."""
+"""Labelled images and texts, and their partition among models."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,54 +22,69 @@ class ImageShape(NamedTuple):
         return self.channels * self.height * self.width
 
 
+class TextShape(NamedTuple):
+    """Number of characters of a text, and of different ones; a label is the next character."""
+
+    length: int
+    classes: int
+
+
+Shape = ImageShape | TextShape
+
+
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Some labelled images.
+    """Some labelled examples.
 
     Attributes:
-        images: Values from 0 to 1, (n, channels * height * width), row-major.
+        inputs: Images, values from 0 to 1, (n, channels * height * width), row-major; or texts,
+            numbers of characters, (n, length) int64.
         labels: Classes from 0, (n,).
-        shape: Shape of the images, and the number of classes.
+        shape: Shape of an example, and the number of classes.
+        speakers: Who says a text, (n,); None for images.
     """
 
-    images: torch.Tensor
+    inputs: torch.Tensor
     labels: torch.Tensor
-    shape: ImageShape
+    shape: Shape
+    speakers: torch.Tensor | None = None
 
     def __len__(self) -> int:
-        """Returns the number of images."""
+        """Returns the number of examples."""
         return len(self.labels)
 
     def subset(self, indices: ArrayLike | torch.Tensor) -> "Labelled":
-        """Returns the images of some indices."""
+        """Returns the examples of some indices."""
         indices = torch.as_tensor(indices)
-        return Labelled(self.images[indices], self.labels[indices], self.shape)
+        speakers = None if self.speakers is None else self.speakers[indices]
+        return Labelled(self.inputs[indices], self.labels[indices], self.shape, speakers)
 
     def first(self, count: int | None) -> "Labelled":
-        """Returns the first images; all if `count` is None, or more than there are."""
+        """Returns the first examples; all if `count` is None, or more than there are."""
         return self.subset(range(len(self))[:count])
 
 
 def partition(
     data: Labelled, parts: int, alpha: float, generator: np.random.Generator
 ) -> list[Labelled]:
-    """Partitions the images of each class in proportions from a Dirichlet distribution.
+    """Partitions examples of each class, or of each speaker, in proportions of Dirichlet's.
 
     Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks", 2019. The
     parts differ in size, unlike those of `fleet_tools.dataset.partition`.
 
     Args:
-        data: All images.
-        parts: Number of parts; each has at least two images.
+        data: All examples.
+        parts: Number of parts; each has at least two examples.
         alpha: Concentration: near 0, each class belongs to one part; if it is large, all parts have
             the same mixture.
-        generator: Draws the proportions, again until each part has two images.
+        generator: Draws the proportions, again until each part has two examples.
     """
-    labels = data.labels.numpy()
+    kinds = (data.labels if data.speakers is None else data.speakers).numpy()
+    last = data.shape.classes if data.speakers is None else int(kinds.max()) + 1
     while True:
         chosen: list[list[int]] = [[] for _ in range(parts)]
-        for label in range(data.shape.classes):
-            members = generator.permutation(np.flatnonzero(labels == label))
+        for kind in range(last):
+            members = generator.permutation(np.flatnonzero(kinds == kind))
             proportions = np.cumsum(generator.dirichlet([alpha] * parts))[:-1]
             cuts = (proportions * len(members)).astype(int)
             for part, indices in zip(chosen, np.split(members, cuts), strict=True):

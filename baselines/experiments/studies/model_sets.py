@@ -1,4 +1,4 @@
-"""Networks that learn labelled images, trained once and stored, and how they are merged."""
+"""Networks that learn labelled examples, trained once and stored, and how they are merged."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ import torch
 
 from fleet_tools.baselines.experiments.result_cache import ResultCache
 from fleet_tools.baselines.experiments.studies.labelled import Labelled
-from fleet_tools.baselines.experiments.studies.networks import NETWORKS, Network
+from fleet_tools.baselines.experiments.studies.networks import Network, network
 from fleet_tools.baselines.experiments.studies.training import (
     TrainingSettings,
     evaluate,
@@ -44,9 +44,9 @@ class StudyData:
     """What networks learn in a study, and how.
 
     Attributes:
-        name: Name of the images, see `sources.SOURCES`.
-        training: Images for training.
-        test: Images for the test.
+        name: Name of the examples, see `sources.SOURCES`.
+        training: Examples for training.
+        test: Examples for the test.
         settings: Settings of training.
     """
 
@@ -56,14 +56,18 @@ class StudyData:
     settings: TrainingSettings
 
     def network(self, name: str) -> Network:
-        """Returns one of `NETWORKS` for these images."""
-        return NETWORKS[name](self.training.shape)
+        """Returns a network, see `networks.network`, for these examples.
+
+        Raises:
+            UnknownNameError: It learns examples of another kind.
+        """
+        return network(name, self.training.shape)
 
     def facts(self) -> dict[str, Any]:
         """Returns what results depend on, as plain JSON data."""
         return {
             "data": self.name,
-            "images": len(self.training),
+            "examples": len(self.training),
             "training": asdict(self.settings),
         }
 

@@ -1,7 +1,7 @@
 """The networks of the studies, with their tables of axes.
 
-They take images as rows of pixels and return logits; recurrent ones and the transformer read an
-image as a sequence of its rows.
+Those of images take rows of pixels and return logits; recurrent ones and the transformer read an
+image as a sequence of its rows. The language model takes numbers of characters.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,11 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from fleet_tools.baselines.experiments.studies.labelled import ImageShape
+from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Shape, TextShape
 from fleet_tools.baselines.merging.symmetry import attention as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.errors import require_name
 
 RecurrentModule = type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]
 
@@ -58,6 +59,32 @@ class TransformerClassifier(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.head(self.norm(x).mean(dim=1))
+
+
+class LanguageModel(nn.Module):
+    """Embedded characters, two recurrent layers, and a linear layer on the last output."""
+
+    def __init__(self, shape: TextShape, hidden: int = 128) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(shape.classes, 8)
+        self.core = nn.LSTM(8, hidden, num_layers=2, batch_first=True)
+        self.head = nn.Linear(hidden, shape.classes)
+
+    def forward(self, texts: torch.Tensor) -> torch.Tensor:
+        """Returns the logits of the next character."""
+        return self.head(self.core(self.embedding(texts))[0][:, -1])
+
+
+class LastCharacters(nn.Module):
+    """The last characters of a text, one-hot."""
+
+    def __init__(self, shape: TextShape, count: int = 8) -> None:
+        super().__init__()
+        self.count, self.classes = min(count, shape.length), shape.classes
+
+    def forward(self, texts: torch.Tensor) -> torch.Tensor:
+        """Returns (n, count * classes)."""
+        return nn.functional.one_hot(texts[:, -self.count :], self.classes).flatten(1).float()
 
 
 @dataclass(frozen=True)
@@ -132,7 +159,16 @@ def _transformer(shape: ImageShape) -> Network:
     return Network("Transformer 2x64", lambda: TransformerClassifier(shape), table)
 
 
-NETWORKS: dict[str, Callable[[ImageShape], Network]] = {
+def _language(shape: TextShape) -> Network:
+    table = Symmetry.of(
+        lay.embedding("embedding", "e"),
+        lay.lstm("core", "e", ["h0", "h1"]),
+        lay.linear("head", "h1", "_"),
+    )
+    return Network("LSTM 2x128 of characters", lambda: LanguageModel(shape), table)
+
+
+IMAGE_NETWORKS: dict[str, Callable[[ImageShape], Network]] = {
     "mlp": _mlp,
     "elman": _recurrent("Elman 2x256", nn.RNN, 256, lay.elman),
     "lstm": _recurrent("LSTM 2x128", nn.LSTM, 128, lay.lstm),
@@ -140,14 +176,40 @@ NETWORKS: dict[str, Callable[[ImageShape], Network]] = {
     "cnn": _cnn,
     "transformer": _transformer,
 }
-"""Functions from the shape of images to networks, by name, as `--only` of
-`fleet_tools.baselines.studies` takes them."""
+"""Functions from the shape of images to networks, by name."""
+
+TEXT_NETWORKS: dict[str, Callable[[TextShape], Network]] = {"language": _language}
+"""The same for texts."""
 
 
-def linear(shape: ImageShape) -> Network:
-    """Returns a network without hidden layers: a control."""
+def networks_of(shape: Shape) -> tuple[str, ...]:
+    """Returns the names of the networks that learn such examples; fleets are of the first one."""
+    return tuple(IMAGE_NETWORKS if isinstance(shape, ImageShape) else TEXT_NETWORKS)
+
+
+def network(name: str, shape: Shape) -> Network:
+    """Returns a network for examples of some shape.
+
+    Raises:
+        UnknownNameError: No network of this name learns such examples.
+    """
+    require_name("network for these examples", name, networks_of(shape))
+    if isinstance(shape, ImageShape):
+        return IMAGE_NETWORKS[name](shape)
+    return TEXT_NETWORKS[name](shape)
+
+
+def linear(shape: Shape) -> Network:
+    """Returns a network without hidden layers, a control; of a text, it reads the end."""
+    if isinstance(shape, ImageShape):
+        return Network(
+            "linear",
+            lambda: nn.Sequential(nn.Linear(shape.pixels, shape.classes)),
+            Symmetry.of(lay.linear("0", "_", "_")),
+        )
+    count = LastCharacters(shape).count * shape.classes
     return Network(
         "linear",
-        lambda: nn.Sequential(nn.Linear(shape.pixels, shape.classes)),
-        Symmetry.of(lay.linear("0", "_", "_")),
+        lambda: nn.Sequential(LastCharacters(shape), nn.Linear(count, shape.classes)),
+        Symmetry.of(lay.linear("1", "_", "_")),
     )

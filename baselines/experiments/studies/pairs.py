@@ -1,4 +1,4 @@
-"""Pairs of networks that learned the same images, from different weights and in different orders.
+"""Pairs of networks that learned the same examples, from different weights and in different orders.
 
 They are aligned; then the barrier of the test loss (section 3 of the paper) and the test accuracy
 of their average are measured.
@@ -54,7 +54,7 @@ def pair_study(
     Args:
         folder: Folder of the results.
         data: What they learn.
-        names: Names of networks, see `NETWORKS`.
+        names: Names of networks, see `networks.network`.
         seeds: Number of pairs of each network.
     """
     for seed in range(seeds):

@@ -1,4 +1,4 @@
-"""Where labelled images come from: a library, files that the user has, or a generator."""
+"""Where labelled examples come from: a library, files that the user has, or a generator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fleet_tools.baselines.experiments.studies import shapes
-from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Labelled
+from fleet_tools.baselines.experiments.studies import shapes, speakers
+from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Labelled, TextShape
 from fleet_tools.baselines.experiments.studies.readers.cifar10 import read_cifar10
 from fleet_tools.baselines.experiments.studies.readers.idx import read_idx
+from fleet_tools.baselines.experiments.studies.readers.leaf import read_leaf
 from fleet_tools.errors import DatasetError, UnknownNameError
 from fleet_tools.utils.libraries import require
 
 Split = tuple[Labelled, Labelled]
-"""Images for training, and for the test."""
+"""Examples for training, and for the test."""
 
 DIGITS_FOR_TRAINING = 1400
 """Number of scikit-learn's digits for training; the others are for the test."""
@@ -26,7 +27,7 @@ FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 @dataclass(frozen=True)
 class Source:
-    """A set of labelled images.
+    """A set of labelled examples.
 
     Attributes:
         title: Its name in tables.
@@ -40,7 +41,7 @@ class Source:
 
 
 def load(name: str, root: Path | None = None) -> Split:
-    """Returns images for training and for the test; the split is always the same.
+    """Returns examples for training and for the test; the split is always the same.
 
     Args:
         name: One of `SOURCES`.
@@ -52,7 +53,7 @@ def load(name: str, root: Path | None = None) -> Split:
         MissingLibraryError: A library is missing.
     """
     if name not in SOURCES:
-        raise UnknownNameError("set of labelled images", name, SOURCES)
+        raise UnknownNameError("set of labelled examples", name, SOURCES)
     try:
         return SOURCES[name].load(root)
     except DatasetError as error:
@@ -114,6 +115,47 @@ def _shapes32(root: Path | None) -> Split:
     return training, test
 
 
+def _shakespeare(root: Path | None) -> Split:
+    if root is None:
+        raise DatasetError("LEAF's files are not given (--data-root).")
+    names: dict[str, int] = {}
+    training, test = (_texts(read_leaf(root / part), names) for part in ("train", "test"))
+    return training, test
+
+
+def _markov_speakers(root: Path | None) -> Split:
+    def part(count: int, seed: int) -> Labelled:
+        texts, labels, who = map(torch.from_numpy, speakers.draw(count, seed))
+        return Labelled(texts, labels, TextShape(speakers.LENGTH, speakers.LETTERS), who)
+
+    return part(300, 0), part(60, 1)
+
+
+_CHARACTERS = 96
+"""The characters of ASCII that are printed, and one for all others."""
+
+
+def _texts(spoken: dict[str, list[tuple[str, str]]], names: dict[str, int]) -> Labelled:
+    """Returns texts and the characters that follow them; `names` grows by new speakers."""
+    rows, labels, who = [], [], []
+    for name, lines in spoken.items():
+        number = names.setdefault(name, len(names))
+        for text, following in lines:
+            codes = np.frombuffer((text + following).encode("utf-32-le"), np.uint32)
+            numbers = np.where((codes >= 32) & (codes < 127), codes - 31, 0).astype(np.int64)
+            rows.append(numbers[:-1])
+            labels.append(numbers[-1])
+            who.append(number)
+    if not rows or len({len(row) for row in rows}) > 1:
+        raise DatasetError("LEAF's texts are not all of one length, or there are none.")
+    return Labelled(
+        torch.from_numpy(np.stack(rows)),
+        torch.from_numpy(np.array(labels)),
+        TextShape(len(rows[0]), _CHARACTERS),
+        torch.from_numpy(np.array(who)),
+    )
+
+
 def _labelled(images: np.ndarray, labels: np.ndarray, shape: ImageShape) -> Labelled:
     rows = images.reshape(len(images), shape.pixels).astype(np.float32) / 255
     return Labelled(torch.from_numpy(rows), torch.from_numpy(labels.astype(np.int64)), shape)
@@ -140,8 +182,19 @@ SOURCES = {
         _cifar10,
         "unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, and give --data-root.",
     ),
+    "shakespeare": Source(
+        "LEAF's Shakespeare",
+        _shakespeare,
+        "clone https://github.com/TalwalkarLab/leaf, run its data/shakespeare/preprocess.sh with "
+        "`-s niid --sf 0.1 -t sample`, and give data/shakespeare/data as --data-root.",
+    ),
+    "markov_speakers": Source(
+        "markov_speakers (generated, a stand-in for Shakespeare)",
+        _markov_speakers,
+        "nothing: it is generated.",
+    ),
     "shapes32": Source(
         "shapes32 (generated, a stand-in for CIFAR-10)", _shapes32, "nothing: it is generated."
     ),
 }
-"""Sets of labelled images by name."""
+"""Sets of labelled examples by name."""

@@ -15,7 +15,7 @@ from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, P
 from fleet_tools.baselines.merging.symmetry.table import State
 
 _PASS = 2000
-"""Number of images in a pass of all images."""
+"""Number of examples in a pass of all."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TrainingSettings:
     Attributes:
         epochs: Number of epochs.
         rate: Learning rate.
-        batch: Largest number of images in a batch.
+        batch: Largest number of examples in a batch.
     """
 
     epochs: int = 40
@@ -50,7 +50,7 @@ def train(
         start: Initial weights, which are not changed.
         data: Training data.
         settings: Settings of training.
-        seed: Seed of the order of the images.
+        seed: Seed of the order of the examples.
     """
     model = network.make()
     model.load_state_dict(start)
@@ -63,7 +63,7 @@ def train(
                 continue
             optimizer.zero_grad()
             batch = data.subset(indices)
-            nn.functional.cross_entropy(model(batch.images), batch.labels).backward()
+            nn.functional.cross_entropy(model(batch.inputs), batch.labels).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
@@ -75,18 +75,18 @@ def evaluate(network: Network, state: State, data: Labelled) -> tuple[float, flo
     model.load_state_dict(state)
     model.eval()
     with torch.no_grad():
-        logits = model(data.images)
+        logits = model(data.inputs)
         loss = nn.functional.cross_entropy(logits, data.labels)
     return float(loss), float((logits.argmax(1) == data.labels).double().mean())
 
 
 def statistics_update(network: Network, data: Labelled) -> Callable[[State], State]:
     """Returns a function that measures the BatchNorm statistics of averaged weights on data."""
-    return lambda state: recompute(network.make(), state, data.images.split(_PASS))
+    return lambda state: recompute(network.make(), state, data.inputs.split(_PASS))
 
 
 def data_holder(network: Network, data: Labelled, batch: int = 128) -> LocalDataHolder:
-    """Returns a data holder of images, which draws a batch of them if a seed is given.
+    """Returns a data holder of examples, which draws a batch of them if a seed is given.
 
     Labels are one-hot: least squares on them is a classifier.
     """
@@ -96,11 +96,11 @@ def data_holder(network: Network, data: Labelled, batch: int = 128) -> LocalData
         if seed is not None:
             generator = np.random.default_rng(seed)
             chosen = data.subset(generator.integers(len(data), size=min(batch, len(data))))
-        return nn.functional.cross_entropy(policy(chosen.images), chosen.labels)
+        return nn.functional.cross_entropy(policy(chosen.inputs), chosen.labels)
 
     def batches() -> Iterator[LabelledBatch]:
         one_hot = nn.functional.one_hot(data.labels, data.shape.classes).double()
-        for images, labels in zip(data.images.split(_PASS), one_hot.split(_PASS), strict=True):
-            yield LabelledBatch((images,), labels)
+        for inputs, labels in zip(data.inputs.split(_PASS), one_hot.split(_PASS), strict=True):
+            yield LabelledBatch((inputs,), labels)
 
     return LocalDataHolder(network.make().train(), loss, batches)

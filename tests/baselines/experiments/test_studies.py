@@ -22,8 +22,18 @@ from fleet_tools.baselines.experiments.studies import (
     sources,
     training,
 )
-from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Labelled, partition
-from fleet_tools.baselines.experiments.studies.networks import NETWORKS, Network
+from fleet_tools.baselines.experiments.studies.labelled import (
+    ImageShape,
+    Labelled,
+    Shape,
+    TextShape,
+    partition,
+)
+from fleet_tools.baselines.experiments.studies.networks import (
+    IMAGE_NETWORKS,
+    TEXT_NETWORKS,
+    Network,
+)
 from fleet_tools.baselines.experiments.studies.tables import (
     TableEntry,
     format_spread,
@@ -39,11 +49,14 @@ torch.set_num_threads(1)
 EIGHT = ImageShape(1, 8, 8, 10)
 
 
-def some_digits(count: int = 200, shape: ImageShape = EIGHT) -> Labelled:
-    """Returns noise instead of images; only the labels are those of digits."""
+def some_digits(count: int = 200, shape: Shape = EIGHT) -> Labelled:
+    """Returns noise instead of images or texts; only the labels are those of digits."""
     generator = torch.Generator().manual_seed(0)
-    images = torch.rand(count, shape.pixels, generator=generator)
-    return Labelled(images, torch.arange(count, dtype=torch.int64) % shape.classes, shape)
+    labels = torch.arange(count, dtype=torch.int64) % shape.classes
+    if isinstance(shape, ImageShape):
+        return Labelled(torch.rand(count, shape.pixels, generator=generator), labels, shape)
+    texts = torch.randint(shape.classes, (count, shape.length), generator=generator)
+    return Labelled(texts, labels, shape, torch.arange(count) // 10)
 
 
 def study(training_images: Labelled, test: Labelled, epochs: int = 1) -> model_sets.StudyData:
@@ -59,11 +72,16 @@ SMALL = Network(
 )
 
 
-@pytest.mark.parametrize("shape", [EIGHT, ImageShape(3, 10, 6, 4)], ids=["digits", "colour"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        *((name, shape) for name in IMAGE_NETWORKS for shape in (EIGHT, ImageShape(3, 10, 6, 4))),
+        *((name, TextShape(12, 7)) for name in TEXT_NETWORKS),
+    ],
+)
 def test_tables_are_true_of_their_networks(name, shape):
     """Directly: `check` changes weights so much that layers as wide as these saturate."""
-    network, data = NETWORKS[name](shape), some_digits(20, shape)
+    network, data = networks.network(name, shape), some_digits(20, shape)
     state = {
         key: value * (1 + 0.3 * torch.rand_like(value)) if value.is_floating_point() else value
         for key, value in training.initial_weights(network, 0).items()
@@ -78,7 +96,7 @@ def test_tables_are_true_of_their_networks(name, shape):
 
 
 def test_the_program_knows_networks_and_images():
-    assert set(get_args(program.NetworkName)) == set(NETWORKS)
+    assert set(get_args(program.NetworkName)) == {*IMAGE_NETWORKS, *TEXT_NETWORKS}
     assert set(get_args(program.SourceName)) == set(sources.SOURCES)
 
 
@@ -88,8 +106,8 @@ def test_every_image_is_in_one_part(count, alpha, seed):
     data = some_digits()
     parts = partition(data, count, alpha, np.random.default_rng(seed))
     assert len(parts) == count and min(map(len, parts)) >= 2
-    images = torch.cat([part.images for part in parts])
-    assert sorted(map(tuple, images.tolist())) == sorted(map(tuple, data.images.tolist()))
+    images = torch.cat([part.inputs for part in parts])
+    assert sorted(map(tuple, images.tolist())) == sorted(map(tuple, data.inputs.tolist()))
 
 
 def test_alpha_determines_how_similar_the_parts_are():
@@ -103,7 +121,7 @@ def test_alpha_determines_how_similar_the_parts_are():
 
 
 def test_training_is_repeatable_and_does_not_change_its_start():
-    network, data = NETWORKS["cnn"](EIGHT), some_digits(40)
+    network, data = networks.network("cnn", EIGHT), some_digits(40)
     start = training.initial_weights(network, 0)
     before = {name: tensor.clone() for name, tensor in start.items()}
     short = training.TrainingSettings(epochs=2)
@@ -133,7 +151,7 @@ def test_stored_results_of_the_same_settings_are_read(tmp_path):
     options = {"start": "matching", "trust": 0.9, "descent": {"steps": 200, "rate": 0.1,
                "tau": 1.0, "noise": 0.1, "iterations": 60, "projection": "through"}}  # fmt: skip
     settings = {
-        "network": "MLP 4x512", "data": "digits", "images": 200,
+        "network": "MLP 4x512", "data": "digits", "examples": 200,
         "training": {"epochs": 40, "rate": 0.001, "batch": 64},
         "method": "sinkhorn_data", "options": options, "control": False,
     }  # fmt: skip
@@ -185,8 +203,8 @@ def test_the_split_is_always_the_same():
     pytest.importorskip("sklearn")
     (train, test), (again, _) = sources.load("digits"), sources.load("digits")
     assert (len(train), len(test), train.shape) == (1400, 397, EIGHT)
-    assert torch.equal(train.images, again.images) and float(train.images.min()) >= 0
-    assert float(train.images.max()) == 1.0
+    assert torch.equal(train.inputs, again.inputs) and float(train.inputs.min()) >= 0
+    assert float(train.inputs.max()) == 1.0
 
 
 def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
@@ -195,7 +213,7 @@ def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
     quick = {"naive": pairs.PAIRS["naive"], "matching": pairs.PAIRS["matching"]}
     monkeypatch.setattr(pairs, "PAIRS", quick)
     monkeypatch.setattr(fleets, "FLEETS", quick)
-    monkeypatch.setitem(networks.NETWORKS, "mlp", lambda shape: SMALL)
+    monkeypatch.setitem(networks.IMAGE_NETWORKS, "mlp", lambda shape: SMALL)
     few = ["--only", "mlp", "fleets", "--seeds", "1", "--alphas", "1", "--models", "2", "3"]
     command = ["supervised", *few, "--epochs", "1", "--output", str(tmp_path)]
     assert program.main(command) == 0
@@ -212,7 +230,7 @@ def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == out
 
     # With other settings, no result of the former ones is used.
-    for other in (["--epochs", "2"], ["--images", "100"]):
+    for other in (["--epochs", "2"], ["--examples", "100"]):
         with pytest.raises(AssertionError, match="computed again"):
             program.main([*command, *other])
 
@@ -221,15 +239,15 @@ def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monk
     """Independently: numpy, with the parts weighted alike."""
     data, test = some_digits(300), some_digits(300)
     monkeypatch.setattr(fleets, "FLEETS", {})
-    monkeypatch.setitem(networks.NETWORKS, "mlp", lambda shape: SMALL)
-    linear, joint = fleets.fleet_study(tmp_path, study(data, test), [(5, 1.0)], 1)
+    monkeypatch.setitem(networks.IMAGE_NETWORKS, "mlp", lambda shape: SMALL)
+    linear, joint = fleets.fleet_study(tmp_path, study(data, test), [(5, 1.0)], 1, "mlp")
     assert (linear.column, joint.column) == ("linear", "joint")
     assert joint.value["accuracy"] == joint.value["single"]  # one network
 
     parts = partition(data, 5, 1.0, np.random.default_rng((0, 1000)))
     x, y, weight = [], [], []
     for part in parts:
-        x.append(np.pad(part.images.double().numpy(), ((0, 0), (0, 1)), constant_values=1.0))
+        x.append(np.pad(part.inputs.double().numpy(), ((0, 0), (0, 1)), constant_values=1.0))
         y.append(np.eye(10)[part.labels.numpy()])
         weight.append(np.full(len(part), 1 / len(part) / len(parts)))
     x, y, weight = np.vstack(x), np.vstack(y), np.concatenate(weight)[:, None]
@@ -238,7 +256,7 @@ def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monk
     products = x.T @ (weight * x)
     damping = 1e-3 * np.trace(products) / 65 * np.eye(65)
     matrix = np.linalg.solve(products + damping, x.T @ (weight * y) + damping @ prior)
-    logits = np.pad(test.images.numpy(), ((0, 0), (0, 1)), constant_values=1.0) @ matrix
+    logits = np.pad(test.inputs.numpy(), ((0, 0), (0, 1)), constant_values=1.0) @ matrix
     accuracy = float(np.mean(logits.argmax(1) == test.labels.numpy()))
     assert linear.value["accuracy"] == pytest.approx(accuracy, abs=1e-9)
 

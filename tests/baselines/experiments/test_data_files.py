@@ -1,6 +1,7 @@
-"""Readers of image files, on small files that are written here; damaged and hostile ones."""
+"""Readers of data files, on small files that are written here; damaged and hostile ones."""
 
 import gzip
+import json
 import os
 import pickle
 import struct
@@ -12,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fleet_tools.baselines import studies as program
-from fleet_tools.baselines.experiments.studies import shapes, sources
+from fleet_tools.baselines.experiments.studies import fleets, shapes, sources, speakers
 from fleet_tools.baselines.experiments.studies.readers.cifar10 import PIXELS, read_cifar10
 from fleet_tools.baselines.experiments.studies.readers.idx import read_idx
 from fleet_tools.errors import DatasetError, UnknownNameError
@@ -49,7 +50,7 @@ def test_mnist_is_read(tmp_path, compressed):
         training, test = sources.load(source, tmp_path)
         assert (len(training), len(test), training.shape) == (7, 3, (1, 28, 28, 10))
         expected = drawn(7, 28, 28).reshape(7, -1) / 255
-        np.testing.assert_allclose(training.images.numpy(), expected, atol=1e-7)
+        np.testing.assert_allclose(training.inputs.numpy(), expected, atol=1e-7)
         assert training.labels.tolist() == drawn(7, high=10).tolist()
 
 
@@ -170,11 +171,95 @@ def test_damaged_batches_are_refused(tmp_path, content):
         read_cifar10(tmp_path)
 
 
+def write_leaf(folder: Path, content: object) -> Path:
+    """Writes a file as LEAF does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "all_data.json").write_text(json.dumps(content))
+    return folder
+
+
+def spoken(*users: str, count: int = 3) -> dict[str, object]:
+    """Returns the content of such a file."""
+    lines = {"x": ["To be, or not to be"] * count, "y": list("\u00e9!?")[:count]}
+    return {
+        "users": list(users),
+        "num_samples": [count] * len(users),
+        "user_data": dict.fromkeys(users, lines),
+    }
+
+
+def test_shakespeare_is_read_by_speaker(tmp_path):
+    write_leaf(tmp_path / "train", spoken("HAMLET", "OPHELIA"))
+    write_leaf(tmp_path / "test", spoken("OPHELIA", "GHOST", count=1))
+    training, test = sources.load("shakespeare", tmp_path)
+    assert (training.shape, len(training), len(test)) == ((19, 96), 6, 2)
+    assert training.speakers is not None and test.speakers is not None
+    assert training.speakers.tolist() == [0, 0, 0, 1, 1, 1] and test.speakers.tolist() == [1, 2]
+    text = "".join(chr(number + 31) for number in training.inputs[0].tolist())
+    assert text == "To be, or not to be"
+    assert training.labels[:3].tolist() == [0, ord("!") - 31, ord("?") - 31]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"users": ["A"]},
+        {"user_data": {"A": {"x": ["ab"], "y": []}}},
+        {"user_data": {"A": {"x": ["ab"], "y": ["cd"]}}},
+        {"user_data": {"A": {"x": [1], "y": ["c"]}}},
+        {"user_data": {"A": {"x": ["ab", "abc"], "y": ["c", "d"]}}},
+        {"user_data": {}},
+    ],
+)
+def test_damaged_leaf_files_are_refused(tmp_path, content):
+    for part in ("train", "test"):
+        write_leaf(tmp_path / part, content)
+    with pytest.raises(DatasetError, match=r"LEAF|character each"):
+        sources.load("shakespeare", tmp_path)
+    (tmp_path / "train" / "all_data.json").write_text("{")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        sources.load("shakespeare", tmp_path)
+
+
+def test_texts_are_merged_by_moments_beside_controls(tmp_path, capsys, monkeypatch):
+    quick = ("naive", "regmean", "least squares", "untrained")
+    monkeypatch.setattr(fleets, "FLEETS", {name: fleets.FLEETS[name] for name in quick})
+    sizes = ["--examples", "200", "--epochs", "1", "--seeds", "1", "--models", "2"]
+    command = ["supervised", "--data", "markov_speakers", "--alphas", "1", *sizes]
+    arguments = [*command, "--only", "fleets", "--output", str(tmp_path), "--json"]
+    assert program.main(arguments) == 0
+    entries = json.loads(capsys.readouterr().out)["entries"]
+    found = {entry["column"]: entry["value"]["accuracy"] for entry in entries}
+    assert set(found) == {*quick, "linear", "joint"}
+    assert all(0 <= accuracy <= 1 for accuracy in found.values())
+    assert program.main([*command, "--only", "mlp", "--output", str(tmp_path)]) == 2
+    assert "language" in capsys.readouterr().err
+
+
+def test_speakers_differ_and_stay_the_same():
+    (texts, _, who), (again, _, _) = speakers.draw(40, 0), speakers.draw(40, 0)
+    assert np.array_equal(texts, again) and texts.max() < speakers.LETTERS
+    assert sorted(set(who)) == list(range(speakers.SPEAKERS))
+    (many, _, said), (other, _, whose) = speakers.draw(400, 0), speakers.draw(400, 1)
+
+    def frequencies(rows: np.ndarray) -> np.ndarray:
+        counts = np.zeros((speakers.LETTERS,) * 2)
+        np.add.at(counts, (rows[:, 2:-1].ravel(), rows[:, 3:].ravel()), 1)
+        return counts.ravel() / counts.sum()
+
+    mine = frequencies(many[said == 3])
+    same = np.abs(mine - frequencies(other[whose == 3])).sum()
+    different = np.abs(mine - frequencies(other[whose == 4])).sum()
+    assert same < 0.5 * different
+
+
 def test_what_is_missing_is_said_with_where_to_get_it(tmp_path, capsys):
     for name, words in (
         ("mnist", "ossci-datasets"),
         ("fashion_mnist", "dataset-fashion-mnist"),
         ("cifar10", "cifar-10-binary"),
+        ("shakespeare", "TalwalkarLab"),
     ):
         command = ["supervised", "--data", name, "--data-root", str(tmp_path / "no")]
         assert program.main([*command, "--output", str(tmp_path / "out")]) == 2
