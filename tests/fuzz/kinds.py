@@ -28,6 +28,7 @@ KINDS = {
         Kind("episodes without, or a forged one", kinds_files.forged_episodes, 0.5, 20),
         Kind("results of evaluations", kinds_files.results, 8.0, 20),
         Kind("folders of a leaderboard", kinds_others.leaderboards, 0.3, 10),
+        Kind("files of labelled examples", kinds_others.labelled_files, 1.0, 40),
         Kind("checkpoints, weights to merge", kinds_tensors.checkpoints, 4.0, 20),
         Kind("states of training runs", kinds_tensors.training_states, 4.0, 20),
         Kind("states of fleets", kinds_tensors.fleet_states, 1.5, 20),

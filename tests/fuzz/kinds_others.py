@@ -1,4 +1,4 @@
-"""Folders of a leaderboard, and meshes to import."""
+"""Folders of a leaderboard, meshes to import, and files of labelled examples."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import trimesh
 from support.damage import damaged
+from support.labelled_files import spoken, write_batches, write_leaf, write_mnist
 from support.submitted import SMALL, random_evaluation, renamed, verification
 from support.submitted import write as write_result
 from trimesh.exchange.gltf import export_gltf
@@ -15,6 +16,7 @@ from fleet_tools.assets.importing.importer import ImportedModel, import_mesh
 from fleet_tools.assets.importing.mesh_file import read_mesh
 from fleet_tools.assets.importing.program import PLAIN
 from fleet_tools.assets.importing.settings import ImportSettings
+from fleet_tools.baselines.experiments.studies import sources
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.leaderboard.board import Board, present_rankings
@@ -119,3 +121,49 @@ _MESH_TOKENS = ("nan", "inf", "-1", "0", "1e999", "9" * 30, "f 1 2 3", "v 0 0 0"
 def _gltf(mesh: trimesh.Trimesh) -> Any:
     files = export_gltf(trimesh.Scene(mesh), embed_buffers=True)
     return json.loads(files["model.gltf"])
+
+
+def labelled_files(folder: Path) -> Subject:
+    """Files of labelled examples, of which one is another; CIFAR-10's are pickles."""
+    roots = {name: folder / name for name in ("mnist", "cifar10", "shakespeare")}
+    write_mnist(roots["mnist"])
+    write_batches(roots["cifar10"])
+    for part in ("train", "test"):
+        write_leaf(roots["shakespeare"] / part, spoken("HAMLET", "OPHELIA"))
+    whole = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    victim = folder / "victim"
+
+    def make(generator: np.random.Generator) -> Named:
+        name = pick(generator, tuple(whole))
+        if name.endswith(".json"):
+            return name, changed_json(whole[name].decode(), generator)
+        if name.startswith("cifar10") and generator.integers(2):
+            place = int(generator.integers(len(whole[name])))
+            call = f"cos\nsystem\n(S'touch {victim}'\ntR".encode()
+            piece = pick(
+                generator, (call, b"cnumpy\nndarray\n", b"(K\x01K\x02tR", b"0", b".", b"b")
+            )
+            return name, whole[name][:place] + piece + whole[name][place:]
+        return name, damaged(whole[name], generator)
+
+    def read() -> Any:
+        try:
+            return {name: sources.load(name, root) for name, root in roots.items()}
+        finally:
+            require(not victim.exists(), "code of a pickle was run")
+
+    def check(given: Named, loaded: Any) -> None:
+        for training, test in loaded.values():
+            for data in (training, test):
+                require(len(data.inputs) == len(data), "labels without examples")
+                require(int(data.labels.min()) >= 0, "a label below 0")
+                require(int(data.labels.max()) < data.shape.classes, "a label beyond the classes")
+                high = 1 if data.speakers is None else data.shape.classes - 1
+                require(float(data.inputs.min()) >= 0, "an input below 0")
+                require(float(data.inputs.max()) <= high, "an input beyond what it may be")
+
+    return with_one_file(folder, whole, make, read, check)

@@ -118,7 +118,11 @@ def training_states(folder: Path) -> Subject:
 def fleet_states(folder: Path) -> Subject:
     """States of fleets."""
     data, output = fleet_cases.write_data(folder / "data"), folder / "fleet"
-    changes = {"training": {"epochs": 2, "batch_size": 8, "seed": 5}, "merge_every": 1}
+    changes = {
+        "training": {"epochs": 2, "batch_size": 8, "seed": 5},
+        "merge_every": 1,
+        "server": {"optimizer": "yogi"},
+    }
     assert fleet.main(fleet_cases.arguments(data, output, **changes)) == 0
     plan = fleet_cases.plan_of(data, **changes)
     return _states(

@@ -174,4 +174,6 @@ def equal(one: FleetProgress | None, other: FleetProgress | None) -> bool:
         and same(one.weights, other.weights)
         and robots[0].keys() == robots[1].keys()
         and all(same(robots[0][robot], robots[1][robot]) for robot in robots[0])
+        and one.server_state.keys() == other.server_state.keys()
+        and all(same(one.server_state[name], other.server_state[name]) for name in one.server_state)
     )

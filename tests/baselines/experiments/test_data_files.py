@@ -3,14 +3,21 @@
 import gzip
 import json
 import os
-import pickle
-import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+from support.labelled_files import (
+    BATCHES,
+    drawn,
+    idx,
+    spoken,
+    write_batches,
+    write_leaf,
+    write_mnist,
+)
 
 from fleet_tools.baselines import studies as program
 from fleet_tools.baselines.experiments.studies import fleets, shapes, sources, speakers
@@ -18,34 +25,13 @@ from fleet_tools.baselines.experiments.studies.readers.cifar10 import PIXELS, re
 from fleet_tools.baselines.experiments.studies.readers.idx import read_idx
 from fleet_tools.errors import DatasetError, UnknownNameError
 
-BATCHES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
-
-
-def idx(array: np.ndarray) -> bytes:
-    """Returns an array as the content of an IDX file."""
-    return (
-        bytes([0, 0, 8, array.ndim])
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + array.tobytes()
-    )
-
-
-def drawn(*shape: int, high: int = 256) -> np.ndarray:
-    return np.random.default_rng(shape).integers(0, high, shape).astype(np.uint8)
-
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_mnist_is_read(tmp_path, compressed):
-    for name, count in (("train", 7), ("t10k", 3)):
-        for kind, array in (
-            ("images-idx3", drawn(count, 28, 28)),
-            ("labels-idx1", drawn(count, high=10)),
-        ):
-            path, content = tmp_path / f"{name}-{kind}-ubyte", idx(array)
-            if compressed:
-                path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(content))
-            else:
-                path.write_bytes(content)
+    write_mnist(tmp_path)
+    for path in list(tmp_path.iterdir()) if compressed else ():
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
     for source in ("mnist", "fashion_mnist"):
         training, test = sources.load(source, tmp_path)
         assert (len(training), len(test), training.shape) == (7, 3, (1, 28, 28, 10))
@@ -78,19 +64,6 @@ def test_a_truncated_archive_is_refused(tmp_path):
     (tmp_path / "images.gz").write_bytes(gzip.compress(idx(drawn(20, 30, 40)))[:-100])
     with pytest.raises(DatasetError, match="cannot be read"):
         read_idx(tmp_path, "images", 3)
-
-
-def write_batches(folder: Path, contents: object = None, protocol: int = 2) -> None:
-    """Writes CIFAR-10's batches as pickles of a dictionary, as its version for Python has them."""
-    folder.mkdir(exist_ok=True)
-    for number, name in enumerate(BATCHES):
-        batch = contents or {
-            b"batch_label": b"some",
-            b"labels": [number, 9, 0, 1],
-            b"data": drawn(4, PIXELS) + np.uint8(number),
-            b"filenames": [b"a.png"] * 4,
-        }
-        (folder / name).write_bytes(pickle.dumps(batch, protocol=protocol))
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
@@ -169,23 +142,6 @@ def test_damaged_batches_are_refused(tmp_path, content):
         (tmp_path / f"{name}.bin").write_bytes(content)
     with pytest.raises(DatasetError, match="data_batch_1"):
         read_cifar10(tmp_path)
-
-
-def write_leaf(folder: Path, content: object) -> Path:
-    """Writes a file as LEAF does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "all_data.json").write_text(json.dumps(content))
-    return folder
-
-
-def spoken(*users: str, count: int = 3) -> dict[str, object]:
-    """Returns the content of such a file."""
-    lines = {"x": ["To be, or not to be"] * count, "y": list("\u00e9!?")[:count]}
-    return {
-        "users": list(users),
-        "num_samples": [count] * len(users),
-        "user_data": dict.fromkeys(users, lines),
-    }
 
 
 def test_shakespeare_is_read_by_speaker(tmp_path):
