@@ -5,6 +5,7 @@
 
 import contextlib
 import sys
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,28 @@ class EvaluateOptions(cli.Options):
     workers: WorkerOptions = WorkerOptions()
 
 
+class ViewOptions(cli.Options):
+    """Writes a video of a policy in one of Meta-World's tasks.
+
+    Exit codes:
+    0: the video is complete.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    task: str
+    """Name of the task, such as push-v3."""
+    output: Path
+    """The video, an MP4 file, in real time."""
+    policy: PolicyName = EXPERT
+    tasks: str = "mt10"
+    """The tasks, as those that the policy has learned were named."""
+    episodes: Count = 1
+    """Number of episodes."""
+    seed: Seed = 0
+    """Seed of the first scene; the others follow."""
+
+
 def _collect(options: CollectOptions) -> int:
     from fleet_tools.baselines.metaworld.tasks import task_set
     from fleet_tools.collect import exit_code
@@ -98,6 +121,36 @@ def _collect(options: CollectOptions) -> int:
             break
     options.report({"output": str(folder), "tasks": summaries}, lambda: _table(summaries))
     return code
+
+
+def _view(options: ViewOptions) -> int:
+    from fleet_tools.baselines.metaworld.env import MetaWorldEnv
+    from fleet_tools.policies.guarded import make_guarded
+    from fleet_tools.visualization.recording import PlannedEpisode, render_frame, run_observed
+    from fleet_tools.visualization.video import require_video, write_video
+
+    require_video()
+    with contextlib.redirect_stdout(sys.stderr):
+        policy = find_policy(options.policy)
+        env = MetaWorldEnv(options.task, options.tasks, render_mode="rgb_array")
+        outcomes: list[str] = []
+        frames: list[Any] = []
+        steps = count()
+
+        def add_frame(_: dict[str, Any]) -> None:
+            if next(steps) % _EVERY == 0:
+                frames.append(render_frame(env))
+
+        for seed in range(options.seed, options.seed + options.episodes):
+            planned = PlannedEpisode(options.task, make_guarded(policy, env, seed), seed=seed)
+            outcomes.append(run_observed(env, planned, add_frame).outcome)
+        write_video(options.output, frames, env.metadata["render_fps"] // _EVERY)
+        env.close()
+    options.report(
+        {"output": str(options.output), "outcomes": outcomes},
+        lambda: f"{options.output}: {', '.join(outcomes)}",
+    )
+    return cli.OK
 
 
 def _header(options: CollectOptions, policy: "PolicySource", task: str) -> "Header":
@@ -146,11 +199,15 @@ def _table(summaries: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+_EVERY = 4
+"""Control steps from one frame of a video to the next, of 80 a second."""
+
 PROGRAM = cli.Program(
     "baselines.metaworld",
     {
         "collect": cli.Command(CollectOptions, _collect),
         "evaluate": cli.Command(EvaluateOptions, _evaluate),
+        "view": cli.Command(ViewOptions, _view),
     },
     "Meta-World's tasks as datasets for the same learners and fleets.",
 )

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
 from fleet_tools.baselines.metaworld.scene import MetaWorldScene
 from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, task_set
 from fleet_tools.envs.actions import check_action
@@ -16,10 +17,14 @@ from fleet_tools.envs.interface import Entry
 from fleet_tools.envs.outcomes import RUNNING, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.recorded import RecordedEnv
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name
+from fleet_tools.perception.opengl import require_gl
 from fleet_tools.utils.libraries import require
 
 REWARD = "v2"
 """Meta-World's version of the rewards."""
+
+IMAGE_SIZE = (640, 480)
+"""Width and height of images, in pixels."""
 
 _HAND = ("hand_x", "hand_y", "hand_z", "gripper_opening")
 _OBJECTS = tuple(
@@ -64,6 +69,7 @@ class MetaWorldEnv(RecordedEnv):
         task: Name of the task, such as "reach-v3".
         tasks: The tasks among which it is one, see `tasks.task_set`: those of one policy.
         obs_mode: "state".
+        render_mode: None, or "rgb_array" for images of the whole by `render`, which no policy sees.
 
     Raises:
         UnknownNameError: There is no such set, or mode.
@@ -71,8 +77,17 @@ class MetaWorldEnv(RecordedEnv):
         MissingLibraryError: Meta-World is not installed.
     """
 
-    def __init__(self, task: str, tasks: str = "mt50", obs_mode: str = "state") -> None:
+    def __init__(
+        self,
+        task: str,
+        tasks: str = "mt50",
+        obs_mode: str = "state",
+        render_mode: str | None = None,
+    ) -> None:
         require_name("observation mode of Meta-World", obs_mode, ["state"])
+        if render_mode is not None:
+            require_name("render mode of Meta-World", render_mode, ["rgb_array"])
+            require_gl()
         members = task_set(tasks)
         if task not in members:
             raise ConfigError(
@@ -81,7 +96,10 @@ class MetaWorldEnv(RecordedEnv):
         self._task = task
         self._one_hot = np.eye(len(members), dtype=np.float32)[members.index(task)]
         self._inner = _make(task)
-        self.metadata = {"render_modes": [], "render_fps": round(1 / self._inner.dt)}
+        self.render_mode = render_mode
+        self._renderer: MuJoCoRenderer | None = None
+        rate = round(1 / self._inner.dt)
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": rate}
         self.features = {
             "state": Entry(
                 spaces.Box(-np.inf, np.inf, (len(_STATE),), np.float32),
@@ -169,8 +187,25 @@ class MetaWorldEnv(RecordedEnv):
             info,
         )
 
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Returns an image of the present state, (480, 640, 3) uint8; None without `render_mode`.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+            MissingLibraryError: There is no OpenGL driver.
+        """
+        self._running()
+        if self.render_mode is None:
+            return None
+        if self._renderer is None:
+            self._renderer = MuJoCoRenderer(self._inner.model, IMAGE_SIZE)
+        return self._renderer.render(self._inner.data)
+
     def close(self) -> None:
-        """Frees the simulator."""
+        """Frees the simulator and the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
         self._inner.close()
 
     @property

@@ -68,6 +68,7 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSourc
     if not records:
         raise DatasetError(f"{dataset.folder} holds no episodes yet.")
     header = dataset.header
+    header.require_tool_use()
     env = unwrap(header.make_env(obs_mode="state"))
     franka = header.env_spec.kwargs.get("robot_visuals") == "franka"
 

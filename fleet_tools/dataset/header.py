@@ -17,7 +17,7 @@ from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.arenas import TOOL_USE
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import DatasetError, FleetToolsError
+from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
 from fleet_tools.storage.json_documents import rename_keys
 from fleet_tools.storage.provenance import TaskFile, installed_packages
@@ -108,6 +108,19 @@ class Header(Document):
             path = Path(folder) / "task.yaml"  # the name in a dataset could lead elsewhere
             path.write_text(yaml.safe_dump(content))
             return self.env_spec.make(**{**others, "task": str(path)})
+
+    def require_tool_use(self) -> None:
+        """Checks that what its episodes show is known to the pictures of this package.
+
+        Raises:
+            ConfigError: It is a dataset of another arena.
+        """
+        arena = self.env_spec.arena
+        if arena is not TOOL_USE:
+            raise ConfigError(
+                f"Pictures are of environments of tool use; this dataset, of {self.task.name!r}, is "
+                f"of {arena.name}."
+            )
 
     def essence(self) -> dict[str, object]:
         """Returns what must not differ within one dataset, by its name in messages."""

@@ -64,6 +64,7 @@ def write_contact_sheet(
             exist, or an episode is damaged.
         OSError: The file cannot be written.
     """
+    dataset.header.require_tool_use()
     if path.suffix not in SUFFIXES:
         raise FleetToolsError(
             f"A contact sheet is an image file: its name ends with {', '.join(SUFFIXES[:-1])} or "

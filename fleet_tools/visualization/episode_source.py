@@ -83,6 +83,7 @@ def dataset_source(folder: Path, first_attempt: int, count: int, render_mode: st
             f"{dataset.folder} holds no episode from attempt {first_attempt} on; it has "
             f"{len(dataset)} episodes of {len(dataset.manifest())} attempts."
         )
+    dataset.header.require_tool_use()
     env = _with_point_cloud(partial(dataset.header.make_env, render_mode=render_mode))
 
     def episodes() -> Iterator[PlannedEpisode]:

@@ -9,6 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.rendering import needs_gl
 
 pytest.importorskip("metaworld")
 
@@ -196,6 +197,29 @@ def test_an_arena_is_found_by_the_id_and_tasks_are_described():
     assert "metaworld: 3.1.1" in task.text and "reward: v2" in task.text
     assert task.content_digest != read_task("push-v3").content_digest
     assert len(task_set("mt10")) == 10 and set(task_set("mt10")) < set(task_set("mt50"))
+
+
+@needs_gl
+def test_images_show_the_robot_and_change_nothing():
+    env, plain = (
+        MetaWorldEnv("drawer-open-v3", render_mode="rgb_array"),
+        MetaWorldEnv("drawer-open-v3"),
+    )
+    for each in (env, plain):
+        each.reset(seed=0)
+    before, digest = env.render(), env.state_digest()
+    assert before is not None and (before.shape, before.dtype) == ((480, 640, 3), np.uint8)
+    assert env.state_digest() == digest == plain.state_digest() and plain.render() is None
+    red = (before[..., 0] > 100) & (before[..., 1:].max(-1) < 60)  # the arm
+    floor = before[-40:, -40:].mean()
+    assert 0.01 < red.mean() < 0.3 and abs(floor - before[:40].mean()) > 20  # upright
+    for _ in range(20):
+        env.step(np.array([1, 0, -1, 0], np.float32))
+    after = env.render()
+    assert after is not None and (after != before).any(-1).mean() > 0.002
+    env.close()
+    with pytest.raises(UnknownNameError, match="rgb_array"):
+        MetaWorldEnv("reach-v3", render_mode="human")
 
 
 def test_programs_of_tool_use_say_what_they_need(envs):

@@ -6,20 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.rendering import needs_gl
 
 pytest.importorskip("metaworld")
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 
-from fleet_tools import replay
+from fleet_tools import replay, view
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.metaworld import __main__ as program
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.dataset import __main__ as dataset
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.errors import DatasetError, UnknownNameError
+from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.visualization.episode_source import dataset_source
 
 TASKS = "reach-v3,drawer-close-v3"
@@ -113,6 +115,18 @@ def test_the_expert_is_evaluated_and_failures_are_counted(capsys):
     assert "1 errors" in capsys.readouterr().out
 
 
+@needs_gl
+def test_a_video_shows_the_expert(tmp_path, capsys):
+    av = pytest.importorskip("av")
+    path = tmp_path / "reach.mp4"
+    assert program.main(["view", "--task", "reach-v3", "--output", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outcomes"] == ["success"]
+    with av.open(str(path)) as video:
+        frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+        rate = float(video.streams.video[0].average_rate)
+    assert rate == 20 and 5 < len(frames) < 40 and frames[0].shape == (480, 640, 3)
+
+
 def broken(env: object) -> "Broken":
     """Returns a policy that acts with NaN."""
     return Broken()
@@ -136,8 +150,20 @@ def test_sets_of_tasks_and_arenas_do_not_mix(folder, tmp_path):
     ) == 0  # fmt: skip
     with pytest.raises(DatasetError, match="does not fit"):
         Samples([folder / "reach-v3", tmp_path / "reach-v3"])
-    with pytest.raises(UnknownNameError, match="environments of tool use"):
+    with pytest.raises(ConfigError, match="environments of tool use"):
         dataset_source(folder / "reach-v3", 0, 1, "rgb_array")
+
+
+@needs_gl
+def test_programs_with_pictures_of_tools_refuse_it(folder, tmp_path, capsys):
+    data = str(folder / "reach-v3")
+    for run, arguments in (
+        (dataset.main, ["info", data, "--output", str(tmp_path / "sheet.png")]),
+        (view.main, ["--dataset", data, "--output", str(tmp_path / "video.mp4")]),
+    ):
+        assert run(arguments) == 2
+        assert "environments of tool use" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_task_of_another_version_is_not_made(folder):
