@@ -118,8 +118,8 @@ class Header(Document):
         arena = self.env_spec.arena
         if arena is not TOOL_USE:
             raise ConfigError(
-                f"Pictures are of environments of tool use; this dataset, of {self.task.name!r}, is "
-                f"of {arena.name}."
+                f"Pictures are of environments of tool use; this dataset is of {self.task.name!r}, "
+                f"a task of {arena.name}."
             )
 
     def essence(self) -> dict[str, object]:
