@@ -6,8 +6,9 @@ import pickle
 import sys
 import threading
 import time
+from io import TextIOWrapper
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, cast
 
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import Policy, policy_info
@@ -64,5 +65,6 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
+    cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # what is printed is seen
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     serve(Connection(int(sys.argv[1])))

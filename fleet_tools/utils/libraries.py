@@ -50,6 +50,7 @@ OPTIONAL = (
     Library("safetensors", "safetensors", "learning", "store policies"),
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
     Library("metaworld", "metaworld", "metaworld", "simulate Meta-World's tasks"),
+    Library("mujoco", "mujoco", "metaworld", "simulate Meta-World's tasks"),
     Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),
