@@ -100,14 +100,14 @@ def _supervised(options: SupervisedOptions) -> int:
         kinds = [(count, alpha) for count in options.models for alpha in options.alphas]
         name = networks_of(training.shape)[0]
         fleets = _gather(fleet_study(folder, data, kinds, options.seeds, name), options)
-    tables = []
+    tables, title = [], sources.SOURCES[options.data].title
     if pairs:
         tables += [
-            table_by_column(pairs, "barrier", f"{options.data}: barrier of pairs"),
-            table_by_column(pairs, "accuracy", f"{options.data}: accuracy of averages"),
+            table_by_column(pairs, "barrier", f"{title}: barrier of pairs"),
+            table_by_column(pairs, "accuracy", f"{title}: accuracy of averages"),
         ]
     if fleets:
-        tables.append(table_by_column(fleets, "accuracy", f"{options.data}: accuracy of fleets"))
+        tables.append(table_by_column(fleets, "accuracy", f"{title}: accuracy of fleets"))
     return _report(options, folder, [*pairs, *fleets], tables)
 
 

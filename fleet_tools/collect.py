@@ -18,7 +18,6 @@ from fleet_tools.utils.option_parser import KeyValue
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.dataset.collection import Collection
     from fleet_tools.dataset.header import Header
     from fleet_tools.policies.sources import PolicySource
 
@@ -55,7 +54,7 @@ class CollectOptions(cli.Options):
 
 
 def _collect(options: CollectOptions) -> int:
-    from fleet_tools.dataset.collection import collect
+    from fleet_tools.dataset.collection_run import collect, exit_code
     from fleet_tools.dataset.summary import as_text
 
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
@@ -84,7 +83,7 @@ def _collect(options: CollectOptions) -> int:
 
 def _header(options: CollectOptions, policy: "PolicySource") -> "Header":
     """Describes the dataset, after checking that it can be collected."""
-    from fleet_tools.dataset.header import describe
+    from fleet_tools.dataset.collection_run import describe_collection
     from fleet_tools.envs.spec import EnvSpec
 
     given = dict(options.env)
@@ -94,34 +93,7 @@ def _header(options: CollectOptions, policy: "PolicySource") -> "Header":
         raise ConfigError("--env cannot set the task. Give --tool or --task.")
     kwargs = {"obs_mode": "state", **policy.env_kwargs, **given}
     spec = EnvSpec.of(options.task.name_or_path(), **kwargs)
-    env = spec.make()
-    try:
-        policy.make(env)
-        return describe(
-            env,
-            spec,
-            policy=str(policy),
-            seed=options.seed,
-            keep_failures=options.keep_failures,
-        )
-    finally:
-        env.close()
-
-
-def exit_code(collected: "Collection") -> int:
-    """Reports on stderr why there are fewer episodes than requested; returns the exit code."""
-    summary, failure = collected.summary, collected.failure
-    if failure is not None or (collected.interrupted and not summary["complete"]):
-        return cli.stopped(failure)
-    if not summary["complete"]:
-        print(
-            f"Gave up after {summary['attempts']} attempts, the limit for "
-            f"{summary['episodes']} {'episode' if summary['episodes'] == 1 else 'episodes'}; "
-            f"{summary['successes']} succeeded.",
-            file=sys.stderr,
-        )
-        return cli.FAILED
-    return cli.OK
+    return describe_collection(spec, policy, options.seed, options.keep_failures)
 
 
 PROGRAM = cli.Program("collect", cli.Command(CollectOptions, _collect))

@@ -8,7 +8,7 @@ from gymnasium.envs.registration import WrapperSpec
 
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.yaml_reader import FastLoader
-from fleet_tools.envs.making import CUSTOM_ID, META_WORLD_CLASS, META_WORLD_ID, env_id
+from fleet_tools.envs.making import CUSTOM_ID, MAKE_META_WORLD, META_WORLD_ID, env_id
 from fleet_tools.envs.making import make_env as make_environment
 
 __all__ = ["make_environment", "register_environments"]
@@ -23,7 +23,7 @@ def register_environments() -> None:
     # Its file is not known yet; the environment itself enforces the limit of the task file.
     _register(CUSTOM_ID, task=None, max_episode_steps=None)
     if META_WORLD_ID not in gymnasium.registry:
-        gymnasium.register(id=META_WORLD_ID, entry_point=META_WORLD_CLASS)
+        gymnasium.register(id=META_WORLD_ID, entry_point=MAKE_META_WORLD)
 
 
 def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:

@@ -7,18 +7,13 @@ import contextlib
 import sys
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
 from fleet_tools.utils import cli
-
-# Datasets and Meta-World are imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.dataset.header import Header
-    from fleet_tools.policies.sources import PolicySource
 
 
 class CollectOptions(cli.Options):
@@ -91,9 +86,8 @@ class ViewOptions(cli.Options):
 
 
 def _collect(options: CollectOptions) -> int:
-    from fleet_tools.baselines.metaworld.tasks import task_set
-    from fleet_tools.collect import exit_code
-    from fleet_tools.dataset.collection import collect
+    from fleet_tools.baselines.metaworld.tasks import env_spec, task_set
+    from fleet_tools.dataset.collection_run import collect, describe_collection, exit_code
     from fleet_tools.errors import require_name
 
     members = task_set(options.tasks)
@@ -102,7 +96,12 @@ def _collect(options: CollectOptions) -> int:
     folder = options.output or Path("data") / options.tasks
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
         policy = find_policy(options.policy)
-        headers = [_header(options, policy, task) for task in options.only or members]
+        headers = [
+            describe_collection(
+                env_spec(task, options.tasks), policy, options.seed, options.keep_failures
+            )
+            for task in options.only or members
+        ]
     summaries: list[dict[str, Any]] = []
     code = cli.OK
     for header in headers:
@@ -117,7 +116,7 @@ def _collect(options: CollectOptions) -> int:
         )
         summaries.append(collected.summary)
         code = max(code, exit_code(collected))
-        if code > cli.FAILED:  # stopped
+        if collected.failure is not None or collected.interrupted:
             break
     options.report({"output": str(folder), "tasks": summaries}, lambda: _table(summaries))
     return code
@@ -130,9 +129,12 @@ def _view(options: ViewOptions) -> int:
     from fleet_tools.visualization.video import require_video, write_video
 
     require_video()
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.ExitStack() as resources:
+        resources.enter_context(contextlib.redirect_stdout(sys.stderr))
         policy = find_policy(options.policy)
-        env = MetaWorldEnv(options.task, options.tasks, render_mode="rgb_array")
+        env = resources.enter_context(
+            contextlib.closing(MetaWorldEnv(options.task, options.tasks, render_mode="rgb_array"))
+        )
         outcomes: list[str] = []
         frames: list[Any] = []
         steps = count()
@@ -145,33 +147,11 @@ def _view(options: ViewOptions) -> int:
             planned = PlannedEpisode(options.task, make_guarded(policy, env, seed), seed=seed)
             outcomes.append(run_observed(env, planned, add_frame).outcome)
         write_video(options.output, frames, env.metadata["render_fps"] // _EVERY)
-        env.close()
     options.report(
         {"output": str(options.output), "outcomes": outcomes},
         lambda: f"{options.output}: {', '.join(outcomes)}",
     )
     return cli.OK
-
-
-def _header(options: CollectOptions, policy: "PolicySource", task: str) -> "Header":
-    """Describes a dataset, after checking that it can be collected."""
-    from fleet_tools.dataset.header import describe
-    from fleet_tools.envs.making import META_WORLD_ID
-    from fleet_tools.envs.spec import EnvSpec
-
-    spec = EnvSpec(id=META_WORLD_ID, kwargs={"task": task, "tasks": options.tasks})
-    env = spec.make()
-    try:
-        policy.make(env)
-        return describe(
-            env,
-            spec,
-            policy=str(policy),
-            seed=options.seed,
-            keep_failures=options.keep_failures,
-        )
-    finally:
-        env.close()
 
 
 def _evaluate(options: EvaluateOptions) -> int:

@@ -11,17 +11,15 @@ from gymnasium import spaces
 
 from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
 from fleet_tools.baselines.metaworld.scene import MetaWorldScene
-from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, task_set
+from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, REWARD, task_set
 from fleet_tools.envs.actions import check_action
 from fleet_tools.envs.interface import Entry
+from fleet_tools.envs.making import require_arguments
 from fleet_tools.envs.outcomes import RUNNING, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.recorded import RecordedEnv
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.utils.libraries import require
-
-REWARD = "v2"
-"""Meta-World's version of the rewards."""
 
 IMAGE_SIZE = (640, 480)
 """Width and height of images, in pixels."""
@@ -250,6 +248,19 @@ class MetaWorldEnv(RecordedEnv):
 
     def _observe(self, episode: _Episode) -> dict[str, np.ndarray]:
         return {"state": episode.observation.copy(), "task": self._one_hot.copy()}
+
+
+def make_env(**kwargs: Any) -> MetaWorldEnv:
+    """Makes an environment, without Gymnasium's wrappers.
+
+    Args:
+        kwargs: Arguments of `MetaWorldEnv`.
+
+    Raises:
+        UnknownNameError, ConfigError, MissingLibraryError: See `MetaWorldEnv`.
+    """
+    require_arguments(MetaWorldEnv, kwargs)
+    return MetaWorldEnv(**kwargs)
 
 
 def _make(task: str) -> Any:

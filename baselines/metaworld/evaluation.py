@@ -5,11 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fleet_tools.baselines.metaworld.tasks import read_task, task_set
+from fleet_tools.baselines.metaworld.tasks import env_spec, read_task, task_set
 from fleet_tools.envs.arenas import META_WORLD
-from fleet_tools.envs.making import META_WORLD_ID
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
-from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.policies.guarded import make_guarded
@@ -46,7 +44,7 @@ def evaluate(
     """
     members = task_set(tasks)
     for task in members:
-        env = _spec(task, tasks).make()
+        env = env_spec(task, tasks).make()
         policy.make(env)
         env.close()
     jobs = [(task, seed) for task in members for seed in EVALUATION[:scenes]]
@@ -85,7 +83,7 @@ def make_episodes(policy: PolicySource, tasks: str) -> Callable[[Job], str]:
     def run(job: Job) -> str:
         task, seed = job
         if task not in envs:
-            envs[task] = _spec(task, tasks).make()
+            envs[task] = env_spec(task, tasks).make()
         env = envs[task]
         return attempt(lambda: rollout(env, make_guarded(policy, env, seed), seed=seed)).outcome
 
@@ -102,10 +100,6 @@ def as_text(summary: dict[str, Any]) -> str:
         + (f", {row['errors']} errors" if row["errors"] else "")
         for name, row in rows.items()
     )
-
-
-def _spec(task: str, tasks: str) -> EnvSpec:
-    return EnvSpec(id=META_WORLD_ID, kwargs={"task": task, "tasks": tasks})
 
 
 def _rate(outcomes: list[str]) -> dict[str, Any]:

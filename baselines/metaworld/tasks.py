@@ -5,12 +5,17 @@ from importlib.metadata import version
 import yaml
 
 from fleet_tools.config.values import Value
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.envs.making import META_WORLD_ID
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.errors import require_name
 from fleet_tools.storage.provenance import TaskFile
 from fleet_tools.utils.libraries import require
 
 SETS = ("mt10", "mt50")
 """Meta-World's sets of tasks: 10, and all 50."""
+
+REWARD = "v2"
+"""Meta-World's version of the rewards."""
 
 PURPOSE = "make its environments"
 
@@ -51,9 +56,13 @@ def task_set(name: str) -> tuple[str, ...]:
         return tuple({"mt10": MT10_V3, "mt50": MT50_V3}[name])
     names = tuple(name.split(","))
     for each in names:
-        if each not in MT50_V3:
-            raise UnknownNameError("task of Meta-World", each, (*SETS, *MT50_V3))
+        require_name("task or set of Meta-World", each, MT50_V3, f"Sets: {', '.join(SETS)}.")
     return names
+
+
+def env_spec(task: str, tasks: str) -> EnvSpec:
+    """Returns the specification of the environment of a task among those of a set."""
+    return EnvSpec(id=META_WORLD_ID, kwargs={"task": task, "tasks": tasks})
 
 
 def read_task(name: str) -> TaskFile:
@@ -63,9 +72,7 @@ def read_task(name: str) -> TaskFile:
         UnknownNameError: There is no such task.
         MissingLibraryError: Meta-World is not installed.
     """
-    task_set(name)
-    from fleet_tools.baselines.metaworld.env import REWARD
-
+    require_name("task of Meta-World", name, task_set("mt50"))
     task = MetaWorldTask(task=name, metaworld=version("metaworld"), reward=REWARD)
     text = yaml.safe_dump(task.model_dump(), sort_keys=False)
     return TaskFile(name=name, content_digest=task.digest(), text=text, folder=None)

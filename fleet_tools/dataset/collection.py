@@ -1,26 +1,14 @@
 """Fills a dataset: which attempts are begun, and when there are enough."""
 
 import contextlib
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
 
-from fleet_tools.dataset.attempts import attempt_record, make_attempts
-from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.attempts import attempt_record
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.reader import Dataset
-from fleet_tools.dataset.summary import summarize
 from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.outcomes import SUCCESS
-from fleet_tools.parallel.interrupts import deferred_interrupt
-from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
-from fleet_tools.policies.sources import PolicySource
 from fleet_tools.rollouts.rollout import Attempt
 from fleet_tools.utils.progress import TallyBar
 
@@ -134,73 +122,3 @@ def fill_with_bar(
 def attempt_limit(episodes: int) -> int:
     """Returns the number of attempts after which `fill` gives up."""
     return 10 * episodes + 10
-
-
-@dataclass(frozen=True)
-class Collection:
-    """What a program reports after it has collected a dataset, or has been stopped.
-
-    Attributes:
-        summary: Plain JSON data, see `summary.summarize`; also the numbers of requested "episodes"
-            and of "attempts_now", whether it is "complete", and the "seconds" that it took.
-        failure: Ctrl-C, or an error of the disk; None if there was none.
-        interrupted: Whether Ctrl-C was pressed while episodes were in progress.
-    """
-
-    summary: dict[str, Any]
-    failure: BaseException | None
-    interrupted: bool
-
-
-def collect(
-    folder: Path,
-    header: Header,
-    policy: PolicySource,
-    episodes: int,
-    workers: WorkerOptions,
-    *,
-    verify: bool = False,
-    quiet: bool = False,
-) -> Collection:
-    """Collects a dataset, or resumes an interrupted collection; Ctrl-C ends it in good order.
-
-    Args:
-        folder: Folder of the dataset.
-        header: What is to be collected.
-        policy: The policy that the header names.
-        episodes: Number of successful episodes that the dataset is to hold.
-        workers: Worker processes.
-        verify: See `attempts.make_attempts`.
-        quiet: Whether to show no progress.
-
-    Raises:
-        FleetToolsError: It cannot begin.
-    """
-    started = time.perf_counter()
-    make_work = partial(make_attempts, header, policy, verify)
-    failure = None
-    with (
-        DatasetWriter(folder, header) as writer,
-        deferred_interrupt() as interrupted,
-        contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
-    ):
-        before = len(writer.records)
-        try:
-            fill_with_bar(
-                writer,
-                partial(workers.run, make_work=make_work),
-                episodes,
-                quiet=quiet,
-                stop=interrupted,
-            )
-        except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
-            failure = error
-    records = Dataset(folder).manifest()  # from the disk: Ctrl-C may have come at any moment
-    summary = {
-        **summarize(folder, header, records),
-        "episodes": episodes,
-        "complete": sum(record.success for record in records) >= episodes,
-        "attempts_now": len(records) - before,
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-    return Collection(summary, failure, interrupted())

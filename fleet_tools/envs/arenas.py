@@ -4,19 +4,18 @@ What is common to all of them finds what differs here, by the id of an environme
 named, and loaded when they are used.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.config.values import parse
-from fleet_tools.envs.making import META_WORLD_CLASS
+from fleet_tools.envs.making import MAKE_META_WORLD
 from fleet_tools.errors import require_name
+from fleet_tools.storage.provenance import PACKAGES, TaskFile
 from fleet_tools.utils.imports import load_function
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded import RecordedEnv, StartScene
-    from fleet_tools.storage.provenance import TaskFile
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,9 @@ class Arena:
         Raises:
             FleetToolsError: A library is missing, or an argument is unknown or invalid.
         """
-        make = load_function(self.environment)
-        known = inspect.signature(make).parameters
-        if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
-            for name in kwargs:
-                what = f"argument of an environment of {self.name}"
-                require_name(what, name, known, "Pictures are of environments of tool use alone.")
-        return make(**kwargs)
+        return load_function(self.environment)(**kwargs)
 
-    def read_task(self, task: str) -> "TaskFile":
+    def read_task(self, task: str) -> TaskFile:
         """Returns what is stored of a task.
 
         Raises:
@@ -65,11 +58,11 @@ TOOL_USE = Arena(
     environment="fleet_tools.envs.making:make_env",
     scene="fleet_tools.sim.scene:Scene",
     task_file="fleet_tools.storage.provenance:read_task_file",
-    packages=("drake", "gymnasium", "h5py", "numpy"),
+    packages=PACKAGES,
 )
 META_WORLD = Arena(
     name="MetaWorld",
-    environment=META_WORLD_CLASS,
+    environment=MAKE_META_WORLD,
     scene="fleet_tools.baselines.metaworld.scene:MetaWorldScene",
     task_file="fleet_tools.baselines.metaworld.tasks:read_task",
     packages=("gymnasium", "h5py", "metaworld", "mujoco", "numpy"),

@@ -1,9 +1,10 @@
 """Ids of the environments, and the function that makes them; both load without Drake."""
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools.errors import MissingLibraryError, UnknownNameError
+from fleet_tools.errors import MissingLibraryError, require_name
 from fleet_tools.utils.libraries import missing_library
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ CUSTOM_ID = "FleetTools/Custom-v0"
 META_WORLD_ID = "MetaWorld/Task-v3"
 """Id for all tasks of Meta-World: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
 
-META_WORLD_CLASS = "fleet_tools.baselines.metaworld.env:MetaWorldEnv"
-"""The class of these environments, as module:name."""
+MAKE_META_WORLD = "fleet_tools.baselines.metaworld.env:make_env"
+"""The function that makes these environments, as module:function."""
 
 
 def env_id(task: str) -> str:
@@ -37,11 +38,19 @@ def make_env(**kwargs: Any) -> "ToolUseEnv":
     require_drake()
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
-    known = inspect.signature(ToolUseEnv).parameters
-    for name in kwargs:
-        if name not in known:
-            raise UnknownNameError("argument of an environment", name, known)
+    require_arguments(ToolUseEnv, kwargs)
     return ToolUseEnv(**kwargs)
+
+
+def require_arguments(env_class: type, kwargs: Mapping[str, Any]) -> None:
+    """Checks that a class of environments takes keyword arguments.
+
+    Raises:
+        UnknownNameError: It does not.
+    """
+    known = inspect.signature(env_class).parameters
+    for name in kwargs:
+        require_name("argument of an environment", name, known)
 
 
 def require_drake() -> None:

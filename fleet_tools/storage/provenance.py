@@ -10,7 +10,8 @@ from fleet_tools.config.values import Number, Value, read_yaml
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils import machine
 
-_PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
+PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
+"""Packages on which the bits of an episode of tool use depend."""
 
 
 class TaskFile(Value):
@@ -93,7 +94,7 @@ def read_task_file(name_or_path: str) -> TaskFile:
     )
 
 
-def installed_packages(names: Iterable[str] = _PACKAGES) -> dict[str, str]:
+def installed_packages(names: Iterable[str] = PACKAGES) -> dict[str, str]:
     """Returns the versions of this package and of others on which bits depend.
 
     Args:

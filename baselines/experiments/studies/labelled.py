@@ -61,7 +61,7 @@ class Labelled:
 
     def first(self, count: int | None) -> "Labelled":
         """Returns the first examples; all if `count` is None, or more than there are."""
-        return self.subset(range(len(self))[:count])
+        return self if count is None else self.subset(torch.arange(min(count, len(self))))
 
 
 def partition(

@@ -12,7 +12,7 @@ from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Label
 from fleet_tools.baselines.experiments.studies.readers.cifar10 import read_cifar10
 from fleet_tools.baselines.experiments.studies.readers.idx import read_idx
 from fleet_tools.baselines.experiments.studies.readers.leaf import read_leaf
-from fleet_tools.errors import DatasetError, UnknownNameError
+from fleet_tools.errors import DatasetError, require_name
 from fleet_tools.utils.libraries import require
 
 Split = tuple[Labelled, Labelled]
@@ -52,8 +52,7 @@ def load(name: str, root: Path | None = None) -> Split:
         DatasetError: A file is missing or damaged; the message says where to get it.
         MissingLibraryError: A library is missing.
     """
-    if name not in SOURCES:
-        raise UnknownNameError("set of labelled examples", name, SOURCES)
+    require_name("set of labelled examples", name, SOURCES)
     try:
         return SOURCES[name].load(root)
     except DatasetError as error:
@@ -74,10 +73,14 @@ def _digits(root: Path | None) -> Split:
     return data.subset(order[:DIGITS_FOR_TRAINING]), data.subset(order[DIGITS_FOR_TRAINING:])
 
 
-def _mnist(root: Path | None) -> Split:
+def _given(root: Path | None) -> Path:
     if root is None:
-        raise DatasetError("MNIST's files are not given (--data-root).")
-    return _from_idx(root)
+        raise DatasetError("The folder of the files is not given (--data-root).")
+    return root
+
+
+def _mnist(root: Path | None) -> Split:
+    return _from_idx(_given(root))
 
 
 def _fashion_mnist(root: Path | None) -> Split:
@@ -98,11 +101,9 @@ def _from_idx(folder: Path) -> Split:
 
 
 def _cifar10(root: Path | None) -> Split:
-    if root is None:
-        raise DatasetError("CIFAR-10's files are not given (--data-root).")
     training, test = (
         _labelled(images, labels, ImageShape(3, 32, 32, 10))
-        for images, labels in read_cifar10(root)
+        for images, labels in read_cifar10(_given(root))
     )
     return training, test
 
@@ -116,10 +117,8 @@ def _shapes32(root: Path | None) -> Split:
 
 
 def _shakespeare(root: Path | None) -> Split:
-    if root is None:
-        raise DatasetError("LEAF's files are not given (--data-root).")
-    names: dict[str, int] = {}
-    training, test = (_texts(read_leaf(root / part), names) for part in ("train", "test"))
+    folder, names = _given(root), dict[str, int]()
+    training, test = (_texts(read_leaf(folder / part), names) for part in ("train", "test"))
     return training, test
 
 
@@ -162,9 +161,7 @@ def _labelled(images: np.ndarray, labels: np.ndarray, shape: ImageShape) -> Labe
 
 
 SOURCES = {
-    "digits": Source(
-        "scikit-learn's digits", _digits, "install scikit-learn, the extra `studies`."
-    ),
+    "digits": Source("digits", _digits, "install scikit-learn, the extra `studies`."),
     "mnist": Source(
         "MNIST",
         _mnist,

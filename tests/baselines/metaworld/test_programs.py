@@ -19,6 +19,7 @@ from fleet_tools.baselines.metaworld import __main__ as program
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.dataset import __main__ as dataset
+from fleet_tools.dataset import collection_run
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
@@ -56,6 +57,19 @@ def test_a_dataset_is_resumed_and_does_not_depend_on_workers(folder, tmp_path, c
         assert [r.file_digest for r in one.stored()] == [r.file_digest for r in other.stored()]
         assert one.header == other.header and one.header.packages["metaworld"] == "3.1.1"
         assert one.header.action.shape == (4,) and one.header.control_rate_hz == 80
+
+
+def test_after_a_full_disk_no_other_task_is_begun(tmp_path, capsys, monkeypatch):
+    """The next one would meet the same disk."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(collection_run, "fill_with_bar", full)
+    assert collect(tmp_path, "--episodes", "1", "--json") == 1
+    printed = capsys.readouterr()
+    assert len(json.loads(printed.out)["tasks"]) == 1 and "No space left" in printed.err
+    assert [path.name for path in tmp_path.iterdir()] == ["reach-v3"]
 
 
 def test_stored_episodes_replay(folder, capsys):
