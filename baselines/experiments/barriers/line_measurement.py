@@ -7,7 +7,7 @@ the two policies, for every method.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from fleet_tools.baselines.merging.average import interpolate
 from fleet_tools.baselines.merging.barrier import lambdas_of
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.methods import registry
+from fleet_tools.baselines.merging.norm_ratios import NormRatio, norm_ratios
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.rollouts import TaskSuccesses, make_success_measure
@@ -72,11 +73,13 @@ class LineMeasurement:
         losses: Losses on the held-out episodes, at the points of the line.
         moved_fraction: Fraction of the units that alignment moved, see
             `PermutationGroup.moved_fraction`.
+        norm_ratios: How much the two aligned policies differ, by parameter.
         rollouts: Rollouts at the points between the ends; empty without rollouts.
     """
 
     losses: Sequence[float]
     moved_fraction: float | None
+    norm_ratios: Mapping[str, NormRatio]
     rollouts: Sequence[Rollouts]
 
 
@@ -192,10 +195,13 @@ class LineMeasurer:
             first, last = (self._loss(self._fleet.policies[robot]) for robot in robots)
             _require_same(method, (first, last), [self._loss(each) for each in aligned().models])
             interior = [self._loss(model(each)) for each in _interior(config.points)]
-            return {"loss": [first, *interior, last], "moved": aligned().moved_fraction}
+            norms = {key: asdict(each) for key, each in norm_ratios(*aligned().models).items()}
+            moved = aligned().moved_fraction
+            return {"loss": [first, *interior, last], "moved": moved, "norms": norms}
 
-        settings = {"options": options, "points": config.points}
+        settings = {"options": options, "points": config.points, "norms": True}
         losses = self._cache.get_or_compute(f"{name}-loss", settings, measure_losses)
+        ratios = {key: NormRatio(**each) for key, each in losses["norms"].items()}
         settings = {"options": options, "rollouts": config.rollouts}
         rollouts = [
             self._cache.get_or_compute(
@@ -203,7 +209,7 @@ class LineMeasurer:
             )
             for each in (_interior(config.rollout_points) if config.rollouts else [])
         ]
-        return LineMeasurement(losses["loss"], losses["moved"], rollouts)
+        return LineMeasurement(losses["loss"], losses["moved"], ratios, rollouts)
 
     def align(self, robots: tuple[int, int], method: str) -> AlignedPair:
         """Returns the policies of two robots, permuted as a method does to merge the two."""

@@ -38,9 +38,10 @@ def make_report(
         "tasks" and "fleets". In "curves", for each pair of "robots" and "method", the "loss" and
         the "success" rate (None without rollouts), each with "lambdas", "values", and the "height"
         of the barrier "at" a lambda; the success rate is the mean over tasks, and "by_task" has
-        that of each; "moved" is the fraction of units that alignment moved. In "summary", for each
-        set and method the "median", "low" and "high" of the heights of all "pairs". In "failed",
-        the "robots" and "method" that failed, and "why".
+        that of each; "moved" is the fraction of units that alignment moved, and "norms" how much
+        the aligned policies differ, by parameter (see `NormRatio`). In "summary", for each set and
+        method the "median", "low" and "high" of the heights of all "pairs", and of both norm ratios
+        of all parameters and pairs. In "failed", the "robots" and "method" that failed, and "why".
     """
     sets = _sets(fleets)
     titles = {folder: each["title"] for each in sets for folder in each["fleets"]}
@@ -67,18 +68,32 @@ def make_report(
 
 def as_text(report: Mapping[str, Any]) -> str:
     """Returns the summary of a report as a table, and the lines that failed."""
-    lines = [f"{'':24}{'':24}{'pairs':>6}   {'loss barrier':32}success barrier"]
-    for each in report["summary"]:
-        loss, success = _spread_text(each["loss"], ".3g"), _spread_text(each["success"], ".1%")
-        lines.append(
-            f"{each['set']:24}{each['method']:24}{each['pairs']:>6}   {loss:32}{success}".rstrip()
-        )
-    lines.append("Medians over pairs, with the lowest and the highest.")
+    columns = [("loss barrier", "loss", ".3g"), ("success barrier", "success", ".1%")]
+    lines = _table(report["summary"], columns)
+    columns = [("norms differ by", "of_norms", ".1%"), ("weights by", "of_difference", ".1%")]
+    lines += ["", *_table(report["summary"], columns), ""]
+    lines.append(
+        "Medians over pairs (norms, weights: and parameters), with the lowest and the highest."
+    )
     for each in report["failed"]:
         robots = " and ".join(map(str, each["robots"]))
         method = f" by {each['method']}" if each["method"] else ""
         lines.append(f"{each['fleet']}, robots {robots}{method}, failed: {each['why']}")
     return "\n".join(lines)
+
+
+def _table(
+    summary: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str, str]]
+) -> list[str]:
+    """Returns the lines of a table, whose columns have a title, a quantity and a format."""
+    rows = [("", "", "pairs", [title for title, _, _ in columns])]
+    for each in summary:
+        texts = [_spread_text(each[quantity], form) for _, quantity, form in columns]
+        rows.append((each["set"], each["method"], str(each["pairs"]), texts))
+    return [
+        f"{title:24}{method:24}{pairs:>6}   {''.join(f'{text:32}' for text in texts)}".rstrip()
+        for title, method, pairs, texts in rows
+    ]
 
 
 def _names(job: Job) -> dict[str, Any]:
@@ -94,7 +109,13 @@ def _curve(config: LineConfig, line: LineMeasurement, ends: Sequence[Rollouts]) 
         first, last = ends
         lambdas = lambdas_of(config.rollout_points).tolist()
         success = _success_curve(lambdas, [first, *line.rollouts, last])
-    return {"moved": line.moved_fraction, "loss": asdict(loss), "success": success}
+    norms = {name: asdict(ratio) for name, ratio in line.norm_ratios.items()}
+    return {
+        "moved": line.moved_fraction,
+        "norms": norms,
+        "loss": asdict(loss),
+        "success": success,
+    }
 
 
 def _summary(
@@ -104,6 +125,7 @@ def _summary(
     for each in sets:
         for method in config.methods:
             chosen = [c for c in curves if (c["set"], c["method"]) == (each["title"], method)]
+            ratios = [ratio for c in chosen for ratio in c["norms"].values()]
             summary.append(
                 {
                     "set": each["title"],
@@ -111,6 +133,8 @@ def _summary(
                     "pairs": len(chosen),
                     "loss": spread([c["loss"]["height"] for c in chosen]),
                     "success": spread([c["success"]["height"] for c in chosen if c["success"]]),
+                    "of_norms": spread([ratio["of_norms"] for ratio in ratios]),
+                    "of_difference": spread([ratio["of_difference"] for ratio in ratios]),
                 }
             )
     return summary

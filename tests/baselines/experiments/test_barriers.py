@@ -207,6 +207,9 @@ def test_the_report_and_the_figure_follow_from_the_curves(trained, measured):
         low, median, high = sorted(each["height"] for each in chosen)
         assert row["loss"] == {"median": median, "low": low, "high": high}
         assert row["pairs"] == 3 and row["success"] is None
+        assert 0 <= row["of_norms"]["median"] <= row["of_difference"]["median"]
+    norms = {row["method"]: row["of_norms"] for row in report["summary"]}
+    assert len({round(each["median"], 6) for each in norms.values()}) == 1  # permutations keep them
     with Image.open(measured / "barriers.png") as image:
         assert np.unique(np.asarray(image)).size > 10
 

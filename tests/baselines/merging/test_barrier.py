@@ -11,6 +11,7 @@ from fleet_tools.baselines.merging.average import average, interpolate
 from fleet_tools.baselines.merging.barrier import curve, loss_barrier, performance_barrier, plot
 from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
+from fleet_tools.baselines.merging.norm_ratios import norm_ratios
 
 NUMBERS = st.floats(-10, 10)
 
@@ -126,3 +127,21 @@ def test_batch_norm_statistics_are_measured_again():
         assert torch.equal(tensor, before[name])
     untouched = recompute(model, before, [])
     assert all(torch.equal(untouched[name], before[name]) for name in before)
+
+
+@settings(max_examples=40)
+@given(st.floats(0.1, 10), st.integers(0, 99))
+def test_the_ratio_of_norms_ignores_the_order_of_units_and_that_of_differences_does_not(
+    scale, seed
+):
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randn(6, 4, generator=generator)
+    first = {"w": weights, "steps": torch.tensor(3), "zero": torch.zeros(2)}
+    second = {**first, "w": scale * weights.flip(0), "zero": torch.ones(2)}
+    ratios = norm_ratios(first, second)
+    assert ratios.keys() == {"w"}  # no ratio of counts, nor to a norm of zero
+    assert ratios["w"].of_norms == pytest.approx(abs(scale - 1), abs=1e-6)
+    flat, other = weights.double().numpy(), second["w"].double().numpy()
+    expected = np.sqrt(((other - flat) ** 2).sum() / (flat**2).sum())
+    assert ratios["w"].of_difference == pytest.approx(expected)
+    assert ratios["w"].of_difference >= ratios["w"].of_norms - 1e-9
