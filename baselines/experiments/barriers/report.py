@@ -141,19 +141,24 @@ def _summary(
 
 
 def _sets(fleets: Sequence[TrainedFleet]) -> list[dict[str, Any]]:
-    """Groups fleets with the same datasets; titles are tasks, and folders if tasks are equal."""
-    sets: dict[tuple[str, ...], dict[str, Any]] = {}
+    """Groups fleets with the same datasets and the same kind of policy.
+
+    Titles are tasks; kinds of policies and folders are added where these differ among equal tasks.
+    """
+    sets: dict[tuple[tuple[str, ...], str], dict[str, Any]] = {}
     for fleet in fleets:
-        data = fleet.plan.config.data
-        if data not in sets:
-            tasks = sorted({Dataset(folder).header.task.name for folder in data})
-            title = " + ".join(tasks)
-            sets[data] = {"title": title, "data": list(data), "tasks": tasks, "fleets": []}
-        sets[data]["fleets"].append(str(fleet.folder))
-    titles = [each["title"] for each in sets.values()]
-    for each in sets.values():
-        if titles.count(each["title"]) > 1:
-            each["title"] += f" ({' + '.join(each['data'])})"
+        data, body = fleet.plan.config.data, fleet.plan.config.policy.body.type
+        tasks = sorted({Dataset(folder).header.task.name for folder in data})
+        each = sets.setdefault(
+            (data, body), {"title": "", "data": list(data), "tasks": tasks, "fleets": []}
+        )
+        each["fleets"].append(str(fleet.folder))
+    for (data, body), each in sets.items():
+        equal = [key for key, other in sets.items() if other["tasks"] == each["tasks"]]
+        bodies = [body] if len({other for _, other in equal}) > 1 else []
+        folders = [" + ".join(data)] if len({other for other, _ in equal}) > 1 else []
+        details = f" ({', '.join(bodies + folders)})" if bodies or folders else ""
+        each["title"] = " + ".join(each["tasks"]) + details
     return list(sets.values())
 
 

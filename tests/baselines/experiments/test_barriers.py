@@ -214,6 +214,20 @@ def test_the_report_and_the_figure_follow_from_the_curves(trained, measured):
         assert np.unique(np.asarray(image)).size > 10
 
 
+def test_fleets_of_the_same_data_are_told_apart_by_their_kind_of_policy(data, trained, tmp_path):
+    policy = {"body": {"type": "elman", "width": 8, "layers": 1}}
+    other = train_fleet(tmp_path / "elman", data, policy=policy, robots=2)
+    options = ["--methods", "naive_average", "--workers", "0", "--quiet", "--points", "3"]
+    assert main([str(trained), str(other), "--output", str(tmp_path / "out"), *options]) == 0
+    report = stored_report(tmp_path / "out")
+    assert {each["title"]: each["fleets"] for each in report["sets"]} == {
+        "hammer (mlp)": [str(trained)],
+        "hammer (elman)": [str(other)],
+    }
+    pairs = {row["set"]: row["pairs"] for row in report["summary"]}
+    assert pairs == {"hammer (mlp)": 3, "hammer (elman)": 1}
+
+
 def test_no_line_is_measured_again(trained, measured, capsys, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in measured.glob("cells/*/*.json")}
     assert len(before) == 9
