@@ -221,11 +221,11 @@ def test_fleets_of_the_same_data_are_told_apart_by_their_kind_of_policy(data, tr
     assert main([str(trained), str(other), "--output", str(tmp_path / "out"), *options]) == 0
     report = stored_report(tmp_path / "out")
     assert {each["title"]: each["fleets"] for each in report["sets"]} == {
-        "hammer (mlp)": [str(trained)],
+        "hammer (gru)": [str(trained)],
         "hammer (elman)": [str(other)],
     }
     pairs = {row["set"]: row["pairs"] for row in report["summary"]}
-    assert pairs == {"hammer (mlp)": 3, "hammer (elman)": 1}
+    assert pairs == {"hammer (gru)": 3, "hammer (elman)": 1}
 
 
 def test_no_line_is_measured_again(trained, measured, capsys, monkeypatch):
