@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.federated.references import ReferenceName
+from fleet_tools.baselines.training.curve_options import CurveOptions
 from fleet_tools.config.values import Positive
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.utils import cli
@@ -52,18 +53,22 @@ class FleetOptions(cli.Options):
     restart: bool = False
     """Begin anew; a former fleet in the folder is kept beside it, as OUTPUT-former-1."""
     workers: RobotWorkerOptions = RobotWorkerOptions()
+    curves: CurveOptions = CurveOptions()
 
 
 def _fleet(options: FleetOptions) -> int:
     import torch
 
     from fleet_tools.baselines.federated.plan import FleetPlan
+    from fleet_tools.baselines.federated.progress import FleetProgress, round_point
     from fleet_tools.baselines.federated.record import FleetWriter, restart
     from fleet_tools.baselines.federated.run import complete
     from fleet_tools.baselines.federated.summary import as_text
+    from fleet_tools.baselines.training.curves import open_curves
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.errors import FleetToolsError, LostClusterError
 
+    options.curves.require_libraries()
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
     with contextlib.redirect_stdout(sys.stderr):  # a merging method's module may print
         config = _config(options)
@@ -76,14 +81,25 @@ def _fleet(options: FleetOptions) -> int:
         with (
             FleetWriter(options.output, plan) as writer,
             _transport(options.workers, plan) as transport,
-            _RoundBar(config.rounds, writer.load(), options.quiet) as bar,
+            _RoundBar(config.rounds, before := writer.load(), options.quiet) as bar,
+            open_curves(
+                options.curves,
+                options.output,
+                writer.spec.model_dump(mode="json"),
+                map(round_point, () if before is None else before.rounds),
+            ) as write_point,
         ):
+
+            def after_round(progress: FleetProgress) -> None:
+                bar.update(progress)
+                write_point(round_point(progress.rounds[-1]))
+
             try:
                 report = complete(
                     writer,
                     transport,
                     measure_success=measure_success,
-                    after_round=bar.update,
+                    after_round=after_round,
                     worker_count=options.workers.count,
                 )
             except LostClusterError as reason:

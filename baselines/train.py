@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 import pydantic
 
 from fleet_tools.baselines.training.config import Criterion, TrainingConfig
+from fleet_tools.baselines.training.curve_options import CurveOptions
 from fleet_tools.baselines.training.policy_options import PolicyOptions
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
@@ -72,6 +73,7 @@ class TrainOptions(cli.Options):
     choose_by: Criterion = "loss"
     """By what the best weights are chosen: the lowest validation loss, or the most successful
     rollouts."""
+    curves: CurveOptions = CurveOptions()
 
     aliases = {
         # their names in version 0.1
@@ -142,17 +144,20 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
 def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     """Trains once; returns the exit code and a summary."""
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+    from fleet_tools.baselines.training.curves import epoch_point, open_curves
     from fleet_tools.baselines.training.demonstrations import split
     from fleet_tools.baselines.training.distillation import teacher_actions
     from fleet_tools.baselines.training.epoch_bar import EpochBar
     from fleet_tools.baselines.training.errors import DivergedError
+    from fleet_tools.baselines.training.progress import TrainingProgress
     from fleet_tools.baselines.training.record import TrainingWriter, restart
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.run import Hooks, run
-    from fleet_tools.baselines.training.summary import summarize
+    from fleet_tools.baselines.training.summary import plan_text, summarize
     from fleet_tools.baselines.training.trajectories import Trajectories
     from fleet_tools.dataset.samples import Samples
 
+    options.curves.require_libraries()
     config, model = options.policy.read()
     teacher = None if options.teacher is None else load_checkpoint(options.teacher)
     samples = Samples(
@@ -177,16 +182,29 @@ def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     trajectories = make_trajectories(training)
     held_out = None if validation is None else make_trajectories(validation)
     failure = None
+    if not options.quiet:
+        print(plan_text(spec, trajectories, held_out), file=sys.stderr)
     if options.restart and (former := restart(options.output)):
         print(f"The former run is kept in {former}.", file=sys.stderr)
     with TrainingWriter(options.output, spec) as writer:
         before = writer.load(trajectories)
-        with EpochBar(spec, before, options.quiet) as bar, deferred_interrupt() as interrupted:
+        past = map(epoch_point, before.metrics)
+        config = spec.model_dump(mode="json")
+        with (
+            open_curves(options.curves, options.output, config, past) as write_point,
+            EpochBar(spec, before, options.quiet) as bar,
+            deferred_interrupt() as interrupted,
+        ):
+
+            def after_epoch(progress: TrainingProgress) -> None:
+                bar.update(progress)
+                write_point(epoch_point(progress.metrics[-1]))
+
             hooks = Hooks(
                 save=writer.save,
                 measure_success=measure_success,
                 after_batch=bar.refresh,
-                after_epoch=bar.update,
+                after_epoch=after_epoch,
                 stop=interrupted,
             )
             try:

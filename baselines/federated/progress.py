@@ -9,6 +9,7 @@ import pydantic
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.rounds import RobotResult, RoundResult
 from fleet_tools.baselines.federated.server_optimizer import ServerState
+from fleet_tools.baselines.training.curves import Point, success_values
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import Value
@@ -137,3 +138,11 @@ def after_round(
         if (update := each.merged_update) is not None
     }
     return FleetProgress((*rounds, summary), result.weights, robot_weights, result.server_state)
+
+
+def round_point(summary: RoundSummary) -> Point:
+    """Returns the point of a round in the curves of a fleet."""
+    values = {"loss/held_out": summary.loss, "bytes": float(summary.bytes_so_far)}
+    if summary.moved_fraction is not None:
+        values["moved_fraction"] = summary.moved_fraction
+    return summary.round, values | success_values(summary.rollouts)

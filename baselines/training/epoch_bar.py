@@ -9,7 +9,7 @@ from fleet_tools.utils.progress import progress_bar
 
 
 class EpochBar:
-    """Progress bar of epochs, with the present losses and the last rollouts."""
+    """Progress bar of epochs, with the present losses and learning rate, and the last rollouts."""
 
     def __init__(self, spec: TrainingRunSpec, progress: TrainingProgress, quiet: bool) -> None:
         epochs = spec.training.epochs
@@ -28,6 +28,7 @@ class EpochBar:
         text = f"loss {epoch.loss:.3g}"
         if epoch.validation_loss is not None:
             text += f", validation {epoch.validation_loss:.3g}"
+        text += f", rate {epoch.learning_rate:.2g}"
         self._bar.set_postfix_str(text + self._rollouts, refresh=False)
         self._bar.update(1)
 

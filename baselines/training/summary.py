@@ -1,4 +1,4 @@
-"""The summary of a training run that `python -m fleet_tools.baselines.train` prints."""
+"""What `python -m fleet_tools.baselines.train` prints before and after a training run."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,31 @@ from fleet_tools.baselines.training.progress import TrainingProgress, best_epoch
 from fleet_tools.baselines.training.rollouts import format_successes
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
 from fleet_tools.baselines.training.trajectories import Trajectories
+
+
+def plan_text(
+    spec: TrainingRunSpec, training: Trajectories, validation: Trajectories | None
+) -> str:
+    """Returns what will be trained, with the values of options that were not given.
+
+    Args:
+        spec: What the run depends on.
+        training: Trajectories that it learns from.
+        validation: Trajectories for validation, if there are any.
+    """
+    config, body = spec.training, spec.blueprint.config.body
+    size = sum(weights.numel() for weights in spec.blueprint.create().parameters())
+    sizes = ", ".join(f"{key} {value}" for key, value in body.model_dump(exclude={"type"}).items())
+    held_out = 0 if validation is None else validation.steps
+    return (
+        f"Policy: {body.type} ({sizes}), {size} parameters; it reads "
+        f"{', '.join(spec.blueprint.observation)}.\n"
+        f"Data: {spec.episodes} episodes; {training.steps} steps for training, {held_out} for "
+        "validation.\n"
+        f"Training: {config.epochs} epochs, batches of {config.batch_size}, {config.schedule} "
+        f"learning rate {config.learning_rate:g}, moving average {config.ema_decay:g}, seed "
+        f"{config.seed}, {spec.device}."
+    )
 
 
 def summarize(

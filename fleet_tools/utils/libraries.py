@@ -51,6 +51,8 @@ OPTIONAL = (
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
     Library("metaworld", "metaworld", "metaworld", "simulate Meta-World's tasks"),
     Library("mujoco", "mujoco", "metaworld", "simulate Meta-World's tasks"),
+    Library("tensorboard", "tensorboard", "tensorboard", "write curves"),
+    Library("wandb", "wandb", "wandb", "send curves to Weights & Biases"),
     Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),

@@ -1,0 +1,115 @@
+"""Curves of a run for TensorBoard and Weights & Biases; all of them follow from its stored log.
+
+Those of TensorBoard are written anew by each command, so that a resumed run has no point twice.
+"""
+
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from fleet_tools.baselines.training.curve_options import PURPOSE, CurveOptions
+from fleet_tools.baselines.training.progress import EpochMetrics
+from fleet_tools.baselines.training.rollouts import TaskSuccesses
+from fleet_tools.utils.libraries import require
+
+FOLDER = "tensorboard"
+"""Folder of TensorBoard's files in that of the run."""
+
+Point = tuple[int, Mapping[str, float]]
+"""A step, such as the number of an epoch, and values by the name of their curve."""
+
+WritePoint = Callable[[Point], None]
+
+
+@contextmanager
+def open_curves(
+    options: CurveOptions, folder: Path, config: Mapping[str, Any], past: Iterable[Point]
+) -> Generator[WritePoint]:
+    """Returns a function that adds a point to all curves.
+
+    Args:
+        options: Where curves are written.
+        folder: Folder of the run.
+        config: What the run depends on, as plain JSON data.
+        past: Points of earlier commands.
+
+    Raises:
+        MissingLibraryError: A library is not installed.
+        OSError: The disk is full or gone.
+    """
+    with ExitStack() as stack:
+        writers: list[WritePoint] = []
+        if options.tensorboard:
+            writers.append(stack.enter_context(_tensorboard(folder / FOLDER)))
+        if options.wandb is not None:
+            writers.append(stack.enter_context(_wandb(options.wandb, folder, config)))
+
+        def write(point: Point) -> None:
+            for writer in writers:
+                writer(point)
+
+        if writers:
+            for point in past:
+                write(point)
+        yield write
+
+
+def epoch_point(metrics: EpochMetrics) -> Point:
+    """Returns the point of an epoch of training."""
+    values = {"loss/training": metrics.loss, "learning_rate": metrics.learning_rate}
+    if metrics.validation_loss is not None:
+        values["loss/validation"] = metrics.validation_loss
+    return metrics.epoch, values | success_values(metrics.rollouts)
+
+
+def success_values(rollouts: Mapping[str, TaskSuccesses] | None) -> dict[str, float]:
+    """Returns success rates by the name of their curve; none without rollouts."""
+    return {
+        f"success/{task}": result["successes"] / result["episodes"]
+        for task, result in (rollouts or {}).items()
+    }
+
+
+@contextmanager
+def _tensorboard(folder: Path) -> Generator[WritePoint]:
+    require("tensorboard", PURPOSE)
+    from torch.utils.tensorboard import SummaryWriter
+
+    for path in folder.glob("events.out.tfevents.*"):
+        path.unlink()
+    with SummaryWriter(str(folder)) as writer:
+
+        def write(point: Point) -> None:
+            step, values = point
+            for name, value in values.items():
+                writer.add_scalar(name, value, step)
+            writer.flush()
+
+        yield write
+
+
+@contextmanager
+def _wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Generator[WritePoint]:
+    wandb: Any = require("wandb", PURPOSE)
+    digest = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
+    run = wandb.init(
+        project=project,
+        name=folder.name,
+        dir=str(folder),
+        id=digest,  # a resumed run continues its curves
+        resume="allow",
+        config=dict(config),
+    )
+    done = run.step  # the number of steps that are there
+
+    def write(point: Point) -> None:
+        step, values = point
+        if step >= done:
+            run.log(dict(values), step=step)
+
+    try:
+        yield write
+    finally:
+        run.finish()
