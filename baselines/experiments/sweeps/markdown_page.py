@@ -28,9 +28,38 @@ def markdown_page(sweep: Sweep, rows: Sequence[Row], stem: str) -> str:
         for arm in arms:
             shown = [entries.get((arm, str(value))) or "-" for value in sweep.values]
             lines.append(_table_row([arm, *shown]))
+    lines += _task_table(sweep, rows)
     lines += ["", f"![Results by {sweep.vary}]({stem}.png)"]
     lines += ["", f"![Results over transferred bytes, round by round]({stem}_bytes.png)"]
     return "\n".join(lines) + "\n"
+
+
+def _task_table(sweep: Sweep, rows: Sequence[Row]) -> list[str]:
+    """Returns a table of solved scenes by task; none of a single task.
+
+    The larger number, of tasks or of policies, is listed downwards; rows without counts are left
+    out.
+    """
+    counts = {_policy_name(sweep, row): row.get("tasks") or {} for row in rows}
+    tasks = sorted({task for each in counts.values() for task in each})
+    if len(tasks) < 2:
+        return []
+    lines = ["", "## Solved scenes by task", ""]
+    policies = [name for name, each in counts.items() if each]
+    if len(tasks) <= len(policies):
+        head, table = tasks, {name: [counts[name].get(task) for task in tasks] for name in policies}
+    else:
+        head = policies
+        table = {task: [counts[name].get(task) for name in policies] for task in tasks}
+    lines += [_table_row(["", *head]), _table_row(["---"] * (1 + len(head)))]
+    for title, entries in table.items():
+        texts = ["-" if each is None else f"{each[0]} of {each[1]}" for each in entries]
+        lines.append(_table_row([title, *texts]))
+    return lines
+
+
+def _policy_name(sweep: Sweep, row: Row) -> str:
+    return row["arm"] if len(sweep.values) == 1 else f"{row['arm']}, {row[sweep.vary]}"
 
 
 def _success(row: Row) -> str | None:

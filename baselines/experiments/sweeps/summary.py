@@ -66,7 +66,8 @@ def summarize_arm(
         The "arm"; the value, by the name of the key that varies; the number of "seeds"; the
         "success" rate of the final policy (see `scene_successes`) with its 95% interval over
         training runs and scenes, as "rate", "low" and "high", where tasks have equal weights (None
-        without rollouts); the same of the "fine_tuned" policy; the held-out "loss" as "median",
+        without rollouts); in "tasks", the numbers of solved scenes and of all, by task; the success
+        rate of the "fine_tuned" policy; the held-out "loss" as "median",
         "low" and "high" over seeds (None for "task_specific"); medians of the "bytes" of messages
         and of the size of the robots' data, "data_at_home"; and the "curve": for each "round"
         medians of the "bytes" so far, of the "loss" and of the fraction of units that alignment
@@ -75,11 +76,13 @@ def summarize_arm(
     # Policies for one task are not meant for the others, on which the loss is measured, too.
     losses = [_loss(report, arm) for report in reports if arm != "task_specific"]
     transferred = list(map(_transferred, reports))
+    successes = [scene_successes(report, arm) for report in reports]
     return {
         "arm": arm,
         sweep.vary: value,
         "seeds": len(reports),
-        "success": _success_rate([scene_successes(report, arm) for report in reports]),
+        "success": _success_rate(successes),
+        "tasks": _counts_by_task(successes),
         "fine_tuned": _success_rate([_by_task(_fine_tuned_rollouts(each)) for each in reports]),
         "loss": spread(losses),
         "bytes": _median(transferred),
@@ -152,6 +155,14 @@ def _curve_point(rounds: Sequence[Report]) -> dict[str, Any]:
 
 def _median(numbers: Sequence[float]) -> float | None:
     return median(numbers) if numbers else None
+
+
+def _counts_by_task(seeds: Sequence[SceneSuccesses]) -> dict[str, tuple[int, int]]:
+    scenes: dict[str, list[int]] = {}
+    for successes in seeds:
+        for task, rows in successes.items():
+            scenes.setdefault(task, []).extend(scene for row in rows for scene in row)
+    return {task: (sum(each), len(each)) for task, each in sorted(scenes.items())}
 
 
 def _success_rate(seeds: Sequence[SceneSuccesses]) -> dict[str, float] | None:

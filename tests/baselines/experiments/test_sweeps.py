@@ -26,6 +26,7 @@ from support.processes import ROOT
 
 from fleet_tools.baselines import sweep as program
 from fleet_tools.baselines.experiments.sweeps import fleet_runner
+from fleet_tools.baselines.experiments.sweeps.markdown_page import markdown_page
 from fleet_tools.baselines.experiments.sweeps.summary import scene_successes, summarize_arm
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated import robot as robots
@@ -208,7 +209,27 @@ def test_the_success_rate_is_over_training_runs_and_scenes(data):
     assert row["success"] == {"rate": 0.625, "low": low, "high": high}
     (end,) = row["curve"]
     assert end["success"] == row["success"] and row["fine_tuned"] is None
+    assert row["tasks"] == {"hammer": (5, 8)}  # of both seeds
     assert summarize_arm(sweep, "naive", 10, [])["success"] is None
+
+
+def test_the_page_lists_more_tasks_downwards_and_fewer_sideways(data):
+    sweep = sweep_of(data, values=[10])
+    rows = [
+        {
+            **summarize_arm(sweep, arm, 10, [a_report([0])]),
+            "tasks": {"push": (3, 4), "pull": [0, 4]},
+        }
+        for arm in sweep.arms
+    ]
+    assert len(sweep.arms) == 2
+    page = markdown_page(sweep, rows, "page")
+    assert "|  | pull | push |" in page and "| naive | 0 of 4 | 3 of 4 |" in page
+    wide = [{**row, "tasks": {**row["tasks"], "reach": (1, 4)}} for row in rows]
+    page = markdown_page(sweep, wide, "page")
+    assert f"|  | {' | '.join(sweep.arms)} |" in page and "| reach | 1 of 4 | 1 of 4 |" in page
+    former = [{key: row[key] for key in row if key != "tasks"} for row in rows]
+    assert "by task" not in markdown_page(sweep, former, "page")
 
 
 @pytest.mark.parametrize("final", ["combined", "distilled"])
