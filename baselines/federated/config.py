@@ -131,7 +131,8 @@ class FleetConfig(GrownValue):
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
         rollout_every: Number of rounds from one evaluation to the next; after the last round, the
             merged policy is evaluated, or what is made of it by `combination` and `distillation`.
-        try_robots: Whether to evaluate robots' own policies before the last merge, too.
+        try_robots: Whether to evaluate robots' own policies before the last merge, too: in all
+            tasks, or with "own_tasks" in those of their episodes.
     """
 
     data: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
@@ -152,7 +153,7 @@ class FleetConfig(GrownValue):
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
     rollout_every: Count = 1
-    try_robots: bool = False
+    try_robots: bool | Literal["own_tasks"] = False
 
     later_fields = ("moment_noise", "combination", "distillation", "server")
 
@@ -281,6 +282,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         "single": unmerged,
         "task_specific": {
             **unmerged,
+            "try_robots": "own_tasks",
             "robots": len(tasks),
             "split": PartitionConfig(by="task", alpha=None),
         },

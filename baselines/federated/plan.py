@@ -31,11 +31,13 @@ class ClientData:
 
     Attributes:
         assignment: The robot's assignment, which locates the data.
+        tasks: Names of the tasks of its episodes.
         episode_counts: Number of episodes by kind, see `PartitionConfig.by`.
         data_bytes: Uncompressed size of the actions and of the observations that the policy reads.
     """
 
     assignment: Assignment
+    tasks: tuple[str, ...]
     episode_counts: dict[str, int]
     data_bytes: int
 
@@ -94,7 +96,8 @@ class FleetPlan:
                 moment_noise=config.moment_noise,
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))
-            clients.append(ClientData(assignment, counts, _bytes(own, blueprint)))
+            tasks = tuple(sorted({episode.task for episode in own.episodes}))
+            clients.append(ClientData(assignment, tasks, counts, _bytes(own, blueprint)))
         return cls(
             config,
             content_digest(samples),

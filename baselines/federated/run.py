@@ -32,7 +32,7 @@ def complete(
     writer: FleetWriter,
     transport: Transport,
     *,
-    measure_success: SuccessMeasure = lambda checkpoint: None,
+    measure_success: SuccessMeasure = lambda checkpoint, /, tasks=None: None,
     after_round: Callable[[FleetProgress], None] = lambda progress: None,
     worker_count: int = 0,
 ) -> dict[str, Any]:
@@ -52,10 +52,12 @@ def complete(
     plan = writer.plan
     progress = run(writer, transport, measure_success=measure_success, after_round=after_round)
     report = summarize(plan, progress)
-    if plan.config.try_robots:
+    if (tried := plan.config.try_robots) is not False:
         for each in report["robots"]:
             if (weights := progress.robot_weights.get(each["robot"])) is not None:
-                each["rollouts"] = measure_success(Checkpoint(plan.blueprint, weights))
+                tasks = plan.clients[each["robot"]].tasks if tried == "own_tasks" else None
+                robot = Checkpoint(plan.blueprint, weights)
+                each["rollouts"] = measure_success(robot, tasks=tasks)
     if plan.config.combination is not None:
         report |= _beyond_merging(writer, transport, progress, measure_success, worker_count)
     tuned = fine_tune(writer, progress)
@@ -70,7 +72,7 @@ def run(
     writer: FleetWriter,
     transport: Transport,
     *,
-    measure_success: SuccessMeasure = lambda checkpoint: None,
+    measure_success: SuccessMeasure = lambda checkpoint, /, tasks=None: None,
     after_round: Callable[[FleetProgress], None] = lambda progress: None,
 ) -> FleetProgress:
     """Runs all rounds that are left, and stores each.

@@ -2,10 +2,10 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import TypedDict  # pydantic reads typing's from Python 3.12 on
 
@@ -40,8 +40,20 @@ class TaskSuccesses(TypedDict):
     solved: list[int]
 
 
-SuccessMeasure = Callable[[Checkpoint], dict[str, TaskSuccesses] | None]
-"""Runs a policy, and returns its successes by task; None if it is not to be run."""
+class SuccessMeasure(Protocol):
+    """Runs policies, and counts their successes."""
+
+    def __call__(
+        self, checkpoint: Checkpoint, /, tasks: Collection[str] | None = None
+    ) -> dict[str, TaskSuccesses] | None:
+        """Returns successes by task; None if policies are not to be run.
+
+        Args:
+            checkpoint: The policy.
+            tasks: Names of the tasks; None for all.
+        """
+        ...
+
 
 RolloutJob = tuple[str, int]
 """Name of a task, and seed of a scene."""
@@ -63,7 +75,7 @@ def make_success_measure(
         FleetToolsError: A dataset cannot be read, or its environment cannot be made here.
     """
     if episodes == 0:
-        return lambda checkpoint: None
+        return lambda checkpoint, /, tasks=None: None
     headers = [Dataset(folder).header for folder in folders]
     for env in make_envs(headers, blueprint).values():
         env.close()
@@ -74,6 +86,8 @@ def count_successes(
     headers: Sequence[Header],
     episodes: int,
     checkpoint: Checkpoint,
+    /,
+    tasks: Collection[str] | None = None,
     *,
     worker_count: int = 0,
     timeout_s: float = 300.0,
@@ -84,6 +98,7 @@ def count_successes(
         headers: Headers of the datasets from which the policy learns, one environment each.
         episodes: Number of episodes in each environment.
         checkpoint: The policy.
+        tasks: Names of the tasks in which it runs; None for all.
         worker_count: Number of worker processes; 0 runs it in this one.
         timeout_s: Time limit of an episode.
 
@@ -95,6 +110,8 @@ def count_successes(
         FleetToolsError: They cannot be made here.
     """
     scenes = VALIDATION[:episodes]
+    if tasks is not None:
+        headers = [header for header in headers if header.task.name in tasks]
     outcomes: dict[str, dict[int, str]] = {header.task.name: {} for header in headers}
     jobs = ((task, seed) for task in outcomes for seed in scenes)
     make_work = partial(make_rollouts, tuple(headers), checkpoint)

@@ -27,7 +27,7 @@ class Hooks:
     """
 
     save: Callable[[TrainingProgress], None]
-    measure_success: SuccessMeasure = lambda checkpoint: None
+    measure_success: SuccessMeasure = lambda checkpoint, /, tasks=None: None
     after_batch: Callable[[], None] = lambda: None
     after_epoch: Callable[[TrainingProgress], None] = lambda progress: None
     stop: Callable[[], bool] = lambda: False

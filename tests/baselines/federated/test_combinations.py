@@ -84,9 +84,13 @@ def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, combination: st
     plan = plan_of(data, policy=MLP, combination=combination, rollouts=1, rollout_every=2)
     asked: list[Checkpoint] = []
     transports, reports = [RecordingTransport(local(plan)) for _ in range(2)], []
+
+    def measure(checkpoint: Checkpoint, /, tasks: Any = None) -> None:
+        asked.append(checkpoint)
+
     for transport in transports:
         with FleetWriter(tmp_path / "fleet", plan) as writer:
-            reports.append(complete(writer, transport, measure_success=asked.append))
+            reports.append(complete(writer, transport, measure_success=measure))
     assert reports[0] == reports[1]
     messages = 2 if combination == "gated_refit" else 1
     assert len(transports[1].exchanges) == 3 * messages  # the combination's; no round is run again

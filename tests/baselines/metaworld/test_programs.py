@@ -15,6 +15,7 @@ pytest.importorskip("safetensors")
 
 from fleet_tools import replay, view
 from fleet_tools.baselines import fleet, train
+from fleet_tools.baselines.experiments.sweeps.summary import scene_successes
 from fleet_tools.baselines.metaworld import __main__ as program
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
@@ -119,6 +120,27 @@ def test_a_fleet_is_trained_and_merged(folder, tmp_path, capsys):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert set(report["rollouts"]) == set(TASKS.split(","))
     assert "merged policy, reach-v3" in capsys.readouterr().out
+
+
+def test_policies_of_a_task_are_evaluated_in_their_own_alone(folder, tmp_path, capsys):
+    config = {
+        "data": [str(folder / task) for task in TASKS.split(",")],
+        "policy": {"body": {"type": "mlp", "layers": 1, "width": 8}},
+        "method": "naive_average",
+        "rollouts": 1,
+        "training": {"epochs": 1, "batch_size": 256},
+    }
+    path, output = tmp_path / "fleet.json", tmp_path / "out"
+    path.write_text(json.dumps(config))
+    options = ["--reference", "task_specific", "--output", str(output), "--workers", "0", "--json"]
+    assert fleet.main([str(path), *options]) == 0
+    report = json.loads(capsys.readouterr().out)
+    tried = {task: robot["robot"] for robot in report["robots"] for task in robot["rollouts"]}
+    assert tried.keys() == set(TASKS.split(",")) and set(tried.values()) == {0, 1}
+    assert all(len(robot["rollouts"]) == 1 for robot in report["robots"])
+    assert {task: len(rows) for task, rows in scene_successes(report, "task_specific").items()} == {
+        task: 1 for task in TASKS.split(",")
+    }
 
 
 def test_the_expert_is_evaluated_and_failures_are_counted(capsys):
