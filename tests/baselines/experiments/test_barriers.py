@@ -35,6 +35,7 @@ from fleet_tools.baselines.federated.run import complete, run
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.barrier import Barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
 from fleet_tools.dataset import DatasetWriter, episode_file
@@ -340,7 +341,7 @@ def test_fleets_without_two_policies_are_refused(data, tmp_path, refused):
     assert "1 robot was merged" in refused(train_fleet(tmp_path / "alone", data, robots=1))
     plan = plan_of(data, **ONE_SHOT, robots=2, rollouts=1)
 
-    def stop(*_: object) -> None:
+    def stop(checkpoint: Checkpoint, /, tasks: Any = None) -> None:
         raise KeyboardInterrupt
 
     with FleetWriter(tmp_path / "half", plan) as writer, pytest.raises(KeyboardInterrupt):
