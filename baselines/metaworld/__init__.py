@@ -1,9 +1,11 @@
 """Meta-World as an arena: its tasks, environment, experts and datasets, beside those of tool use.
 
-tasks   names and sets of tasks
-scene   the start of an episode
-env     the environment, with the interface of `envs.recorded.RecordedEnv`
-expert  Meta-World's scripted policies
+tasks         names and sets of tasks
+scene         the start of an episode
+env           the environment, with the interface of `envs.recorded.RecordedEnv`
+observations  what policies observe: the state, or features of an image
+encoder       frozen encoders of images
+expert        Meta-World's scripted policies
 
 Yu et al., "Meta-World: A Benchmark and Evaluation for Multi-Task and Meta Reinforcement Learning",
 2019; https://github.com/Farama-Foundation/Metaworld.

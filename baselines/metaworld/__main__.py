@@ -7,13 +7,44 @@ import contextlib
 import sys
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fleet_tools.baselines.metaworld.expert import EXPERT
+from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.policies.sources import PolicyName, find_policy
+from fleet_tools.policies.sources import PolicyName, PolicySource, find_policy
 from fleet_tools.utils import cli
+
+
+class ObservationOptions(OptionGroup):
+    """What is observed."""
+
+    obs_mode: Literal["state", "features"] | None = None
+    """What is observed: the state, or features of an image (default: what the policy reads)."""
+    resnet_weights: Path | None = None
+    """Safetensors file with torchvision's weights of ResNet-18, which makes the features (default:
+    random weights, the encoder "resnet18_random")."""
+
+    def env_kwargs(self, policy: PolicySource) -> dict[str, Any]:
+        """Returns the keyword arguments of an environment, as datasets store them.
+
+        Raises:
+            ConfigError, CheckpointError: The weights cannot be used, see `encoder.open_encoder`.
+        """
+        from fleet_tools.baselines.metaworld.encoder import open_encoder
+        from fleet_tools.errors import ConfigError
+
+        learned, weights = policy.env_kwargs, self.resnet_weights
+        if (self.obs_mode or learned.get("obs_mode", "state")) != "features":
+            if weights is not None:
+                raise ConfigError("--resnet-weights is used with --obs-mode features alone.")
+            return {}
+        kwargs: dict[str, Any] = {"obs_mode": "features"}
+        kwargs["encoder"] = open_encoder(learned.get("encoder"), weights).name
+        if weights is not None:
+            kwargs["resnet_weights"] = str(weights.absolute())
+        return kwargs
 
 
 class CollectOptions(cli.Options):
@@ -42,6 +73,7 @@ class CollectOptions(cli.Options):
     """Store failed episodes, too, marked as such."""
     verify: bool = False
     """Run each success again from its actions before it counts, and compare every bit."""
+    observation: ObservationOptions = ObservationOptions()
     workers: WorkerOptions = WorkerOptions()
 
 
@@ -60,6 +92,7 @@ class EvaluateOptions(cli.Options):
     """The tasks, as those that the policy has learned were named: mt10, mt50, or names."""
     scenes: Count = 20
     """Number of scenes of each task."""
+    observation: ObservationOptions = ObservationOptions()
     workers: WorkerOptions = WorkerOptions()
 
 
@@ -83,6 +116,7 @@ class ViewOptions(cli.Options):
     """Number of episodes."""
     seed: Seed = 0
     """Seed of the first scene; the others follow."""
+    observation: ObservationOptions = ObservationOptions()
 
 
 def _collect(options: CollectOptions) -> int:
@@ -96,9 +130,10 @@ def _collect(options: CollectOptions) -> int:
     folder = options.output or Path("data") / options.tasks
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
         policy = find_policy(options.policy)
+        kwargs = options.observation.env_kwargs(policy)
         headers = [
             describe_collection(
-                env_spec(task, options.tasks), policy, options.seed, options.keep_failures
+                env_spec(task, options.tasks, **kwargs), policy, options.seed, options.keep_failures
             )
             for task in options.only or members
         ]
@@ -132,9 +167,9 @@ def _view(options: ViewOptions) -> int:
     with contextlib.ExitStack() as resources:
         resources.enter_context(contextlib.redirect_stdout(sys.stderr))
         policy = find_policy(options.policy)
-        env = resources.enter_context(
-            contextlib.closing(MetaWorldEnv(options.task, options.tasks, render_mode="rgb_array"))
-        )
+        kwargs = options.observation.env_kwargs(policy)
+        env = MetaWorldEnv(options.task, options.tasks, render_mode="rgb_array", **kwargs)
+        resources.callback(env.close)
         outcomes: list[str] = []
         frames: list[Any] = []
         steps = count()
@@ -160,7 +195,12 @@ def _evaluate(options: EvaluateOptions) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         policy = find_policy(options.policy)
         summary = evaluate(
-            policy, options.tasks, options.scenes, options.workers, quiet=options.quiet
+            policy,
+            options.tasks,
+            options.scenes,
+            options.workers,
+            options.observation.env_kwargs(policy),
+            quiet=options.quiet,
         )
     options.report(summary, lambda: as_text(summary))
     return cli.FAILED if any(each["errors"] for each in summary["tasks"].values()) else cli.OK

@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from fleet_tools.baselines.metaworld.observations import make_observer
 from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
 from fleet_tools.baselines.metaworld.scene import MetaWorldScene
 from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, REWARD, task_set
@@ -24,29 +26,13 @@ from fleet_tools.utils.libraries import require
 IMAGE_SIZE = (640, 480)
 """Width and height of images, in pixels."""
 
-_HAND = ("hand_x", "hand_y", "hand_z", "gripper_opening")
-_OBJECTS = tuple(
-    f"object_{number}_{part}"
-    for number in (1, 2)
-    for part in ("x", "y", "z", "qx", "qy", "qz", "qw")
-)
-_STATE = (
-    *_HAND,
-    *_OBJECTS,
-    *(f"previous_{name}" for name in (*_HAND, *_OBJECTS)),
-    "goal_x",
-    "goal_y",
-    "goal_z",
-)
-"""Entries of Meta-World's observation, of which the goal is shown."""
-
 
 @dataclass(frozen=True)
 class _Episode:
     """An episode in progress, beside what the simulator holds."""
 
     scene: MetaWorldScene
-    observation: np.ndarray
+    state: np.ndarray
     outcome: str = RUNNING
     steps: int = 0
     success_once: bool = False
@@ -58,21 +44,30 @@ class MetaWorldEnv(RecordedEnv):
     Actions: `Box(-1, 1, (4,), float32)`: the motion of the hand in units of 1 cm in the world, and
     the force of the gripper. Entries beyond 1 are clipped; NaN is refused.
 
-    Observations: "state", (39,) float32, as Meta-World has it, with the goal; "task", one-hot among
-    `tasks`.
+    Observations: "task", one-hot among `tasks`, and by `obs_mode`
+
+    - "state": "state", (39,) float32, as Meta-World has it, with the goal;
+    - "features": "features", (512,) float32, of an image, and "hand", (4,) float32, the position
+      and opening of the gripper; neither objects nor the goal, see
+      `observations.FeatureObserver`.
 
     An episode ends with the first step that Meta-World calls a success, or after 500 steps.
 
     Args:
         task: Name of the task, such as "reach-v3".
         tasks: The tasks among which it is one, see `tasks.task_set`: those of one policy.
-        obs_mode: "state".
+        obs_mode: "state" or "features".
         render_mode: None, or "rgb_array" for images of the whole by `render`, which no policy sees.
+        encoder: Name of the encoder of images, such as "resnet18_random"; None for that of
+            `resnet_weights`. Stored data name it, so that no other encoder is taken for it.
+        resnet_weights: File of the encoder's weights, see `encoder.open_encoder`; None for random
+            ones.
 
     Raises:
         UnknownNameError: There is no such set, or mode.
-        ConfigError: The task is not in the set.
-        MissingLibraryError: Meta-World is not installed.
+        ConfigError: The task is not in the set, or the weights are not those of `encoder`.
+        CheckpointError: The file does not hold the weights of a ResNet-18.
+        MissingLibraryError: Meta-World, or what the observation mode needs, is not installed.
     """
 
     def __init__(
@@ -81,8 +76,9 @@ class MetaWorldEnv(RecordedEnv):
         tasks: str = "mt50",
         obs_mode: str = "state",
         render_mode: str | None = None,
+        encoder: str | None = None,
+        resnet_weights: str | Path | None = None,
     ) -> None:
-        require_name("observation mode of Meta-World", obs_mode, ["state"])
         if render_mode is not None:
             require_name("render mode of Meta-World", render_mode, ["rgb_array"])
             require_gl()
@@ -98,13 +94,9 @@ class MetaWorldEnv(RecordedEnv):
         self._renderer: MuJoCoRenderer | None = None
         rate = round(1 / self._inner.dt)
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": rate}
+        self._observer = make_observer(self._inner, obs_mode, encoder, resnet_weights)
         self.features = {
-            "state": Entry(
-                spaces.Box(-np.inf, np.inf, (len(_STATE),), np.float32),
-                "m, quaternion, fraction of the gripper's opening",
-                "world",
-                _STATE,
-            ),
+            **self._observer.entries,
             "task": Entry(
                 spaces.Box(0.0, 1.0, (len(members),), np.float32), "one-hot", None, members
             ),
@@ -200,7 +192,8 @@ class MetaWorldEnv(RecordedEnv):
         return self._renderer.render(self._inner.data)
 
     def close(self) -> None:
-        """Frees the simulator and the renderer."""
+        """Frees the simulator and the renderers."""
+        self._observer.close()
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
@@ -219,6 +212,15 @@ class MetaWorldEnv(RecordedEnv):
             EpisodeOverError: No episode has begun.
         """
         return self._running().scene
+
+    @property
+    def state(self) -> np.ndarray:
+        """Meta-World's observation with the goal, (39,) float32, in every observation mode.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running().state.copy()
 
     def state_digest(self) -> int:
         """Returns a 64-bit hash of the exact state of the simulation.
@@ -247,7 +249,7 @@ class MetaWorldEnv(RecordedEnv):
         return self._episode
 
     def _observe(self, episode: _Episode) -> dict[str, np.ndarray]:
-        return {"state": episode.observation.copy(), "task": self._one_hot.copy()}
+        return {**self._observer.observe(episode.state), "task": self._one_hot.copy()}
 
 
 def make_env(**kwargs: Any) -> MetaWorldEnv:

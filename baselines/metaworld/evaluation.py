@@ -1,7 +1,7 @@
 """Success rates of a policy in Meta-World's tasks."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from fleet_tools.envs.arenas import META_WORLD
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
+from fleet_tools.perception.observation_config import observation_kwargs
 from fleet_tools.policies.guarded import make_guarded
 from fleet_tools.policies.sources import PolicySource
 from fleet_tools.rollouts.rollout import attempt, rollout
@@ -25,7 +26,13 @@ Job = tuple[str, int]
 
 
 def evaluate(
-    policy: PolicySource, tasks: str, scenes: int, workers: WorkerOptions, *, quiet: bool = False
+    policy: PolicySource,
+    tasks: str,
+    scenes: int,
+    workers: WorkerOptions,
+    env_kwargs: Mapping[str, Any],
+    *,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Runs a policy in the first scenes of `sim.seeds.EVALUATION` of each task.
 
@@ -34,22 +41,24 @@ def evaluate(
         tasks: The tasks, see `tasks.task_set`.
         scenes: Number of scenes of each task.
         workers: Worker processes.
+        env_kwargs: What is observed: keyword arguments of `env.MetaWorldEnv`.
         quiet: Whether to show no progress.
 
     Returns:
-        Plain JSON data: versions, machine, and results by task and of all.
+        Plain JSON data: what is observed, and by which encoder; versions, machine, and results by
+        task and of all.
 
     Raises:
         FleetToolsError: There are no such tasks, or the policy cannot act in them.
     """
     members = task_set(tasks)
     for task in members:
-        env = env_spec(task, tasks).make()
+        env = env_spec(task, tasks, **env_kwargs).make()
         policy.make(env)
         env.close()
     jobs = [(task, seed) for task in members for seed in EVALUATION[:scenes]]
     outcomes: dict[Job, str] = {}
-    results = workers.run(jobs, partial(make_episodes, policy, tasks))
+    results = workers.run(jobs, partial(make_episodes, policy, tasks, env_kwargs))
     with (
         TallyBar(len(jobs), "episode", quiet=quiet) as bar,
         contextlib.closing(results),
@@ -63,6 +72,7 @@ def evaluate(
     return {
         "policy": str(policy),
         "arena": META_WORLD.name,
+        "env_kwargs": observation_kwargs(env_kwargs),
         "packages": installed_packages(META_WORLD.packages),
         "task_files": {task: read_task(task).text for task in members},
         "machine": Machine.here().model_dump(),
@@ -72,7 +82,9 @@ def evaluate(
     }
 
 
-def make_episodes(policy: PolicySource, tasks: str) -> Callable[[Job], str]:
+def make_episodes(
+    policy: PolicySource, tasks: str, env_kwargs: Mapping[str, Any]
+) -> Callable[[Job], str]:
     """Returns a function that runs an episode, and returns its outcome.
 
     Raises:
@@ -83,7 +95,7 @@ def make_episodes(policy: PolicySource, tasks: str) -> Callable[[Job], str]:
     def run(job: Job) -> str:
         task, seed = job
         if task not in envs:
-            envs[task] = env_spec(task, tasks).make()
+            envs[task] = env_spec(task, tasks, **env_kwargs).make()
         env = envs[task]
         return attempt(lambda: rollout(env, make_guarded(policy, env, seed), seed=seed)).outcome
 

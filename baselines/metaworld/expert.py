@@ -1,28 +1,33 @@
 """Meta-World's scripted policies as experts."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.interface import EnvInterface, interface_of
+from fleet_tools.envs.interface import EnvInterface, interface_of, refusal
+from fleet_tools.errors import ConfigError
 
 EXPERT = "fleet_tools.baselines.metaworld.expert:scripted_expert"
 """Its name, as `--policy` takes it."""
 
 
 class ScriptedExpert:
-    """Meta-World's policy of a task, which reads the state that a policy observes.
+    """Meta-World's policy of a task, which reads the state.
 
     Its actions may be beyond 1; the environment clips them, and datasets hold the clipped ones.
 
     Args:
         policy: The policy.
+        read_state: Returns the state, (39,), at the time of an observation.
     """
 
-    def __init__(self, policy: Any) -> None:
-        self._policy = policy
+    def __init__(
+        self, policy: Any, read_state: Callable[[dict[str, np.ndarray]], np.ndarray]
+    ) -> None:
+        self._policy, self._read_state = policy, read_state
 
     def reset(self) -> None:
         """Does nothing: the policy has no memory."""
@@ -32,11 +37,25 @@ class ScriptedExpert:
         with warnings.catch_warnings():
             # That actions will be clipped, at nearly every step.
             warnings.simplefilter("ignore", UserWarning)
-            return np.asarray(self._policy.get_action(observation["state"].astype(np.float64)))
+            state = self._read_state(observation).astype(np.float64)
+            return np.asarray(self._policy.get_action(state))
 
 
 def scripted_expert(env: "gymnasium.Env | EnvInterface") -> ScriptedExpert:
-    """Returns the expert of an environment's task."""
+    """Returns the expert of an environment's task.
+
+    It reads the state as it is observed, or else in the environment itself.
+
+    Raises:
+        ConfigError: The state is not observed, and the environment is not given.
+    """
     from metaworld.policies import ENV_POLICY_MAP
 
-    return ScriptedExpert(ENV_POLICY_MAP[interface_of(env).task]())
+    interface = interface_of(env)
+    policy = ENV_POLICY_MAP[interface.task]()
+    if "state" in interface.features:
+        return ScriptedExpert(policy, lambda observation: observation["state"])
+    if isinstance(env, EnvInterface):
+        raise ConfigError(refusal("the state"))
+    inner: Any = env.unwrapped
+    return ScriptedExpert(policy, lambda _: inner.state)

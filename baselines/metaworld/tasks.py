@@ -1,6 +1,7 @@
 """Meta-World's tasks: sets of them, and what is stored of a task."""
 
 from importlib.metadata import version
+from typing import Any
 
 import yaml
 
@@ -60,9 +61,15 @@ def task_set(name: str) -> tuple[str, ...]:
     return names
 
 
-def env_spec(task: str, tasks: str) -> EnvSpec:
-    """Returns the specification of the environment of a task among those of a set."""
-    return EnvSpec(id=META_WORLD_ID, kwargs={"task": task, "tasks": tasks})
+def env_spec(task: str, tasks: str, **others: Any) -> EnvSpec:
+    """Returns the specification of the environment of a task among those of a set.
+
+    Args:
+        task: Name of the task.
+        tasks: The set.
+        others: Other keyword arguments of `env.MetaWorldEnv`.
+    """
+    return EnvSpec(id=META_WORLD_ID, kwargs={"task": task, "tasks": tasks, **others})
 
 
 def read_task(name: str) -> TaskFile:

@@ -114,8 +114,8 @@ def mean_positions(channels: torch.Tensor) -> torch.Tensor:
 def load_features(encoder: ResNetEncoder, path: Path) -> None:
     """Loads weights into an encoder, such as those of ImageNet, before a policy is trained.
 
-    torchvision's weights are stored by `safetensors.torch.save_file(resnet18(weights=...)
-    .state_dict(), path)`; their classifier ("fc") is ignored, as are stages that the encoder lacks.
+    `CONVERSION` stores torchvision's; their classifier ("fc") is ignored, as are stages that the
+    encoder lacks. BatchNorm's counters ("num_batches_tracked") may be missing.
 
     Args:
         encoder: Receives the weights.
@@ -130,11 +130,25 @@ def load_features(encoder: ResNetEncoder, path: Path) -> None:
     try:
         state = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} is not a safetensors file: {error}") from None
+        raise CheckpointError(f"{path} is not a safetensors file: {error}. {_REMEDY}") from None
     absent = ("fc.", *(f"layer{stage}." for stage in range(encoder.stages + 1, 5)))
+    own = encoder.state_dict()
+    counters = {name: own[name] for name in own if name.endswith("num_batches_tracked")}
     features = {name: value for name, value in state.items() if not name.startswith(absent)}
-    require_weights(encoder.state_dict(), features)
-    encoder.load_state_dict(features)
+    try:
+        require_weights(own, counters | features)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error} {_REMEDY}") from None
+    encoder.load_state_dict(counters | features)
+
+
+CONVERSION = (
+    'python -c "from safetensors.torch import save_file; from torchvision.models import resnet18; '
+    "save_file(resnet18(weights='IMAGENET1K_V1').state_dict(), 'resnet18.safetensors')\""
+)
+"""Command that stores torchvision's weights, where torchvision and safetensors are installed."""
+
+_REMEDY = f"Where torchvision is installed, this command stores its weights: {CONVERSION}"
 
 
 class _Block(nn.Module):

@@ -23,6 +23,8 @@ OBS_MODES = {
     "rgbd": ("camera_size", "channels", "sensors"),
 }
 """By mode, the other keyword arguments of an environment that affect its observations."""
+ARENA_OBS_MODES = {"features": ("encoder",)}
+"""Modes of environments of other arenas, likewise."""
 CAMERA_MODES = ("point_cloud", "rgbd")
 """The modes that show what cameras see."""
 POLICY_KWARGS = (
@@ -52,10 +54,11 @@ def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UnknownNameError: There is no such observation mode.
     """
+    modes = {**OBS_MODES, **ARENA_OBS_MODES}
     mode = env_kwargs.get("obs_mode", "state")
-    _require_mode(mode)
+    require_name("obs_mode", mode, modes)
     given = in_one_form(env_kwargs)
-    return {"obs_mode": mode, **{name: given[name] for name in OBS_MODES[mode] if name in given}}
+    return {"obs_mode": mode, **{name: given[name] for name in modes[mode] if name in given}}
 
 
 def in_one_form(env_kwargs: Mapping[str, Any], source: str = CLOUD_SOURCES[0]) -> dict[str, Any]:

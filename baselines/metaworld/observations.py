@@ -1,0 +1,151 @@
+"""What policies observe in Meta-World, beside the task: the state, or features of an image."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from fleet_tools.baselines.metaworld.encoder import FEATURES, FrozenEncoder, open_encoder
+from fleet_tools.baselines.metaworld.rendering import CAMERA, MuJoCoRenderer
+from fleet_tools.envs.interface import Entry
+from fleet_tools.errors import ConfigError, require_name
+from fleet_tools.perception.opengl import require_gl
+
+OBS_MODES = ("state", "features")
+
+FEATURE_IMAGE_SIZE = (128, 128)
+"""Width and height of the images whose features are observed, in pixels."""
+
+_HAND = ("hand_x", "hand_y", "hand_z", "gripper_opening")
+_OBJECTS = tuple(
+    f"object_{number}_{part}"
+    for number in (1, 2)
+    for part in ("x", "y", "z", "qx", "qy", "qz", "qw")
+)
+STATE = (
+    *_HAND,
+    *_OBJECTS,
+    *(f"previous_{name}" for name in (*_HAND, *_OBJECTS)),
+    "goal_x",
+    "goal_y",
+    "goal_z",
+)
+"""Entries of Meta-World's observation, of which the goal is shown."""
+
+
+class Observer(Protocol):
+    """Observes one simulation.
+
+    Attributes:
+        entries: Entries of the observation, by name.
+    """
+
+    entries: Mapping[str, Entry]
+
+    def observe(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the observation of the present moment.
+
+        Args:
+            state: (39,) float32, see `STATE`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees what it holds."""
+        ...
+
+
+class StateObserver:
+    """Observes the state: "state", (39,) float32."""
+
+    def __init__(self) -> None:
+        unit = "m, quaternion, fraction of the gripper's opening"
+        self.entries = {"state": _entry(len(STATE), unit, "world", STATE)}
+
+    def observe(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the state."""
+        return {"state": state.copy()}
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class FeatureObserver:
+    """Observes an image and the hand, but neither objects nor the goal.
+
+    "features", (512,) float32, of the camera's image by a frozen encoder; "hand", (4,) float32,
+    position and opening of the gripper.
+
+    The unit of the features names the encoder and the image, so that features of different
+    encoders do not fit together, in datasets as in policies.
+
+    Args:
+        simulation: Meta-World's environment.
+        encoder: Encoder of images.
+
+    Raises:
+        MissingLibraryError: The system has no OpenGL; whether it has a driver shows with the first
+            image, as drivers do not survive a fork.
+    """
+
+    def __init__(self, simulation: Any, encoder: FrozenEncoder) -> None:
+        require_gl()
+        self._simulation, self._encoder = simulation, encoder
+        self._renderer: MuJoCoRenderer | None = None
+        width, height = FEATURE_IMAGE_SIZE
+        unit = f"features of {CAMERA}, {width} x {height}, by {encoder.name}"
+        self.entries = {
+            "features": _entry(FEATURES, unit, None, ()),
+            "hand": _entry(len(_HAND), "m, fraction of the gripper's opening", "world", _HAND),
+        }
+
+    def observe(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns features and hand.
+
+        Raises:
+            MissingLibraryError: No OpenGL driver works here.
+        """
+        if self._renderer is None:
+            self._renderer = MuJoCoRenderer(
+                self._simulation.model, FEATURE_IMAGE_SIZE, simplified=True
+            )
+        image = self._renderer.render(self._simulation.data)
+        return {"features": self._encoder.encode(image), "hand": state[: len(_HAND)].copy()}
+
+    def close(self) -> None:
+        """Frees the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+def make_observer(
+    simulation: Any, obs_mode: str, encoder: str | None, weights: str | Path | None
+) -> Observer:
+    """Makes the observer of a mode.
+
+    Args:
+        simulation: Meta-World's environment.
+        obs_mode: One of `OBS_MODES`.
+        encoder: See `encoder.open_encoder`; only for features.
+        weights: Likewise.
+
+    Raises:
+        UnknownNameError: There is no such mode.
+        ConfigError: An encoder is given for a mode without images.
+        FleetToolsError: See `encoder.open_encoder` and `FeatureObserver`.
+    """
+    require_name("observation mode of Meta-World", obs_mode, OBS_MODES)
+    if obs_mode == "features":
+        return FeatureObserver(simulation, open_encoder(encoder, weights))
+    if encoder is not None or weights is not None:
+        raise ConfigError(
+            f'An encoder and its weights are of obs_mode="features"; given: obs_mode={obs_mode!r}.'
+        )
+    return StateObserver()
+
+
+def _entry(size: int, unit: str, frame: str | None, entries: tuple[str, ...]) -> Entry:
+    return Entry(spaces.Box(-np.inf, np.inf, (size,), np.float32), unit, frame, entries)
