@@ -152,7 +152,7 @@ def weights_digest(state: "dict[str, torch.Tensor]") -> str:
     for name, tensor in sorted(state.items()):
         if not name.endswith("num_batches_tracked"):
             digest.update(f"{name} {tuple(tensor.shape)} ".encode())
-            digest.update(np.ascontiguousarray(tensor.numpy(), "<f4"))
+            digest.update(tensor.numpy().astype("<f4").tobytes())
     return digest.hexdigest()
 
 

@@ -1,6 +1,5 @@
 """What policies observe in Meta-World, beside the task: the state, or features of an image."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,7 +41,7 @@ class Observer(Protocol):
         entries: Entries of the observation, by name.
     """
 
-    entries: Mapping[str, Entry]
+    entries: dict[str, Entry]
 
     def observe(self, state: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the observation of the present moment.

@@ -1,6 +1,7 @@
 """Images of Meta-World, by MuJoCo's renderer with EGL, which needs no display."""
 
 import importlib
+import weakref
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,8 @@ class MuJoCoRenderer:
             self._context = mujoco.MjrContext(model, scale)
         finally:
             quality.offsamples = samples
+        # Also at the end of the process, while OpenGL's library is still there.
+        self._free = weakref.finalize(self, _free, self._gl, self._context)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._scene = mujoco.MjvScene(model, _MAX_GEOMETRIES)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False  # as slow as all the rest
@@ -77,6 +80,11 @@ class MuJoCoRenderer:
         return image[:, ::-1].copy()
 
     def close(self) -> None:
-        """Frees the context."""
-        self._context.free()
-        self._gl.free()
+        """Frees the context; more than once does nothing."""
+        self._free()
+
+
+def _free(gl: Any, context: Any) -> None:
+    gl.make_current()  # or another renderer's objects would be deleted
+    context.free()
+    gl.free()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from fleet_tools.baselines.metaworld.encoder import (
 )
 from fleet_tools.baselines.metaworld.env import MetaWorldEnv
 from fleet_tools.baselines.metaworld.expert import EXPERT, scripted_expert
-from fleet_tools.baselines.metaworld.observations import FEATURE_IMAGE_SIZE
+from fleet_tools.baselines.metaworld.observations import FEATURE_IMAGE_SIZE, FeatureObserver
 from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
 from fleet_tools.baselines.policies.config import ResNet18Config
 from fleet_tools.baselines.policies.errors import CheckpointError
@@ -48,7 +49,7 @@ RANDOM_DIGEST = "43c8ca2322c0f8e8"
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 
-def some_weights(seed: int) -> dict[str, "torch.Tensor"]:
+def some_weights(seed: int) -> dict[str, Any]:
     """Returns weights of a whole ResNet-18, as torchvision names them."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -192,7 +193,11 @@ def test_another_file_is_not_taken_for_the_encoder(weights):
 
 def test_the_observation_holds_neither_objects_nor_the_goal():
     env = MetaWorldEnv(TASK, obs_mode="features")
-    assert set(env.features) == set(env.observation_space.spaces) == {"features", "hand", "task"}
+    assert (
+        set(env.features)
+        == set(interface_of(env).observation_space)
+        == {"features", "hand", "task"}
+    )
     assert env.features["hand"].entries == ("hand_x", "hand_y", "hand_z", "gripper_opening")
     assert env.features["features"].unit.endswith(f"by {RANDOM_ENCODER}")
     with pytest.raises(ConfigError, match="the state"):
@@ -261,6 +266,22 @@ class Limited:
         if self._left < 0:
             raise ConfigError("enough")
         return self._policy.act(observation)
+
+
+@needs_gl
+def test_renderers_do_not_free_each_other():
+    """OpenGL deletes objects of whatever context is current."""
+    envs = [MetaWorldEnv(task, obs_mode="features") for task in (TASK, "reach-v3")]
+    first, second = (env.reset(seed=1)[0]["features"] for env in envs)
+    assert first.tobytes() != second.tobytes()
+    envs[0].close()
+    envs[0].close()
+    assert envs[1].reset(seed=1)[0]["features"].tobytes() == second.tobytes()
+    assert envs[0].reset(seed=1)[0]["features"].tobytes() == first.tobytes()
+    renderer = cast(FeatureObserver, envs[1]._observer)._renderer
+    envs[1].close()
+    assert renderer is not None and not renderer._free.alive
+    envs[0].close()
 
 
 _PRINT_BITS = f"""
