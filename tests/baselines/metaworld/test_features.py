@@ -191,6 +191,7 @@ def test_another_file_is_not_taken_for_the_encoder(weights):
         MetaWorldEnv(TASK, obs_mode="features", encoder="resnet18-0", resnet_weights=weights)
 
 
+@needs_gl
 def test_the_observation_holds_neither_objects_nor_the_goal():
     env = MetaWorldEnv(TASK, obs_mode="features")
     assert (
