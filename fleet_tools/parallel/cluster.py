@@ -22,11 +22,13 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
     Args:
         cores: Number of cores that a cluster of this machine alone uses.
         address: Address of a running cluster; None for the one to which this process is connected,
-            or else for a new one that ends with the context.
+            or else for that of the environment variable RAY_ADDRESS, or else for a new one that
+            ends with the context ("local" in any case).
 
     Raises:
-        WorkersError: There is no cluster at the address.
+        WorkersError: There is no cluster at the address, or it is one of Ray Client.
     """
+    address = _cluster_address(address)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry
     os.environ.setdefault("RAY_worker_niceness", "0")  # the user waits for the workers
     os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # stdout is ours, also when a worker dies
@@ -69,6 +71,19 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
         for process in orphans:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def _cluster_address(given: str | None) -> str | None:
+    """Returns the address of a running cluster; None for a cluster of our own."""
+    address = given or os.environ.get("RAY_ADDRESS") or "local"
+    if address.startswith("ray://"):
+        source = "" if given else " (RAY_ADDRESS)"
+        raise WorkersError(
+            f"{address}{source} is an address of Ray Client, which works from outside of a "
+            "cluster. Start the program on one of its machines, or by `ray job submit`, with "
+            "--ray-address auto or the HOST:PORT that `ray start --head` printed."
+        )
+    return None if address == "local" else address
 
 
 def _processes_of_ray() -> list[psutil.Process]:

@@ -21,7 +21,8 @@ class WorkerOptions(OptionGroup):
     """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
     ray_address: str | None = None
     """Address of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same
-    packages installed and see the same files."""
+    packages installed and see the same files (default: the environment variable RAY_ADDRESS, which
+    Ray sets for its jobs); local works on this machine in any case."""
 
     @property
     def count(self) -> int:

@@ -71,7 +71,7 @@ def run(
         count: Number of workers; 0 works in this process, without a time limit.
         timeout_s: Time limit of a job. After it, its worker is killed and the job started again.
         address: Address of a running Ray cluster, HOST:PORT, or "auto" for the one of this
-            machine; None starts one for this call, unless this process is connected to one.
+            machine; see `cluster.connected`.
 
     Raises:
         FleetToolsError: An error raised by a job or `make_work`.

@@ -31,6 +31,29 @@ def test_absent_cluster_is_named_with_its_remedy(
             pass
 
 
+@pytest.mark.parametrize("given", [None, "{address}"])
+def test_the_cluster_of_the_environment_is_meant_unless_another_is_given(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("ray")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", "auto" if given else address)
+        given = given and given.format(address=address)
+        with pytest.raises(WorkersError, match=address), connected(1, given):
+            pass
+
+
+@pytest.mark.parametrize("given", [None, "ray://head:10001"])
+def test_ray_client_is_refused_with_the_way_that_works(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    with pytest.raises(WorkersError, match="ray job submit"), connected(1, given):
+        pass
+
+
 def test_without_ray_this_process_works_alone_and_reports_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
