@@ -21,6 +21,31 @@ NetworkName = Literal["mlp", "elman", "lstm", "gru", "cnn", "transformer", "lang
 SourceName = Literal[
     "digits", "mnist", "fashion_mnist", "cifar10", "shapes32", "shakespeare", "markov_speakers"
 ]
+MethodName = Literal[
+    "naive_average",
+    "git_rebasin",
+    "sinkhorn_data",
+    "sinkhorn_data_matched",
+    "fleet_merge",
+    "fleet_merge_monotone",
+    "fleet_merge_listing",
+    "fleet_merge_soft",
+    "fleet_merge_simplex",
+    "fleet_merge_average",
+    "fleet_merge_in_turn",
+    "fleet_merge_identity",
+    "fleet_merge_identity_in_turn",
+    "fleet_merge_1_epoch",
+    "fleet_merge_4_epochs",
+    "fleet_merge_half_steps",
+    "regmean",
+    "least_squares",
+    "common_init",
+    "fed_sgd",
+    "untrained",
+    "linear",
+    "joint",
+]
 FLEETS = "fleets"
 
 
@@ -51,14 +76,30 @@ class SupervisedOptions(StudyOptions):
     """Folder with their files, if they come as files."""
     examples: Count | None = None
     """Number of examples for training (default: all)."""
+    test_examples: Count | None = None
+    """Number of examples for the test (default: all)."""
     epochs: Count = 40
     """Number of epochs."""
+    layers: tuple[Count, ...] = (4,)
+    """Numbers of hidden layers of MLPs; fleets have the first one."""
+    width: Count = 512
+    """Number of units in each layer of MLPs."""
+    methods: tuple[MethodName, ...] = ()
+    """Methods and controls (default: all but the variants of fleet_merge)."""
+    steps: Count | None = None
+    """Number of steps of each descent of permutations (default: 200 for pairs, 500 if they are
+    transformers, and 40 for fleets)."""
+    fleet_network: NetworkName | None = None
+    """Network of the fleets (default: mlp, or language for texts)."""
     models: tuple[Count, ...] = (5,)
     """Numbers of models of a fleet."""
     alphas: tuple[Positive, ...] = (0.1, 0.3, 1.0, 10.0)
     """Parameters of the Dirichlet distributions."""
     output: Path | None = None
     """Folder of the results (default: data/studies/DATA)."""
+    page: Path | None = None
+    """File for the tables as Markdown; beside it are written the figures, and the results as
+    JSON."""
 
 
 class OnlineOptions(StudyOptions):
@@ -79,36 +120,48 @@ class OnlineOptions(StudyOptions):
 
 def _supervised(options: SupervisedOptions) -> int:
     from fleet_tools.baselines.experiments.studies import sources
-    from fleet_tools.baselines.experiments.studies.fleets import fleet_study
+    from fleet_tools.baselines.experiments.studies.fleets import PANELS, STEPS, fleet_study
     from fleet_tools.baselines.experiments.studies.model_sets import StudyData
-    from fleet_tools.baselines.experiments.studies.networks import networks_of
+    from fleet_tools.baselines.experiments.studies.networks import mlp_name, networks_of
+    from fleet_tools.baselines.experiments.studies.output import tables_of, write_results
     from fleet_tools.baselines.experiments.studies.pairs import pair_study
-    from fleet_tools.baselines.experiments.studies.tables import table_by_column
     from fleet_tools.baselines.experiments.studies.training import TrainingSettings
 
     training, test = sources.load(options.data, options.data_root)
     settings = TrainingSettings(epochs=options.epochs)
-    data = StudyData(options.data, training.first(options.examples), test, settings)
+    training, test = training.first(options.examples), test.first(options.test_examples)
+    data = StudyData(options.data, training, test, settings)
     folder = options.output or Path("data/studies") / options.data
-    chosen = dict.fromkeys(options.only or (*networks_of(training.shape), FLEETS))
-    networks = [name for name in chosen if name != FLEETS]
-    for name in networks:
+    sizes = [mlp_name(layers, options.width) for layers in options.layers]
+    known = networks_of(training.shape)
+    chosen = dict.fromkeys(options.only or (*known, FLEETS))
+    networks = [
+        size for name in chosen if name != FLEETS for size in (sizes if name == "mlp" else [name])
+    ]
+    of_fleets = options.fleet_network or known[0]
+    of_fleets = sizes[0] if of_fleets == "mlp" else of_fleets
+    for name in (*networks, of_fleets):
         data.network(name)  # before anything is trained
-    pairs = _gather(pair_study(folder, data, networks, options.seeds), options)
-    fleets: list[TableEntry] = []
+    entries: list[TableEntry] = []
+    pairs = pair_study(folder, data, networks, options.seeds, options.methods, options.steps)
+    entries += _gather(pairs, options)
     if FLEETS in chosen:
         kinds = [(count, alpha) for count in options.models for alpha in options.alphas]
-        name = networks_of(training.shape)[0]
-        fleets = _gather(fleet_study(folder, data, kinds, options.seeds, name), options)
-    tables, title = [], sources.SOURCES[options.data].title
-    if pairs:
-        tables += [
-            table_by_column(pairs, "barrier", f"{title}: barrier of pairs"),
-            table_by_column(pairs, "accuracy", f"{title}: accuracy of averages"),
-        ]
-    if fleets:
-        tables.append(table_by_column(fleets, "accuracy", f"{title}: accuracy of fleets"))
-    return _report(options, folder, [*pairs, *fleets], tables)
+        methods = options.methods or PANELS
+        steps = options.steps or STEPS
+        fleets = fleet_study(folder, data, kinds, options.seeds, of_fleets, methods, steps)
+        entries += _gather(fleets, options)
+    title = sources.SOURCES[options.data].title
+    if options.page:
+        results = {
+            "title": title,
+            "command": options.command_line,
+            "sizes": f"{title}: {len(training)} examples for training, {len(test)} for the test, "
+            f"{options.epochs} epochs. {_note(options.seeds)}",
+            "entries": [asdict(entry) for entry in entries],
+        }
+        write_results(results, options.page)
+    return _report(options, folder, entries, [each.as_text() for each in tables_of(title, entries)])
 
 
 def _online(options: OnlineOptions) -> int:
@@ -117,7 +170,7 @@ def _online(options: OnlineOptions) -> int:
 
     entries = _gather(online_study(options.output, options.episodes, options.seeds), options)
     table = table_by_quantity(entries, "mean returns")
-    return _report(options, options.output, entries, [table])
+    return _report(options, options.output, entries, [table.as_text()])
 
 
 def _gather(entries: "Iterable[TableEntry]", options: StudyOptions) -> "list[TableEntry]":
@@ -135,12 +188,17 @@ def _gather(entries: "Iterable[TableEntry]", options: StudyOptions) -> "list[Tab
 def _report(
     options: StudyOptions, folder: Path, entries: "Sequence[TableEntry]", tables: Sequence[str]
 ) -> int:
-    note = f"Medians over {options.seeds} seeds, with the lowest and the highest."
     options.report(
         {"folder": str(folder), "entries": [asdict(entry) for entry in entries]},
-        lambda: "\n\n".join([*tables, note] if options.seeds > 1 else tables),
+        lambda: "\n\n".join([*tables, _note(options.seeds)]),
     )
     return cli.OK
+
+
+def _note(seeds: int) -> str:
+    if seeds == 1:
+        return "One seed."
+    return f"Medians over {seeds} seeds, with the lowest and the highest."
 
 
 PROGRAM = cli.Program(

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from fleet_tools.baselines.experiments.barriers.figure import save_figure
+from fleet_tools.baselines.experiments.studies import output as studies
 from fleet_tools.baselines.experiments.sweeps.output import write_page
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep
 from fleet_tools.config.values import load_yaml
@@ -25,6 +26,9 @@ def main(output: Path = EXPERIMENTS) -> None:
     for path in sorted(EXPERIMENTS.glob("*.yaml")):
         results = json.loads(path.with_suffix(".json").read_text())
         write_page(load_yaml(Sweep, path), results["rows"], output, path.stem)
+    for path in sorted((EXPERIMENTS / "studies").glob("*.json")):
+        page = output / "studies" / path.with_suffix(".md").name
+        studies.write_page(json.loads(path.read_text()), page)
     report = json.loads((EXPERIMENTS / "barriers" / "barriers.json").read_text())
     save_figure(report, output / "barriers" / "barriers.png")
 

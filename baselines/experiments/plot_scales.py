@@ -1,14 +1,18 @@
-"""Axes of plotted losses and success rates."""
+"""Axes of plotted losses, success rates and accuracies."""
 
 from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
-Measure = Literal["loss", "success"]
+Measure = Literal["loss", "success", "accuracy"]
 """What an axis shows."""
 
-LABELS: dict[Measure, str] = {"loss": "held-out loss", "success": "success rate"}
+LABELS: dict[Measure, str] = {
+    "loss": "held-out loss",
+    "success": "success rate",
+    "accuracy": "test accuracy",
+}
 
 
 def set_scale(axes: Axes, measure: Measure, horizontal: bool = False) -> None:
@@ -20,7 +24,7 @@ def set_scale(axes: Axes, measure: Measure, horizontal: bool = False) -> None:
         horizontal: Whether it is the horizontal axis.
     """
     axis = axes.xaxis if horizontal else axes.yaxis
-    if measure == "success":
+    if measure != "loss":
         (axes.set_xlim if horizontal else axes.set_ylim)(-0.02, 1.02)
         axis.set_major_formatter(PercentFormatter(1.0))
     else:

@@ -122,8 +122,8 @@ class ModelSet:
         title: str,
         column: MethodColumn,
         settings: Mapping[str, Any],
-        compute: Callable[[], dict[str, float]],
-    ) -> dict[str, float]:
+        compute: Callable[[], dict[str, Any]],
+    ) -> dict[str, Any]:
         """Returns a stored result, or computes and stores it.
 
         Args:
@@ -133,8 +133,13 @@ class ModelSet:
             compute: Computes the result.
         """
         return ResultCache(self.folder).get_or_compute(
-            f"{self.name}-{title.replace(' ', '_')}-{self.seed}",
-            {**self._training_settings(), **settings, **asdict(column)},
+            f"{self.name}-{title}-{self.seed}",
+            {
+                **self._training_settings(),
+                "test_examples": len(self.data.test),
+                **settings,
+                **asdict(column),
+            },
             compute,
         )
 

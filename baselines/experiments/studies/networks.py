@@ -4,9 +4,11 @@ Those of images take rows of pixels and return logits; recurrent ones and the tr
 image as a sequence of its rows. The language model takes numbers of characters.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import nn
@@ -108,17 +110,18 @@ def _rows(images: torch.Tensor, shape: ImageShape) -> torch.Tensor:
     return unflattened.transpose(1, 2).flatten(2)
 
 
-def _mlp(shape: ImageShape) -> Network:
-    widths = (shape.pixels, 512, 512, 512, 512, shape.classes)
+def _mlp(shape: ImageShape, layers: int = 4, width: int = 512) -> Network:
+    widths = (shape.pixels, *[width] * layers, shape.classes)
 
     def make() -> nn.Module:
-        layers: list[nn.Module] = []
+        modules: list[nn.Module] = []
         for inputs, outputs in pairwise(widths):
-            layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-        return nn.Sequential(*layers[:-1])
+            modules += [nn.Linear(inputs, outputs), nn.ReLU()]
+        return nn.Sequential(*modules[:-1])
 
-    table = lay.mlp(["0", "2", "4", "6", "8"], ["_", "h1", "h2", "h3", "h4", "_"])
-    return Network("MLP 4x512", make, Symmetry.of(table))
+    units = [f"h{number}" for number in range(1, layers + 1)]
+    table = lay.mlp([str(2 * number) for number in range(layers + 1)], ["_", *units, "_"])
+    return Network(f"MLP {layers}x{width}", make, Symmetry.of(table))
 
 
 def _cnn(shape: ImageShape) -> Network:
@@ -187,13 +190,25 @@ def networks_of(shape: Shape) -> tuple[str, ...]:
     return tuple(IMAGE_NETWORKS if isinstance(shape, ImageShape) else TEXT_NETWORKS)
 
 
+def mlp_name(layers: int, width: int) -> str:
+    """Returns the name of an MLP, see `network`: "mlp" for 4 layers of 512 units."""
+    return "mlp" if (layers, width) == (4, 512) else f"mlp-{layers}x{width}"
+
+
 def network(name: str, shape: Shape) -> Network:
     """Returns a network for examples of some shape.
+
+    Args:
+        name: One of `networks_of`; or of an MLP of another size, see `mlp_name`.
+        shape: Shape of the examples.
 
     Raises:
         UnknownNameError: No network of this name learns such examples.
     """
-    require_name("network for these examples", name, networks_of(shape))
+    size = re.fullmatch(r"mlp-([1-9]\d*)x([1-9]\d*)", name)
+    require_name("network for these examples", "mlp" if size else name, networks_of(shape))
+    if size:
+        return _mlp(cast(ImageShape, shape), *map(int, size.groups()))
     if isinstance(shape, ImageShape):
         return IMAGE_NETWORKS[name](shape)
     return TEXT_NETWORKS[name](shape)

@@ -1,7 +1,7 @@
-"""Tables of results as text: the median over seeds, then the lowest and the highest."""
+"""Tables of results: the median over seeds, then the lowest and the highest."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 
@@ -10,16 +10,56 @@ class TableEntry:
     """Result of one seed in a table.
 
     Attributes:
-        row: Name of the row, such as that of an architecture.
-        column: Name of the column, such as that of a method.
+        row: Name of the row, such as that of a method.
+        column: Name of the column, such as that of an architecture.
         seed: The seed.
         value: Numbers by name, such as "barrier" and "accuracy".
+        settings: The numbers by which columns differ, by name.
+        curves: Values at evenly spaced points from 0 to 1, by measure.
     """
 
     row: str
     column: str
     seed: int
     value: Mapping[str, float]
+    settings: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        title: Its title, which stands above the names of the rows.
+        columns: Names of the columns.
+        rows: Texts by the name of the row.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Mapping[str, Sequence[str]]
+
+    def as_text(self) -> str:
+        """Returns the table with aligned columns."""
+        lines = self._lines()
+        widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                [line[0].ljust(widths[0])]
+                + [text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True)]
+            ).rstrip()
+            for line in lines
+        )
+
+    def as_markdown(self) -> str:
+        """Returns the table as Markdown."""
+        head, *lines = self._lines()
+        lines = [head, ["---"] * len(head), *([f"`{line[0]}`", *line[1:]] for line in lines)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def _lines(self) -> list[list[str]]:
+        return [[self.title, *self.columns], *([row, *texts] for row, texts in self.rows.items())]
 
 
 def format_spread(values: Sequence[float], digits: int = 3) -> str:
@@ -32,8 +72,9 @@ def format_spread(values: Sequence[float], digits: int = 3) -> str:
     return f"{middle} [{min(values):.{digits}g} {max(values):.{digits}g}]"
 
 
-def table_by_column(entries: Sequence[TableEntry], quantity: str, title: str) -> str:
-    """Returns a table of one quantity, with the rows and columns of the entries."""
+def table_of_quantity(entries: Sequence[TableEntry], quantity: str, title: str) -> Table:
+    """Returns a table of one quantity, with the rows and columns of the entries that have it."""
+    entries = [entry for entry in entries if quantity in entry.value]
     columns = list(dict.fromkeys(entry.column for entry in entries))
     rows = {
         row: [
@@ -48,10 +89,10 @@ def table_by_column(entries: Sequence[TableEntry], quantity: str, title: str) ->
         ]
         for row in dict.fromkeys(entry.row for entry in entries)
     }
-    return _table(title, columns, rows)
+    return Table(title, columns, rows)
 
 
-def table_by_quantity(entries: Sequence[TableEntry], title: str) -> str:
+def table_by_quantity(entries: Sequence[TableEntry], title: str) -> Table:
     """Returns a table of all quantities of entries of one column, with a column for each."""
     quantities = list(dict.fromkeys(name for entry in entries for name in entry.value))
     rows = {
@@ -61,16 +102,4 @@ def table_by_quantity(entries: Sequence[TableEntry], title: str) -> str:
         ]
         for row in dict.fromkeys(entry.row for entry in entries)
     }
-    return _table(title, quantities, rows)
-
-
-def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
-    lines = [[title, *columns], *([row, *values] for row, values in rows.items())]
-    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            [line[0].ljust(widths[0])]
-            + [text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for line in lines
-    )
+    return Table(title, quantities, rows)

@@ -75,7 +75,7 @@ def evaluate(network: Network, state: State, data: Labelled) -> tuple[float, flo
     model.load_state_dict(state)
     model.eval()
     with torch.no_grad():
-        logits = model(data.inputs)
+        logits = torch.cat([model(inputs) for inputs in data.inputs.split(_PASS)])
         loss = nn.functional.cross_entropy(logits, data.labels)
     return float(loss), float((logits.argmax(1) == data.labels).double().mean())
 

@@ -8,6 +8,7 @@ pytest.importorskip("torch")
 
 from support.processes import ROOT
 
+from fleet_tools.baselines.experiments.studies import output as studies
 from fleet_tools.baselines.experiments.sweeps.markdown_page import markdown_page
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
@@ -15,6 +16,7 @@ from fleet_tools.config.values import load_yaml
 
 EXPERIMENTS = ROOT / "experiments"
 SWEEPS = sorted(EXPERIMENTS.glob("*.yaml"))
+STUDIES = sorted((EXPERIMENTS / "studies").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
@@ -46,3 +48,13 @@ def test_barriers_are_between_the_policies_of_the_fleets_beside_them():
         values = curve["loss"]["values"]
         height = max(value - (values[0] + values[-1]) / 2 for value in values)
         assert curve["loss"]["height"] == pytest.approx(height)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_studies_are_complete_and_as_the_pages_show(path):
+    results = json.loads(path.read_text())
+    assert path.with_suffix(".md").read_text() == studies.markdown_page(results, path.stem)
+    kinds = {(entry["row"], entry["column"]) for entry in results["entries"]}
+    seeds = {entry["seed"] for entry in results["entries"]}
+    assert len(results["entries"]) == len(kinds) * len(seeds)
+    assert f"--page experiments/studies/{path.stem}.md" in results["command"]

@@ -18,6 +18,7 @@ from fleet_tools.baselines.experiments.studies import (
     model_sets,
     networks,
     online,
+    output,
     pairs,
     sources,
     training,
@@ -32,16 +33,14 @@ from fleet_tools.baselines.experiments.studies.labelled import (
 from fleet_tools.baselines.experiments.studies.networks import (
     IMAGE_NETWORKS,
     TEXT_NETWORKS,
-    Network,
 )
 from fleet_tools.baselines.experiments.studies.tables import (
     TableEntry,
     format_spread,
-    table_by_column,
     table_by_quantity,
+    table_of_quantity,
 )
-from fleet_tools.baselines.merging.symmetry import layers as lay
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.errors import UnknownNameError
 
 torch.set_num_threads(1)
 
@@ -65,16 +64,10 @@ def study(training_images: Labelled, test: Labelled, epochs: int = 1) -> model_s
     return model_sets.StudyData("digits", training_images, test, settings)
 
 
-SMALL = Network(
-    "MLP 1x8",
-    lambda: torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 10)),
-    Symmetry.of(lay.mlp(["0", "2"], ["_", "h", "_"])),
-)
-
-
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
+        *((f"mlp-{layers}x{width}", EIGHT) for layers, width in ((1, 8), (2, 5), (8, 16))),
         *((name, shape) for name in IMAGE_NETWORKS for shape in (EIGHT, ImageShape(3, 10, 6, 4))),
         *((name, TextShape(12, 7)) for name in TEXT_NETWORKS),
     ],
@@ -98,6 +91,37 @@ def test_tables_are_true_of_their_networks(name, shape):
 def test_the_program_knows_networks_and_images():
     assert set(get_args(program.NetworkName)) == {*IMAGE_NETWORKS, *TEXT_NETWORKS}
     assert set(get_args(program.SourceName)) == set(sources.SOURCES)
+    columns = {*pairs.pair_columns("mlp"), *fleets.fleet_columns(5)}
+    assert set(get_args(program.MethodName)) == columns
+    assert {*fleets.PANELS, *fleets.CONTROLS} <= columns
+
+
+@pytest.mark.parametrize("name", ["mlp-0x8", "mlp-2x", "mlp-2x8x2", "mlp--1x8", "perceptron"])
+def test_networks_of_no_size_are_refused(name):
+    with pytest.raises(UnknownNameError, match="mlp"):
+        networks.network(name, EIGHT)
+
+
+def test_mlps_do_not_learn_texts():
+    with pytest.raises(UnknownNameError, match="language"):
+        networks.network("mlp-2x8", TextShape(12, 7))
+
+
+def test_the_default_mlp_is_the_one_of_its_size():
+    assert networks.mlp_name(4, 512) == "mlp" and networks.mlp_name(2, 8) == "mlp-2x8"
+    assert networks.network("mlp", EIGHT).title == networks.network("mlp-4x512", EIGHT).title
+
+
+def test_variants_of_fleet_merge_differ_from_it_in_one_point():
+    columns = fleets.fleet_columns(5, 40)
+    usual = columns["fleet_merge"]
+    for name, column in columns.items():
+        if name.startswith("fleet_merge_") and "in_turn" not in name:
+            options = sum(column.options.get(key) != usual.options[key] for key in usual.options)
+            more = len(column.options.keys() - usual.options.keys())
+            assert (column.method != usual.method) + options + more == (
+                2 if "listing" in name else 1
+            )
 
 
 @settings(max_examples=25)
@@ -151,18 +175,39 @@ def test_stored_results_of_the_same_settings_are_read(tmp_path):
     options = {"start": "matching", "trust": 0.9, "descent": {"steps": 200, "rate": 0.1,
                "tau": 1.0, "noise": 0.1, "iterations": 60, "projection": "through"}}  # fmt: skip
     settings = {
-        "network": "MLP 4x512", "data": "digits", "examples": 200,
+        "network": "MLP 4x512", "data": "digits", "examples": 200, "test_examples": 50,
         "training": {"epochs": 40, "rate": 0.001, "batch": 64},
         "method": "sinkhorn_data", "options": options, "control": False,
     }  # fmt: skip
     value = {"barrier": 0.5, "accuracy": 0.9, "single": 0.8, "seconds": 1.0}
-    stored = tmp_path / "pair-mlp-both-0.json"
-    stored.write_text(json.dumps({"settings": settings, "value": value}))
+    curves = {"loss": [1.0, 2.0, 1.0], "accuracy": [0.9, 0.8, 0.9]}
+    stored = tmp_path / "pair-mlp-sinkhorn_data_matched-0.json"
     data = study(some_digits(), some_digits(50), epochs=40)
-    entries = pairs.pair_study(tmp_path, data, ["mlp"], 1)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pairs, "PAIRS", {"both": pairs.PAIRS["both"]})
-        assert [entry.value for entry in entries] == [value]
+    for found, expected in (({"curves": curves}, curves), ({}, {})):  # without curves: an old one
+        stored.write_text(json.dumps({"settings": settings, "value": value | found}))
+        (entry,) = pairs.pair_study(tmp_path, data, ["mlp"], 1, ["sinkhorn_data_matched"])
+        assert (entry.value, entry.curves) == (value, expected)
+
+
+def test_curves_join_the_networks_of_a_pair(tmp_path):
+    """Independently: the ends are the networks before alignment, the middle is the average."""
+    data, name = study(some_digits(), some_digits(50)), "mlp-1x8"
+    methods = ["naive_average", "common_init", "git_rebasin", "least_squares"]
+    columns = {entry.row: entry for entry in pairs.pair_study(tmp_path, data, [name], 1, methods)}
+    assert list(columns) == ["naive_average", "common_init", "git_rebasin", "least_squares"]
+    network = data.network(name)
+    sets = model_sets.ModelSet(tmp_path, f"pair-{name}", network, data, [data.training] * 2, 0)
+    ends = [training.evaluate(network, state, data.test) for state in sets.load(control=False)]
+    for method in ("naive_average", "git_rebasin"):
+        entry = columns[method]
+        for measure, of_ends in zip(("loss", "accuracy"), zip(*ends, strict=True), strict=True):
+            curve = entry.curves[measure]
+            assert (curve[0], curve[-1]) == pytest.approx(of_ends, rel=1e-5)
+        assert entry.value["accuracy"] == entry.curves["accuracy"][5]
+        losses = np.array(entry.curves["loss"])
+        highest = float((losses - (losses[0] + losses[-1]) / 2).max())
+        assert entry.value["barrier"] == pytest.approx(highest)
+    assert not columns["least_squares"].curves and "barrier" not in columns["least_squares"].value
 
 
 def test_an_interrupted_computation_stores_nothing(tmp_path):
@@ -180,9 +225,11 @@ def test_tables_show_the_spread():
     entries = [
         TableEntry("mlp", "naive", seed, {"barrier": 1.0 + seed, "acc": 0.5}) for seed in range(3)
     ]
-    assert table_by_column(entries, "barrier", "pairs") == "pairs    naive\nmlp    2 [1 3]"
-    first = table_by_quantity(entries, "pairs").splitlines()[0]
-    assert first.split() == ["pairs", "barrier", "acc"]
+    table = table_of_quantity(entries, "barrier", "pairs")
+    assert table.as_text() == "pairs    naive\nmlp    2 [1 3]"
+    assert table.as_markdown() == "| pairs | naive |\n| --- | --- |\n| `mlp` | 2 [1 3] |"
+    assert table_by_quantity(entries, "pairs").columns == ["barrier", "acc"]
+    assert table_of_quantity(entries, "loss", "pairs").rows == {}
 
 
 def test_the_online_study_resumes(tmp_path, capsys, monkeypatch):
@@ -210,15 +257,14 @@ def test_the_split_is_always_the_same():
 def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
     split = some_digits(), some_digits(50)
     monkeypatch.setattr(sources, "load", lambda name, root: split)
-    quick = {"naive": pairs.PAIRS["naive"], "matching": pairs.PAIRS["matching"]}
-    monkeypatch.setattr(pairs, "PAIRS", quick)
-    monkeypatch.setattr(fleets, "FLEETS", quick)
-    monkeypatch.setitem(networks.IMAGE_NETWORKS, "mlp", lambda shape: SMALL)
     few = ["--only", "mlp", "fleets", "--seeds", "1", "--alphas", "1", "--models", "2", "3"]
-    command = ["supervised", *few, "--epochs", "1", "--output", str(tmp_path)]
+    sizes = ["--layers", "1", "2", "--width", "8", "--epochs", "1"]
+    methods = ["--methods", "naive_average", "git_rebasin"]
+    command = ["supervised", *few, *sizes, *methods, "--output", str(tmp_path)]
     assert program.main(command) == 0
     out = capsys.readouterr().out
     assert "digits: barrier of pairs" in out and "digits: accuracy of fleets" in out
+    assert "mlp-1x8" in out and "mlp-2x8" in out
     assert "2 models, alpha 1" in out and "3 models, alpha 1" in out
 
     def refuse(*_: object) -> None:
@@ -230,18 +276,18 @@ def test_the_supervised_study_resumes(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == out
 
     # With other settings, no result of the former ones is used.
-    for other in (["--epochs", "2"], ["--examples", "100"]):
+    for other in (["--epochs", "2"], ["--examples", "100"], ["--test-examples", "9"]):
         with pytest.raises(AssertionError, match="computed again"):
             program.main([*command, *other])
 
 
-def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monkeypatch):
+def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path):
     """Independently: numpy, with the parts weighted alike."""
     data, test = some_digits(300), some_digits(300)
-    monkeypatch.setattr(fleets, "FLEETS", {})
-    monkeypatch.setitem(networks.IMAGE_NETWORKS, "mlp", lambda shape: SMALL)
-    linear, joint = fleets.fleet_study(tmp_path, study(data, test), [(5, 1.0)], 1, "mlp")
-    assert (linear.column, joint.column) == ("linear", "joint")
+    linear, joint = fleets.fleet_study(
+        tmp_path, study(data, test), [(5, 1.0)], 1, "mlp-1x8", ["linear", "joint"]
+    )
+    assert (linear.row, joint.row) == ("linear", "joint")
     assert joint.value["accuracy"] == joint.value["single"]  # one network
 
     parts = partition(data, 5, 1.0, np.random.default_rng((0, 1000)))
@@ -261,6 +307,28 @@ def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path, monk
     assert linear.value["accuracy"] == pytest.approx(accuracy, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("alphas", "models"), [(["1"], ["2"]), (["1", "10"], ["2"]), (["1"], ["2", "3"])]
+)
+def test_pages_are_made_again_from_their_results(tmp_path, alphas, models, monkeypatch):
+    split = some_digits(), some_digits(50)
+    monkeypatch.setattr(sources, "load", lambda name, root: split)
+    page = tmp_path / "new" / "study.md"
+    sizes = ["--layers", "1", "--width", "8", "--epochs", "1", "--seeds", "2"]
+    methods = ["--methods", "naive_average", "common_init", "joint"]
+    kinds = ["--only", "mlp", "fleets", "--alphas", *alphas, "--models", *models]
+    arguments = [*sizes, *methods, *kinds, "--output", str(tmp_path / "cache"), "--quiet"]
+    assert program.main(["supervised", *arguments, "--page", str(page)]) == 0
+    results = json.loads(page.with_suffix(".json").read_text())
+    images = ["study_curves.png", "study.png"]
+    assert all(f"]({name})" in page.read_text() for name in images)
+    assert "`one alone`" in page.read_text() and results["command"] in page.read_text()
+    before = {path.name: path.read_bytes() for path in page.parent.iterdir()}
+    assert set(before) == {"study.md", "study.json", *images}
+    output.write_page(results, page)
+    assert {path.name: path.read_bytes() for path in page.parent.iterdir()} == before
+
+
 def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert program.main(["supervised", "--only", "mlp", "--output", str(tmp_path / "new")]) == 2
@@ -274,6 +342,8 @@ def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
         ["supervised", "--only", "mpl"],
         ["supervised", "--data", "svhn"],
         ["supervised", "--alphas", "0"],
+        ["supervised", "--methods", "naive"],
+        ["supervised", "--layers", "0"],
         ["online", "--seeds", "0"],
         [],
     ],
