@@ -77,7 +77,7 @@ def fleet_columns(models: int, steps: int = STEPS) -> dict[str, MethodColumn]:
         return MethodColumn(method, {"epochs": _EPOCHS, "descent": descent} | options)
 
     listing = replace(descent, noise=LISTING.noise, projection=LISTING.projection)
-    in_turn = {"participants": 1, "epochs": _EPOCHS * models}
+    in_turn: dict[str, Any] = {"participants": 1, "epochs": _EPOCHS * models}
     return {
         "naive_average": MethodColumn("naive_average"),
         "git_rebasin": MethodColumn("git_rebasin"),
