@@ -8,9 +8,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import pydantic
 
 from fleet_tools.config.values import Count, Positive
+from fleet_tools.errors import ConfigError
 from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.
@@ -80,7 +83,7 @@ class SupervisedOptions(StudyOptions):
     """Number of examples for the test (default: all)."""
     epochs: Count = 40
     """Number of epochs."""
-    layers: tuple[Count, ...] = (4,)
+    layers: Annotated[tuple[Count, ...], pydantic.Field(min_length=1)] = (4,)
     """Numbers of hidden layers of MLPs; fleets have the first one."""
     width: Count = 512
     """Number of units in each layer of MLPs."""
@@ -98,8 +101,14 @@ class SupervisedOptions(StudyOptions):
     output: Path | None = None
     """Folder of the results (default: data/studies/DATA)."""
     page: Path | None = None
-    """File for the tables as Markdown; beside it are written the figures, and the results as
-    JSON."""
+    """File for the tables as Markdown, with the suffix .md; beside it are written the figures, and
+    the results as JSON."""
+
+    @pydantic.model_validator(mode="after")
+    def _page_is_markdown(self) -> Self:
+        if self.page and self.page.suffix != ".md":
+            raise ValueError(f"--page is {self.page}; give a file with the suffix .md")
+        return self
 
 
 class OnlineOptions(StudyOptions):
@@ -120,11 +129,16 @@ class OnlineOptions(StudyOptions):
 
 def _supervised(options: SupervisedOptions) -> int:
     from fleet_tools.baselines.experiments.studies import sources
-    from fleet_tools.baselines.experiments.studies.fleets import PANELS, STEPS, fleet_study
+    from fleet_tools.baselines.experiments.studies.fleets import (
+        PANELS,
+        STEPS,
+        fleet_columns,
+        fleet_study,
+    )
     from fleet_tools.baselines.experiments.studies.model_sets import StudyData
     from fleet_tools.baselines.experiments.studies.networks import mlp_name, networks_of
     from fleet_tools.baselines.experiments.studies.output import tables_of, write_results
-    from fleet_tools.baselines.experiments.studies.pairs import pair_study
+    from fleet_tools.baselines.experiments.studies.pairs import pair_columns, pair_study
     from fleet_tools.baselines.experiments.studies.training import TrainingSettings
 
     training, test = sources.load(options.data, options.data_root)
@@ -142,6 +156,10 @@ def _supervised(options: SupervisedOptions) -> int:
     of_fleets = sizes[0] if of_fleets == "mlp" else of_fleets
     for name in (*networks, of_fleets):
         data.network(name)  # before anything is trained
+    if networks:
+        _require_some("pairs", options.methods, pair_columns("mlp"))
+    if FLEETS in chosen:
+        _require_some("fleets", options.methods, fleet_columns(2))
     entries: list[TableEntry] = []
     pairs = pair_study(folder, data, networks, options.seeds, options.methods, options.steps)
     entries += _gather(pairs, options)
@@ -162,6 +180,15 @@ def _supervised(options: SupervisedOptions) -> int:
         }
         write_results(results, options.page)
     return _report(options, folder, entries, [each.as_text() for each in tables_of(title, entries)])
+
+
+def _require_some(study: str, methods: Sequence[str], known: Iterable[str]) -> None:
+    """Raises an error if methods are chosen, and a study has none of them."""
+    if methods and not set(methods).intersection(known):
+        raise ConfigError(
+            f"The study of {study} has none of the methods {', '.join(methods)}. It has "
+            f"{', '.join(known)}: choose one of them, or leave the study out by --only."
+        )
 
 
 def _online(options: OnlineOptions) -> int:

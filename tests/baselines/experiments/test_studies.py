@@ -18,7 +18,6 @@ from fleet_tools.baselines.experiments.studies import (
     model_sets,
     networks,
     online,
-    output,
     pairs,
     sources,
     training,
@@ -308,25 +307,13 @@ def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("alphas", "models"), [(["1"], ["2"]), (["1", "10"], ["2"]), (["1"], ["2", "3"])]
+    ("only", "method"), [("mlp", "fleet_merge"), ("fleets", "sinkhorn_data_matched")]
 )
-def test_pages_are_made_again_from_their_results(tmp_path, alphas, models, monkeypatch):
-    split = some_digits(), some_digits(50)
-    monkeypatch.setattr(sources, "load", lambda name, root: split)
-    page = tmp_path / "new" / "study.md"
-    sizes = ["--layers", "1", "--width", "8", "--epochs", "1", "--seeds", "2"]
-    methods = ["--methods", "naive_average", "common_init", "joint"]
-    kinds = ["--only", "mlp", "fleets", "--alphas", *alphas, "--models", *models]
-    arguments = [*sizes, *methods, *kinds, "--output", str(tmp_path / "cache"), "--quiet"]
-    assert program.main(["supervised", *arguments, "--page", str(page)]) == 0
-    results = json.loads(page.with_suffix(".json").read_text())
-    images = ["study_curves.png", "study.png"]
-    assert all(f"]({name})" in page.read_text() for name in images)
-    assert "`one alone`" in page.read_text() and results["command"] in page.read_text()
-    before = {path.name: path.read_bytes() for path in page.parent.iterdir()}
-    assert set(before) == {"study.md", "study.json", *images}
-    output.write_page(results, page)
-    assert {path.name: path.read_bytes() for path in page.parent.iterdir()} == before
+def test_methods_of_another_study_are_refused(tmp_path, capsys, monkeypatch, only, method):
+    monkeypatch.setattr(sources, "load", lambda name, root: (some_digits(), some_digits(50)))
+    arguments = ["--only", only, "--methods", method, "--output", str(tmp_path / "new")]
+    assert program.main(["supervised", *arguments]) == 2
+    assert method in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
 def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
@@ -344,6 +331,8 @@ def test_absent_scikit_learn_is_named(tmp_path, capsys, monkeypatch):
         ["supervised", "--alphas", "0"],
         ["supervised", "--methods", "naive"],
         ["supervised", "--layers", "0"],
+        ["supervised", "--layers"],
+        ["supervised", "--page", "page.json"],
         ["online", "--seeds", "0"],
         [],
     ],
