@@ -122,7 +122,7 @@ def _method_figure(entries: Sequence[TableEntry]) -> Figure:
     axes.set_yticks(range(len(methods)), methods)
     axes.set_ylim(len(methods) - 0.5, -0.5)
     axes.set_xlabel(f"{LABELS['accuracy']}, {entries[0].column}")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.grid(alpha=0.3)
     return figure
 
