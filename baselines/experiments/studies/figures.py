@@ -101,7 +101,7 @@ def _plot_methods(
             [median(each) for each in found],
             yerr=_spreads(found),
             fmt=f"{marker}{line}",
-            color=f"C{number % 10}",
+            color="0.2" if method == "joint" else f"C{number % 10}",
             capsize=3,
             markersize=4,
             label=method,
