@@ -21,6 +21,7 @@ PROGRAMS = {
     "photograph": ("photograph", "Photographs the episodes of a dataset with Blender."),
     "train": ("baselines.train", "Trains a policy by behaviour cloning."),
     "evaluate": ("evaluate", "Evaluates a policy by a protocol."),
+    "serve": ("serve", "Serves a policy over a socket, to simulations and robots."),
     "leaderboard": ("leaderboard.__main__", "Checks and ranks results on one page."),
     "merge": ("baselines.merge", "Merges models into one."),
     "fleet": ("baselines.fleet", "Trains a fleet of robots in rounds of federated learning."),

@@ -11,15 +11,19 @@ from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.errors import IncompatiblePoliciesError, LayoutError
 from fleet_tools.baselines.policies.layout import (
     Kind,
-    Layout,
-    describe_layout,
     entries_read,
     kind_of,
     require_offered,
 )
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.config.values import Value, differences, parse
-from fleet_tools.dataset.header import ArraySpec, describe_action, describe_observation
+from fleet_tools.envs.array_spec import (
+    ArraySpec,
+    Layout,
+    describe_action,
+    describe_layout,
+    describe_observation,
+)
 from fleet_tools.perception.observation_config import (
     PADDED_UNIT,
     StoredEnvKwargs,

@@ -7,13 +7,9 @@ import numpy as np
 
 from fleet_tools.baselines.policies.config import EncodedKind, PolicyConfig
 from fleet_tools.baselines.policies.errors import LayoutError
-from fleet_tools.config.values import differences
-from fleet_tools.dataset.header import ArraySpec
+from fleet_tools.envs.array_spec import ArraySpec, Layout, layout_differences, misfits
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.observation_config import PADDED_UNIT
-
-Layout = Mapping[str, ArraySpec]
-"""Entries of an observation by name, as the header of a dataset describes them."""
 
 Kind = Literal["state"] | EncodedKind
 """How an entry is read: as it is (state), or by the encoder of its kind."""
@@ -103,28 +99,16 @@ def entries_with_masks(read: Layout) -> list[str]:
     return names
 
 
-def describe_layout(layout: Layout) -> dict[str, object]:
-    """Returns all fields of all entries, by descriptions such as "the shape of 'point_cloud'"."""
-    return {
-        f"the {field} of {name!r}": value
-        for name, array in layout.items()
-        for field, value in array
-    }
-
-
 def require_offered(read: Layout, offered: Layout) -> None:
     """Checks that all entries which a policy reads are available and described alike.
 
     Raises:
         LayoutError: They are not; the message names every difference.
     """
-    errors = [f"there is no {name!r}" for name in read if name not in offered]
-    common = {name: offered[name] for name in read if name in offered}
-    expected = describe_layout({name: read[name] for name in common})
-    errors += differences(describe_layout(common), expected)
+    errors = layout_differences(read, offered)
     if errors:
         raise LayoutError(
-            f"The policy reads another layout: {'; '.join(sorted(errors))}. Make the environment "
+            f"The policy reads another layout: {'; '.join(errors)}. Make the environment "
             "as it was in training, or train on this one."
         )
 
@@ -139,14 +123,7 @@ def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> Non
         raise LayoutError(
             f"A policy reads a mapping of arrays by name; given: {type(observation).__name__}."
         )
-    errors = []
-    for name, array in read.items():
-        value = observation.get(name)
-        if not isinstance(value, np.ndarray):
-            found = "missing" if value is None else f"a {type(value).__name__}"
-            errors.append(f"{name!r} is {found}")
-        elif value.shape != array.shape or value.dtype != array.dtype:
-            errors.append(f"{name!r} is {value.dtype} {value.shape}, not {_brief(array)}")
+    errors = misfits(read, observation)
     if errors:
         raise LayoutError(
             f"The observation is not what the policy reads: {'; '.join(errors)}. Its entries: "

@@ -5,16 +5,17 @@ It describes an environment completely, so that the same one can be made again f
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
 import pydantic
 import yaml
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.values import Positive, Value, parse
+from fleet_tools.config.values import Positive, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.arenas import TOOL_USE
+from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
@@ -24,33 +25,11 @@ from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.interface import EnvInterface
     from fleet_tools.envs.recorded import RecordedEnv
 
 HEADER = "dataset.json"
 
 SCHEMA_VERSION = 3
-
-
-Dtype = Annotated[str, pydantic.Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64))$")]
-"""Names of the types that arrays of an episode may have."""
-
-
-Length = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
-"""Length of an axis."""
-
-
-class ArraySpec(Value):
-    """An array of each step: shape and dtype, and what its entries are, in which unit and frame."""
-
-    shape: Annotated[tuple[Length, ...], pydantic.Field(max_length=8)]
-    dtype: Dtype
-    unit: str
-    frame: str | None
-    entries: tuple[str, ...] = ()
-    """Names along the first axis, where they have names."""
-    scale: tuple[float, ...] = ()
-    """Meaning of an entry of 1, in the unit, where it is not 1."""
 
 
 class Header(Document):
@@ -191,35 +170,3 @@ def _require_trust(task: TaskConfig, source: str) -> None:
             f"{source} names {', '.join(functions)}, whose code would be run here. If it is code "
             f"that you trust, set the environment variable {TRUSTED_MODULES}={modules}"
         )
-
-
-def describe_action(env: "gymnasium.Env | EnvInterface") -> ArraySpec:
-    """Describes the actions of an environment of this package."""
-    from fleet_tools.envs.interface import interface_of
-
-    interface = interface_of(env)
-    action = interface.action_entry
-    return ArraySpec(
-        shape=action.space.shape,
-        dtype=action.space.dtype.name,
-        unit=action.unit,
-        frame=action.frame,
-        entries=action.entries,
-        scale=tuple(interface.action_scale.tolist()),
-    )
-
-
-def describe_observation(env: "gymnasium.Env | EnvInterface") -> dict[str, ArraySpec]:
-    """Describes the entries of an observation of an environment of this package, by name."""
-    from fleet_tools.envs.interface import interface_of
-
-    return {
-        name: ArraySpec(
-            shape=feature.space.shape,
-            dtype=feature.space.dtype.name,
-            unit=feature.unit,
-            frame=feature.frame,
-            entries=feature.entries,
-        )
-        for name, feature in interface_of(env).features.items()
-    }

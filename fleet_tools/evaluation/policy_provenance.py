@@ -23,8 +23,9 @@ class PolicyProvenance(Value):
     Attributes:
         name: Name in tables.
         kind: Kind of its source.
-        source: Built-in name, module:factory, or file name of the checkpoint.
-        content_digest: Hash of the checkpoint, or of the module's file; None for built-in policies.
+        source: Built-in name, module:factory, file name of the checkpoint, or address of a server.
+        content_digest: Hash of the checkpoint, which a server states of its own, or of the module's
+            file; None for built-in policies.
         env_kwargs: Keyword arguments of its environment, such as {"obs_mode": "point_cloud"}; its
             sensors are ideal if they are not among them.
         training_seed: Seed of its training run, if it is one of several of the same name.
@@ -33,7 +34,7 @@ class PolicyProvenance(Value):
     """
 
     name: str
-    kind: Literal["built_in", "factory", "checkpoint"]
+    kind: Literal["built_in", "factory", "checkpoint", "remote"]
     source: str
     content_digest: str | None
     env_kwargs: StoredEnvKwargs

@@ -84,8 +84,8 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
 
 
 def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:
-    """Checks that a checkpoint can act in a task; code of others is not run for that."""
-    if policy.kind == "checkpoint":
+    """Checks that a checkpoint can act in a task; code of others is not run here for that."""
+    if policy.kind in ("checkpoint", "remote"):
         try:
             policy.make(env)
         except FleetToolsError as error:

@@ -19,7 +19,7 @@ import numpy as np
 from fleet_tools.envs.interface import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies.confined_replies import GarbledReplyError, read_action, read_reply
-from fleet_tools.policies.sources import PolicySource, find_policy
+from fleet_tools.policies.sources import PolicySource, find_policy, is_address
 
 LONGEST_REPLY = 2**20
 """Largest size of an answer, bytes."""
@@ -74,7 +74,7 @@ class ConfinedPolicy:
 
 def find_policy_apart(source: str) -> PolicySource:
     """Finds a policy, see `find_policy`; modules of others are imported in another process."""
-    if ":" not in source:
+    if ":" not in source or is_address(source):
         return find_policy(source)
     kind, digest, env_kwargs = PolicyProcess().ask("find", source)
     return PolicySource(kind, source, digest, env_kwargs)

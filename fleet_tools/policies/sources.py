@@ -1,4 +1,4 @@
-"""Policies by name, by module:factory, or by checkpoint.
+"""Policies by name, by module:factory, by checkpoint, or by the address of a server.
 
     expert, noisy_expert, perceived_expert, perceived_expert_category, random, zero
                         built in
@@ -8,6 +8,8 @@
     PATH                a checkpoint of `fleet_tools.baselines.policies`
     dagger:PATH         a checkpoint that takes turns with the expert, to collect what the expert
                         would do where the checkpoint goes
+    ws://HOST:PORT      the policy of a server, as `python -m fleet_tools.serve` starts one; wss://
+                        beyond this machine
 
 All programs that run a policy find it here.
 """
@@ -34,14 +36,15 @@ PolicyName = Annotated[
     pydantic.Field(
         description="The policy: expert, noisy_expert, perceived_expert, "
         "perceived_expert_category, random or zero; module:factory, where factory(env) returns an "
-        "object with reset() and act(observation); the path of a checkpoint; or dagger:PATH, a "
-        "checkpoint that takes turns with the expert."
+        "object with reset() and act(observation); the path of a checkpoint; dagger:PATH, a "
+        "checkpoint that takes turns with the expert; or the address of a policy's server, "
+        "ws://HOST:PORT or wss://HOST:PORT."
     ),
 ]
 """An option that names a policy."""
 
 
-Kind = Literal["built_in", "factory", "checkpoint", "dagger"]
+Kind = Literal["built_in", "factory", "checkpoint", "dagger", "remote"]
 Track = Literal["observations", "privileged"]
 """What a policy knows: its observations alone, or the simulator's state, too."""
 
@@ -99,6 +102,8 @@ _FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
 _DAGGER = "dagger:"
 _DAGGER_POLICY = "fleet_tools.experts.dagger:DAggerPolicy"
 _LOAD_CHECKPOINT_POLICY = "fleet_tools.baselines.policies.policy:load_checkpoint_policy"
+_REMOTE_POLICY = "fleet_tools.policies.remote.policy:RemotePolicy"
+_READ_HELLO = "fleet_tools.policies.remote.policy:read_hello"
 _ENV_KWARGS_OF_CHECKPOINT = "fleet_tools.baselines.policies.checkpoint:env_kwargs_of"
 
 
@@ -109,7 +114,8 @@ class PolicySource:
     Attributes:
         kind: Kind of the source.
         source: Its name, as `find_policy` takes it; a checkpoint's path is absolute.
-        content_digest: Hash of the checkpoint, or of the module's file; None for built-in policies.
+        content_digest: Hash of the checkpoint, which a server states of its own, or of the module's
+            file; None for built-in policies.
         env_kwargs: Keyword arguments of the environment that give the observations it reads.
     """
 
@@ -121,7 +127,8 @@ class PolicySource:
     @property
     def name(self) -> str:
         """The source, without the folder of a checkpoint."""
-        name = self.source if self.kind in ("built_in", "factory") else Path(self.source).name
+        without_folder = self.kind in ("built_in", "factory", "remote")
+        name = self.source if without_folder else Path(self.source).name
         return _DAGGER + name if self.kind == "dagger" else name
 
     def __str__(self) -> str:
@@ -136,13 +143,16 @@ class PolicySource:
             seed: Seed of the policy `random`.
 
         Raises:
-            PolicyError: Its file has changed since it was found, or its factory raises an error.
+            PolicyError: Its file has changed since it was found, its factory raises an error, or its
+            server does not answer.
             FleetToolsError: It cannot act in this environment.
         """
         if self.kind == "built_in":
             built_in = _BUILT_IN[self.source]
             make = load_function(built_in.factory)
             return make(env, seed) if built_in.seeded else make(env)
+        if self.kind == "remote":
+            return load_function(_REMOTE_POLICY)(self.source, env, self.content_digest)
         factory = _factory(self.source) if self.kind == "factory" else None
         with policy_errors("making it"):
             if _digest(_file(self.kind, self.source)) != self.content_digest:
@@ -164,12 +174,16 @@ def find_policy(source: str) -> PolicySource:
 
     Raises:
         UnknownNameError: There is no such policy.
-        PolicyError: Its module raises an error, or has no such factory.
+        PolicyError: Its module raises an error, or has no such factory; or its server does not
+            answer.
         FleetToolsError: Its checkpoint cannot be read.
     """
     name = current_name(source)
     if name in _BUILT_IN:
         return PolicySource("built_in", name, None, in_one_form(_BUILT_IN[name].env_kwargs))
+    if is_address(source):
+        hello = load_function(_READ_HELLO)(source)
+        return PolicySource("remote", source, hello.content_digest, dict(hello.env_kwargs))
     path = Path(source.removeprefix(_DAGGER)).absolute()  # a link keeps its name
     if path.is_file():
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
@@ -178,8 +192,16 @@ def find_policy(source: str) -> PolicySource:
     if ":" in source:
         env_kwargs = _env_kwargs_of_factory(_factory(source), source)
         return PolicySource("factory", source, _digest(_file("factory", source)), env_kwargs)
-    remedy = "A policy of your own is given as module:factory, or as the path of a checkpoint."
+    remedy = (
+        "A policy of your own is given as module:factory, as the path of a checkpoint, or as the "
+        "address of its server."
+    )
     raise UnknownNameError("policy", source, _BUILT_IN, remedy)
+
+
+def is_address(source: str) -> bool:
+    """Whether a policy is named by the address of its server."""
+    return source.startswith(("ws://", "wss://"))
 
 
 def natural_track(kind: object, source: object) -> Track:
@@ -201,10 +223,10 @@ def built_in_description(name: str) -> str:
 
 
 def load_policy(source: str, env: gymnasium.Env, seed: int = 0) -> Policy:
-    """Makes a policy by name, by module:factory, or by the path of its checkpoint.
+    """Makes a policy by name, by module:factory, by its checkpoint, or by its server.
 
     Args:
-        source: A built-in name such as "expert", "module:factory", or a path.
+        source: A built-in name such as "expert", "module:factory", a path, or an address.
         env: The environment in which it is to act.
         seed: Seed of the policy "random".
 

@@ -53,6 +53,8 @@ OPTIONAL = (
     Library("mujoco", "mujoco", "metaworld", "simulate Meta-World's tasks"),
     Library("tensorboard", "tensorboard", "tensorboard", "write curves"),
     Library("wandb", "wandb", "wandb", "send curves to Weights & Biases"),
+    Library("websockets", "websockets", "serve", "serve policies over a socket"),
+    Library("msgpack", "msgpack", "serve", "serve policies over a socket"),
     Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),

@@ -1,0 +1,1 @@
+"""Policies behind a socket: the protocol, a server, and clients for simulations and for robots."""

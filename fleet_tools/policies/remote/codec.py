@@ -1,0 +1,128 @@
+"""Messages as bytes: msgpack, with arrays of numbers as maps of dtype, shape and data.
+
+Bytes of strangers are data: nothing in them is run, and what they claim is checked before memory is
+taken for it.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fleet_tools.errors import PolicyError
+from fleet_tools.utils.libraries import require
+
+DTYPES = frozenset(
+    np.dtype(each).name for each in (*np.typecodes["AllInteger"], "?", "float16", "f", "d")
+)
+"""Names of the types that arrays may have: booleans, integers and floats of up to 64 bits."""
+
+_ARRAY = {"dtype", "shape", "data"}
+_MAX_AXES, _MAX_LENGTH = 8, 2**31
+_MAX_ENTRIES, _MAX_CONTAINERS = 1024, 4096
+"""Entries of one map or list, and maps and lists of one message."""
+
+
+class ProtocolError(PolicyError):
+    """What came over the wire is not what the protocol has there."""
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Returns a message as bytes.
+
+    Args:
+        message: Plain data (maps with names as keys, lists, text, numbers, None), and arrays with
+            one of `DTYPES`. A map with exactly the keys of an array is read as one.
+
+    Raises:
+        ProtocolError: It holds something else.
+    """
+    msgpack = require("msgpack", "speak with policies over a socket")
+    try:
+        return msgpack.packb(message, default=_plain)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"This cannot be sent: {error}") from None
+
+
+def decode(content: bytes) -> dict[str, Any]:
+    """Reads a message.
+
+    Args:
+        content: The bytes; whoever received them has bounded their number.
+
+    Returns:
+        Plain data, and arrays of their own memory.
+
+    Raises:
+        ProtocolError: They are no message of `encode`.
+    """
+    msgpack = require("msgpack", "speak with policies over a socket")
+    containers = 0
+
+    def counted(container: Any) -> Any:
+        nonlocal containers
+        containers += 1
+        if containers > _MAX_CONTAINERS:
+            raise ProtocolError(f"more than {_MAX_CONTAINERS} maps and lists")
+        return container
+
+    try:
+        message = msgpack.unpackb(
+            content,
+            list_hook=counted,
+            object_pairs_hook=lambda pairs: counted(_map(pairs)),
+            ext_hook=_refuse_extension,
+            max_array_len=_MAX_ENTRIES,
+            max_map_len=_MAX_ENTRIES,
+            max_ext_len=0,
+        )
+    except ProtocolError as error:
+        raise ProtocolError(f"Not a message: {error}.") from None
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise ProtocolError(f"Not a message: {type(error).__name__}.") from None
+    if not isinstance(message, dict):
+        raise ProtocolError(f"Not a message: a {type(message).__name__}.")
+    return message
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Returns an array as plain data, in little-endian order."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"a {type(value).__name__} is neither plain data nor an array")
+    if value.dtype.name not in DTYPES:
+        raise TypeError(f"an array of {value.dtype} is none of numbers")
+    data = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+    return {"dtype": value.dtype.name, "shape": list(value.shape), "data": data}
+
+
+def _map(pairs: list[tuple[Any, Any]]) -> Any:
+    """Returns a map, or the array that it describes."""
+    found = dict(pairs)
+    if len(found) != len(pairs) or not all(isinstance(key, str) for key in found):
+        raise ProtocolError("keys are names that occur once")
+    return _array(**found) if found.keys() == _ARRAY else found
+
+
+def _array(dtype: Any, shape: Any, data: Any) -> np.ndarray:
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ProtocolError("an array of something else than numbers")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > _MAX_AXES
+        or not all(type(length) is int and 0 <= length < _MAX_LENGTH for length in shape)
+    ):
+        raise ProtocolError("an array whose shape is none")
+    stored = np.dtype(dtype).newbyteorder("<")
+    if not isinstance(data, bytes) or len(data) != math.prod(shape) * stored.itemsize:
+        raise ProtocolError("an array whose data do not fill its shape")
+    if stored.kind == "b" and data.strip(b"\0\1"):
+        raise ProtocolError("a boolean that is neither 0 nor 1")
+    try:
+        return np.frombuffer(data, stored).reshape(shape).astype(dtype)
+    except ValueError:  # an empty one, with lengths whose product is no size
+        raise ProtocolError("an array whose shape is none") from None
+
+
+def _refuse_extension(code: int, data: bytes) -> None:
+    raise ProtocolError("an extension of msgpack")

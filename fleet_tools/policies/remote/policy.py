@@ -1,0 +1,111 @@
+"""A policy behind a socket, for simulations: time stands still until it answers."""
+
+import math
+from collections.abc import Mapping
+
+import gymnasium
+import numpy as np
+
+from fleet_tools.config.values import differences
+from fleet_tools.envs.array_spec import describe_action, describe_observation, layout_differences
+from fleet_tools.envs.interface import EnvInterface
+from fleet_tools.errors import PolicyError
+from fleet_tools.policies.remote.connection import TIMEOUT_S, PolicyConnection
+from fleet_tools.policies.remote.messages import Hello
+
+
+class RemotePolicy:
+    """Acts as the policy of a server, with the same bits; see `realtime` for robots.
+
+    There is no deadline: `timeout_s` is for servers that have died. A connection that was lost is
+    made anew by the next `reset`.
+
+    Args:
+        url: Address of the server.
+        env: The environment in which it is to act, or its interface.
+        content_digest: Hash of the checkpoint that the server must have; None takes any.
+        timeout_s: Time after which a server that does not answer counts as dead, s.
+
+    Raises:
+        PolicyError: See `PolicyConnection`; or the server's policy is another one, or cannot act in
+            this environment.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        env: gymnasium.Env | EnvInterface,
+        content_digest: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._url, self._timeout_s = url, timeout_s
+        self._observation, self._action = describe_observation(env), describe_action(env)
+        self._period_s = 1.0 / float(env.metadata["render_fps"])
+        self._content_digest = content_digest
+        self._connection = self._connect()
+        self._step = 0
+
+    def reset(self) -> None:
+        """Asks the server's policy to forget the last episode.
+
+        Raises:
+            PolicyError: See the class, and `PolicyConnection.reset`.
+        """
+        if self._connection.closed:
+            self._connection = self._connect()
+        self._step = 0
+        self._connection.reset()
+
+    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns the policy's action; the environment clips it.
+
+        Raises:
+            PolicyError: See `PolicyConnection.act`.
+        """
+        action = self._connection.act(observation, self._step * self._period_s)
+        self._step += 1
+        return action
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+    def _connect(self) -> PolicyConnection:
+        connection = PolicyConnection(self._url, self._timeout_s)
+        try:
+            self._require_acting(connection.hello)
+        except PolicyError:
+            connection.close()
+            raise
+        return connection
+
+    def _require_acting(self, hello: Hello) -> None:
+        if self._content_digest not in (None, hello.content_digest):
+            raise PolicyError(
+                f"{self._url} serves another policy than at the start: {hello.policy} "
+                f"({hello.content_digest}), not {self._content_digest}."
+            )
+        found = layout_differences(hello.observation, self._observation)
+        found += [
+            f"the action's {each}" for each in differences(dict(self._action), dict(hello.action))
+        ]
+        if not math.isclose(hello.control_period_s, self._period_s, rel_tol=1e-6):
+            found.append(
+                f"the control period is {self._period_s:g} s, not {hello.control_period_s:g} s"
+            )
+        if found:
+            raise PolicyError(
+                f"The policy of {self._url} ({hello.policy}) cannot act here: {'; '.join(found)}. "
+                "Make the environment as it was in training."
+            )
+
+
+def read_hello(url: str) -> Hello:
+    """Returns what a server's policy is.
+
+    Raises:
+        ConfigError, PolicyError, MissingLibraryError: See `PolicyConnection`.
+    """
+    connection = PolicyConnection(url)
+    connection.close()
+    return connection.hello

@@ -1,0 +1,75 @@
+"""Serves a policy over a socket: `python -m fleet_tools.serve runs/hammer/best.safetensors`.
+
+Every `--policy` takes the printed address, such as ws://127.0.0.1:8000.
+"""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import pydantic
+from tyro.conf import Positional
+
+from fleet_tools.config.values import Count, Positive
+from fleet_tools.utils import cli
+
+
+class ServeOptions(cli.Options):
+    """Serves a checkpoint to simulations and robots, until Ctrl-C.
+
+    It listens on this machine alone. Beyond it, clients need a token and speak TLS: --host,
+    --certificate and --key, and the token in a file or in FLEET_TOOLS_POLICY_TOKEN. --json prints
+    the address and the policy when it is ready.
+
+    Exit codes:
+    0: it was ended by Ctrl-C or SIGTERM.
+    2: it cannot begin.
+    """
+
+    checkpoint: Positional[Path]
+    """Checkpoint to serve."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    token_file: Path | None = None
+    """File with the token that clients must present, instead of FLEET_TOOLS_POLICY_TOKEN."""
+    certificate: Path | None = None
+    """Certificate of this server, PEM."""
+    key: Path | None = None
+    """Key of the certificate, PEM."""
+    max_connections: Count = 8
+    """Largest number of connections at the same time; each holds a network of its own."""
+    control_rate_hz: Positive = 6.0
+    """Control rate of the demonstrations, Hz; clients with another one are refused."""
+
+
+def _serve(options: ServeOptions) -> int:
+    from fleet_tools.policies.remote.access import Access, read_token
+
+    token = read_token(options.token_file)
+    access = Access(options.host, options.port, token, options.certificate, options.key)
+
+    from fleet_tools.baselines.policies.serving import served_checkpoint
+    from fleet_tools.policies.remote.server import PolicyServer
+
+    served = served_checkpoint(options.checkpoint, options.control_rate_hz)
+    for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
+        signal.signal(ending, signal.default_int_handler)
+    try:
+        with PolicyServer(served, access, options.max_connections) as server:
+            summary = {"url": server.url, "hello": served.hello.model_dump(mode="json")}
+            options.report(summary, lambda: f"{served.hello.policy} is served at {server.url}")
+            sys.stdout.flush()
+            server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    return cli.OK
+
+
+PROGRAM = cli.Program("serve", cli.Command(ServeOptions, _serve))
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())
