@@ -143,8 +143,8 @@ class PolicySource:
             seed: Seed of the policy `random`.
 
         Raises:
-            PolicyError: Its file has changed since it was found, its factory raises an error, or its
-            server does not answer.
+            PolicyError: Its file has changed since it was found, its factory raises an error, or
+                its server does not answer.
             FleetToolsError: It cannot act in this environment.
         """
         if self.kind == "built_in":

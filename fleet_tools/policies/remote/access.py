@@ -136,6 +136,6 @@ def require_url(url: str) -> None:
         )
     if parts.scheme == "ws" and not is_loopback(host):
         raise ConfigError(
-            f"{host} is another machine, which is reached by wss:// (TLS); or by ws://127.0.0.1:PORT, "
-            "through an SSH tunnel."
+            f"{host} is another machine, which is reached by wss:// (TLS); or, through an SSH "
+            "tunnel, by ws://127.0.0.1:PORT."
         )

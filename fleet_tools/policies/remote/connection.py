@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -64,6 +65,7 @@ class PolicyConnection:
         self._session, self._seq = -1, -1
         self.closed = False
         self._open = contextlib.ExitStack()
+        weakref.finalize(self, self._open.close)  # its thread lives on otherwise
         with self._errors():
             self._connection = self._open.enter_context(_connection(url, timeout_s))
             self.hello = self._receive(Hello, timeout_s)
@@ -153,23 +155,24 @@ def _connection(url: str, timeout_s: float) -> "Iterator[ClientConnection]":
 
     token, parts = read_token(), urlsplit(url)
     opening_s = min(_OPENING_S, timeout_s)
-    # A socket of our own: so neither proxies nor redirects lead observations elsewhere.
     address = str(parts.hostname), parts.port or _PORTS[parts.scheme]
-    with (
-        socket.create_connection(address, opening_s) as own,
-        connect(
-            url,
-            sock=own,
-            proxy=None,
-            additional_headers=None if token is None else {"Authorization": bearer(token)},
-            user_agent_header=None,
-            compression=None,
-            open_timeout=opening_s,
-            close_timeout=_CLOSING_S,
-            max_size=MAX_ANSWER,
-        ) as connection,
-    ):
-        yield connection
+    with socket.create_connection(address, opening_s) as own:
+        try:
+            connection = connect(
+                url,
+                sock=own,  # so that neither proxies nor redirects lead observations elsewhere
+                proxy=None,
+                additional_headers=None if token is None else {"Authorization": bearer(token)},
+                user_agent_header=None,
+                compression=None,
+                open_timeout=opening_s,
+                close_timeout=_CLOSING_S,
+                max_size=MAX_ANSWER,
+            )
+        except ValueError as error:
+            raise ProtocolError(f"{error}.") from error
+        with connection:
+            yield connection
 
 
 def _reason(error: Exception) -> str:

@@ -51,9 +51,14 @@ class RemotePolicy:
         Raises:
             PolicyError: See the class, and `PolicyConnection.reset`.
         """
-        if self._connection.closed:
-            self._connection = self._connect()
         self._step = 0
+        if not self._connection.closed:
+            try:
+                return self._connection.reset()
+            except PolicyError:  # such as of a server that was started anew since the last episode
+                if not self._connection.closed:
+                    raise
+        self._connection = self._connect()
         self._connection.reset()
 
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:

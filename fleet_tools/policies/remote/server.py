@@ -29,6 +29,9 @@ class PolicyServer:
         access: Where it listens, and for whom.
         max_connections: Largest number of connections at the same time; each holds a policy.
 
+    Attributes:
+        url: The address that clients are given.
+
     Raises:
         ConfigError: It cannot listen there, or its certificate cannot be read.
         MissingLibraryError: A library is absent.
@@ -58,13 +61,9 @@ class PolicyServer:
             )
         except OSError as error:
             raise ConfigError(f"Cannot listen on {access.host}:{access.port}: {error}.") from None
-
-    @property
-    def url(self) -> str:
-        """The address that clients are given."""
         host, port = self._server.socket.getsockname()[:2]
-        scheme = "ws" if self._access.certificate is None else "wss"
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        scheme = "ws" if tls is None else "wss"
+        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def serve_forever(self) -> None:
         """Serves until `close` is called by another thread, or an exception such as Ctrl-C."""

@@ -1,0 +1,120 @@
+"""Policies of a few lines, and their servers on this machine."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fleet_tools.envs.array_spec import ArraySpec
+from fleet_tools.policies.policy import Policy
+from fleet_tools.policies.remote.access import Access
+from fleet_tools.policies.remote.conversation import Served
+from fleet_tools.policies.remote.messages import Hello
+from fleet_tools.policies.remote.server import PolicyServer
+
+LAYOUT = {
+    "state": ArraySpec(shape=(3,), dtype="float32", unit="m", frame="world"),
+    "tool_cloud": ArraySpec(shape=(16, 4), dtype="float32", unit="m", frame="E"),
+    "wrist_rgb": ArraySpec(shape=(2, 3, 3), dtype="uint8", unit="", frame=None),
+}
+ACTION = ArraySpec(shape=(6,), dtype="float32", unit="m, rad", frame="E", scale=(0.05,) * 6)
+
+
+def hello(**changes: Any) -> Hello:
+    """Returns the hello of a policy on `LAYOUT`."""
+    fields = {
+        "policy": "a policy of the tests",
+        "blueprint_digest": "0" * 16,
+        "content_digest": "0" * 32,
+        "observation": LAYOUT,
+        "action": ACTION,
+        "control_period_s": 0.2,
+    }
+    return Hello(**{**fields, **changes})
+
+
+def observation(seed: int = 0) -> dict[str, np.ndarray]:
+    """Returns a random observation of `LAYOUT`."""
+    generator = np.random.default_rng(seed)
+    return {
+        name: (100 * generator.random(spec.shape)).astype(spec.dtype)
+        for name, spec in LAYOUT.items()
+    }
+
+
+class Remembering:
+    """Acts on all observations since its reset, so that lost or foreign ones change its actions."""
+
+    def reset(self) -> None:
+        """Forgets them."""
+        self._state = np.zeros(6, np.float32)
+
+    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns a function of all of them."""
+        seen = np.resize(observation["state"], 6)
+        self._state = np.tanh(0.7 * self._state[::-1] + 0.01 * seen).astype(np.float32)
+        return self._state.copy()
+
+
+class Scripted:
+    """Acts by a function of the number of the step, which may sleep or raise."""
+
+    def __init__(self, act: Callable[[int], Any]) -> None:
+        self._act, self._step = act, -1
+
+    def reset(self) -> None:
+        """Does nothing: its steps are those of the connection."""
+
+    def act(self, observation: Mapping[str, np.ndarray]) -> Any:
+        """Returns the function's value."""
+        self._step += 1
+        return self._act(self._step)
+
+
+def constant(step: int) -> np.ndarray:
+    """Returns an action that names its step."""
+    return np.full(6, (step + 1) / 100, np.float32)
+
+
+def late(steps: Mapping[int, float]) -> Callable[[int], np.ndarray]:
+    """Returns `constant`, late in some steps by some seconds."""
+
+    def act(step: int) -> np.ndarray:
+        time.sleep(steps.get(step, 0.0))
+        return constant(step)
+
+    return act
+
+
+@contextlib.contextmanager
+def serving(
+    make: Callable[[], Policy],
+    access: Access | None = None,
+    max_connections: int = 8,
+    **changes: Any,
+) -> Iterator[PolicyServer]:
+    """Serves a policy on this machine while the context is open.
+
+    Args:
+        make: Makes the policy.
+        access: Where, and for whom.
+        max_connections: Largest number of connections.
+        changes: Changes of the hello.
+    """
+    with serving_as(Served(hello(**changes), make), access, max_connections) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def serving_as(
+    served: Served, access: Access | None = None, max_connections: int = 8
+) -> Iterator[PolicyServer]:
+    """Serves on this machine while the context is open."""
+    with PolicyServer(served, access or Access(), max_connections) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+    thread.join()
