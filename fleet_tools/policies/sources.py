@@ -193,8 +193,8 @@ def find_policy(source: str) -> PolicySource:
         env_kwargs = _env_kwargs_of_factory(_factory(source), source)
         return PolicySource("factory", source, _digest(_file("factory", source)), env_kwargs)
     remedy = (
-        "A policy of your own is given as module:factory, as the path of a checkpoint, or as the "
-        "address of its server."
+        "A policy of your own is given as module:factory, as the address of its server, or as the "
+        "path of a checkpoint."
     )
     raise UnknownNameError("policy", source, _BUILT_IN, remedy)
 

@@ -6,6 +6,7 @@ from fuzz import (
     kinds_files,
     kinds_others,
     kinds_programs,
+    kinds_remote,
     kinds_tensors,
     kinds_texts,
 )
@@ -35,6 +36,7 @@ KINDS = {
         Kind("answers of confined policies", kinds_programs.answers, 38.0, 100),
         Kind("forms of the Blender server", kinds_blender.blender_forms, 25.0, 60),
         Kind("requests to the Blender server", kinds_blender.http_requests, 4.0, 20),
+        Kind("requests to a served policy", kinds_remote.requests, 20.0, 100),
         Kind("command lines", kinds_programs.command_lines, 0.4, 10),
     )
 }

@@ -56,7 +56,7 @@ class PolicyServer:
                 process_request=self._admit,
                 server_header=None,
                 max_size=largest_request(served.hello.observation),
-                max_queue=1,
+                max_queue=4,
                 logger=_quiet_logger(),
             )
         except OSError as error:
