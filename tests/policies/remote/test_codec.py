@@ -80,8 +80,14 @@ def test_only_numbers_are_sent(value: object) -> None:
         encode({"a": value})
 
 
+def packed(message: object) -> bytes:
+    content = msgpack.packb(message)
+    assert content is not None
+    return content
+
+
 def raw(dtype: object = "uint8", shape: object = (), data: object = b"\0", **more: object) -> bytes:
-    return msgpack.packb({"a": {"dtype": dtype, "shape": shape, "data": data, **more}})
+    return packed({"a": {"dtype": dtype, "shape": shape, "data": data, **more}})
 
 
 @pytest.mark.parametrize(
@@ -111,24 +117,24 @@ def raw(dtype: object = "uint8", shape: object = (), data: object = b"\0", **mor
         raw("bool", (3,), b"\1\2\1"),
         b"",
         b"\xc1",
-        msgpack.packb(1),
-        msgpack.packb([{}]),
-        msgpack.packb({"a": msgpack.ExtType(1, b"pickle")}),
-        msgpack.packb({"a": msgpack.ExtType(5, b"")}),
-        msgpack.packb({"a": msgpack.Timestamp(0)}),
-        msgpack.packb({1: 2}),
-        msgpack.packb({b"a": 2}),
-        msgpack.packb({"a": {b"a": 2}}),
+        packed(1),
+        packed([{}]),
+        packed({"a": msgpack.ExtType(1, b"pickle")}),
+        packed({"a": msgpack.ExtType(5, b"")}),
+        packed({"a": msgpack.Timestamp(0)}),
+        packed({1: 2}),
+        packed({b"a": 2}),
+        packed({"a": {b"a": 2}}),
         b"\x82\xa1a\x01\xa1a\x02",  # one key twice
-        msgpack.packb({"a": 1}) + b"\0",
+        packed({"a": 1}) + b"\0",
         b"\x81\xa1a\xc4\xff",
         b"\x81\xa1a\xc6\xff\xff\xff\xff",  # 4 GiB are claimed
         b"\x81\xa1a\xdd\xff\xff\xff\xff",
         b"\x81\xa1a\xdf\xff\xff\xff\xff",
         b"\x81\xa1a" + b"\x91" * 100_000,
         b"\x81\xa1a\xa1\xff",  # no UTF-8
-        msgpack.packb({"a": [[]] * 1024 * 2}),
-        msgpack.packb({"a": [[[]] * 1000] * 5}),
+        packed({"a": [[]] * 1024 * 2}),
+        packed({"a": [[[]] * 1000] * 5}),
     ],
     ids=range(42),
 )

@@ -87,7 +87,7 @@ def test_what_is_no_action_stops_at_once(wrong: Any) -> None:
 
 
 def test_actions_are_clipped() -> None:
-    with robot(lambda step: np.float32([-2, -1, -0.5, 0.5, 1, 1e30])) as policy:
+    with robot(lambda step: np.array([-2, -1, -0.5, 0.5, 1, 1e30], np.float32)) as policy:
         assert act(policy).action.tolist() == [-1, -1, -0.5, 0.5, 1, 1]
 
 

@@ -234,8 +234,9 @@ def test_a_token_is_in_a_file_or_in_the_environment(
 def test_nothing_listens_beyond_this_machine_without_token_and_tls(
     host: str, tmp_path: Path
 ) -> None:
-    files = {"certificate": tmp_path / "a", "key": tmp_path / "b"}
-    for given in ({}, {"token": TOKEN}, files):
+    files: dict[str, Any] = {"certificate": tmp_path / "a", "key": tmp_path / "b"}
+    without: list[dict[str, Any]] = [{}, {"token": TOKEN}, files]
+    for given in without:
         with pytest.raises(ConfigError, match="Others than this machine"):
             Access(host, **given)
     with pytest.raises(ConfigError, match="given together"):
