@@ -39,7 +39,7 @@ class ServeOptions(cli.Options):
     """Certificate of this server, PEM."""
     key: Path | None = None
     """Key of the certificate, PEM."""
-    max_connections: Count = 8
+    max_connections: Count = 32
     """Largest number of connections at the same time; each holds a network of its own."""
     control_rate_hz: Positive = 6.0
     """Control rate of the demonstrations, Hz; clients with another one are refused."""

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def hello(**changes: Any) -> Hello:
         "content_digest": "0" * 32,
         "observation": LAYOUT,
         "action": ACTION,
-        "control_period_s": 0.2,
+        "control_period_s": 1.0,
     }
     return Hello(**{**fields, **changes})
 
@@ -79,11 +79,18 @@ def constant(step: int) -> np.ndarray:
     return np.full(6, (step + 1) / 100, np.float32)
 
 
-def late(steps: Mapping[int, float]) -> Callable[[int], np.ndarray]:
-    """Returns `constant`, late in some steps by some seconds."""
+def slow_at_first(step: int) -> np.ndarray:
+    """Returns `constant`, after a second in the first step."""
+    time.sleep(1.0 if step == 0 else 0.0)
+    return constant(step)
+
+
+def held(steps: Collection[int], release: threading.Event) -> Callable[[int], np.ndarray]:
+    """Returns `constant`, which in some steps waits for a release."""
 
     def act(step: int) -> np.ndarray:
-        time.sleep(steps.get(step, 0.0))
+        if step in steps:
+            release.wait(30)
         return constant(step)
 
     return act

@@ -61,6 +61,8 @@ class PolicyConnection:
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         require_url(url)
+        for module in ("websockets", "msgpack"):
+            require(module, "reach a policy's server")
         self._url, self._timeout_s = url, timeout_s
         self._session, self._seq = -1, -1
         self.closed = False
@@ -94,8 +96,12 @@ class PolicyConnection:
             PolicyError: The policy cannot read the observation, or raised an error; or the server
                 does not answer, or not with an action.
         """
-        self._seq += 1
         sent = {name: observation[name] for name in self.hello.observation if name in observation}
+        try:
+            require_arrays(self.hello.observation, sent)
+        except ProtocolError as error:
+            raise PolicyError(f"The observation is not what the policy reads: {error}.") from None
+        self._seq += 1
         with self._errors():
             request = Act(seq=self._seq, time_s=time_s, observation=sent)
             self._connection.send(request.to_bytes())
@@ -149,8 +155,6 @@ class _RefusalError(Exception):
 
 @contextlib.contextmanager
 def _connection(url: str, timeout_s: float) -> "Iterator[ClientConnection]":
-    for module in ("websockets", "msgpack"):
-        require(module, "reach a policy's server")
     from websockets.sync.client import connect
 
     token, parts = read_token(), urlsplit(url)

@@ -37,7 +37,7 @@ class PolicyServer:
         MissingLibraryError: A library is absent.
     """
 
-    def __init__(self, served: Served, access: Access, max_connections: int = 8) -> None:
+    def __init__(self, served: Served, access: Access, max_connections: int = 32) -> None:
         for module in ("websockets", "msgpack"):
             require(module, "serve policies")
         from websockets.sync.server import serve

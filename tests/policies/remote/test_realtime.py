@@ -1,5 +1,6 @@
 """A control loop has a command in every step, in time, and never one of another step."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,20 +12,19 @@ import pytest
 pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
-from support.served_policies import Scripted, constant, late, observation, serving
+from support.served_policies import Scripted, constant, held, observation, serving
 
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.remote.realtime import Command, RealTimePolicy
 
-DEADLINE_S = 0.1
-LATE_S = 0.16
-"""Later than one deadline, and earlier than two."""
+DEADLINE_S = 0.4
+"""Long enough for an answer on a machine with other work, and short enough to be missed often."""
 
 
 @contextmanager
 def robot(act: Callable[[int], Any], max_misses: int = 3) -> Iterator[RealTimePolicy]:
     with serving(lambda: Scripted(act)) as server:
-        policy = RealTimePolicy(server.url, DEADLINE_S, max_misses, timeout_s=2.0)
+        policy = RealTimePolicy(server.url, DEADLINE_S, max_misses, timeout_s=30.0)
         policy.reset()
         yield policy
         policy.close()
@@ -35,7 +35,7 @@ def act(policy: RealTimePolicy) -> Command:
     assert np.isfinite(command.action).all() and command.action.dtype == np.float32
     assert command.status == "answered" or not command.action.any()
     assert (command.status == "answered") == (command.reason == "")
-    assert command.seconds < DEADLINE_S + 0.1
+    assert command.seconds < DEADLINE_S + 1.0
     return command
 
 
@@ -50,21 +50,38 @@ def test_answers_in_time_are_commands() -> None:
 
 
 def test_a_late_answer_is_not_taken_for_the_next_one() -> None:
-    with robot(late({1: LATE_S})) as policy:
-        found = [step_of(act(policy)) for _ in range(5)]
-        assert found == [0, None, 2, 3, 4]
+    release = threading.Event()
+    with robot(held({1}, release)) as policy:
+        assert [step_of(act(policy)) for _ in range(2)] == [0, None]
+        release.set()
+        assert [step_of(act(policy)) for _ in range(3)] == [2, 3, 4]
+
+
+def test_while_an_answer_is_awaited_nothing_else_is_asked() -> None:
+    release = threading.Event()
+    with robot(held({1}, release), max_misses=9) as policy:
+        assert [step_of(act(policy)) for _ in range(4)] == [0, None, None, None]
+        release.set()
+        assert step_of(act(policy)) == 2  # and not 4
 
 
 def test_misses_count_in_a_row() -> None:
-    with robot(late({0: LATE_S, 2: LATE_S}), max_misses=2) as policy:
-        assert [act(policy).status for _ in range(4)] == ["missed", "answered"] * 2
+    release = threading.Event()
+    with robot(held({0, 2}, release), max_misses=2) as policy:
+        for _ in range(2):
+            release.clear()
+            assert act(policy).status == "missed"
+            release.set()
+            assert act(policy).status == "answered"
 
 
 def test_after_some_misses_it_stops_until_it_is_reset() -> None:
-    with robot(late({1: 0.5})) as policy:
+    release = threading.Event()
+    with robot(held({1}, release)) as policy:
         statuses = [act(policy).status for _ in range(4)]
         assert statuses == ["answered", "missed", "missed", "stopped"]
-        time.sleep(0.5)  # the late answer has come, and changes nothing
+        release.set()
+        time.sleep(0.3)  # the late answer has come, and changes nothing
         assert act(policy).status == "stopped"
         assert "3 misses in a row" in act(policy).reason
         policy.reset()
@@ -113,7 +130,7 @@ def test_a_lost_server_stops() -> None:
     policy.close()
 
 
-@pytest.mark.parametrize("deadline_s", [0.0, -1.0, 0.2, 1.0, float("nan")])
+@pytest.mark.parametrize("deadline_s", [0.0, -1.0, 1.0, 2.0, float("nan")])
 def test_the_deadline_is_shorter_than_the_control_period(deadline_s: float) -> None:
     with serving(lambda: Scripted(constant)) as server:
         with pytest.raises(ConfigError, match="deadline lies between"):

@@ -20,9 +20,9 @@ from support.served_policies import (
     Scripted,
     constant,
     hello,
-    late,
     observation,
     serving,
+    slow_at_first,
 )
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -89,6 +89,24 @@ def test_connections_do_not_share_state(server: PolicyServer) -> None:
         connection.close()
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"state": None}, {"state": np.zeros(3)}, {"state": np.full(3, np.nan, "f4")}]
+)
+def test_what_the_policy_cannot_read_is_not_sent(
+    given: dict[str, Any], server: PolicyServer
+) -> None:
+    connection = PolicyConnection(server.url)
+    connection.reset()
+    wrong = {**observation(), **given} if given else {}
+    with pytest.raises(PolicyError, match="not what the policy reads: 'state' is"):
+        connection.act(wrong, 0.0)
+    assert not connection.closed and len(actions(connection, range(2))) == 2
+    more = {**observation(0), "secret": np.array([object()])}  # is not sent
+    connection.reset()
+    assert connection.act(more, 0.0).tobytes() == episode(server.url, range(1))[0]
+    connection.close()
+
+
 def opened(server: PolicyServer, **options: Any) -> Any:
     return connect(server.url, compression=None, proxy=None, **options)
 
@@ -136,7 +154,7 @@ def test_compressed_requests_are_not_understood(server: PolicyServer) -> None:
 
 
 def test_one_request_is_in_flight() -> None:
-    with serving(lambda: Scripted(late({0: 0.3}))) as server, opened(server) as client:
+    with serving(lambda: Scripted(slow_at_first)) as server, opened(server) as client:
         client.recv()
         client.send(Reset(session=0).to_bytes())
         client.recv()
