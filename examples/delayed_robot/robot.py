@@ -9,7 +9,7 @@ import json
 import multiprocessing
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,10 @@ def _serve(ready: Connection) -> None:
         action=describe_action(interface),
         control_period_s=1.0 / interface.metadata["render_fps"],
     )
-    env.close()
-    with PolicyServer(Served(hello, lambda: make_policy(interface)), Access()) as server:
+    with (
+        closing(env),
+        PolicyServer(Served(hello, lambda: make_policy(env)), Access()) as server,
+    ):
         ready.send(server.url)
         server.serve_forever()
 
