@@ -73,7 +73,7 @@ def test_neither_order_of_bytes_nor_of_axes_matters(array: np.ndarray, swapped: 
         2**64,
         lambda: None,
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_only_numbers_are_sent(value: object) -> None:
     with pytest.raises(ProtocolError, match="cannot be sent"):
