@@ -105,3 +105,21 @@ def test_what_is_trained_is_printed_with_its_defaults(data, tmp_path, capsys):
     shown = capsys.readouterr().err
     assert "gru (layers 1, width 8)" in shown and "constant learning rate 0.001" in shown
     assert "1 epochs, batches of 8" in shown and "for validation" in shown
+
+
+def test_weights_and_biases_has_each_epoch_once(data, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    logged: list[tuple[int, set[str]]] = []
+    log = wandb.Run.log
+
+    def record(run, values, *, step, **others):
+        logged.append((step, set(values)))
+        return log(run, values, step=step, **others)
+
+    monkeypatch.setattr(wandb.Run, "log", record)
+    options = train_options(data, tmp_path / "run", "--epochs", "2", "--quiet", "--wandb", "trial")
+    assert train.main(options) == 0
+    names = {"loss/training", "loss/validation", "learning_rate"}
+    assert logged == [(1, names), (2, names)]
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*"))
