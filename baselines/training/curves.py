@@ -3,7 +3,7 @@
 Those of TensorBoard are written anew by each command, so that a resumed run has no point twice.
 """
 
-import hashlib
+import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any
 from fleet_tools.baselines.training.curve_options import PURPOSE, CurveOptions
 from fleet_tools.baselines.training.progress import EpochMetrics
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
+from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.utils.libraries import require
 
-FOLDER = "tensorboard"
-"""Folder of TensorBoard's files in that of the run."""
+FOLDER, WANDB_ID = "tensorboard", "wandb_id.txt"
+"""In the folder of a run, TensorBoard's files, and its id at Weights & Biases."""
 
 Point = tuple[int, Mapping[str, float]]
 """A step, such as the number of an epoch, and values by the name of their curve."""
@@ -93,12 +94,11 @@ def _tensorboard(folder: Path) -> Generator[WritePoint]:
 @contextmanager
 def _wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Generator[WritePoint]:
     wandb: Any = require("wandb", PURPOSE)
-    digest = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
     run = wandb.init(
         project=project,
         name=folder.name,
         dir=str(folder),
-        id=digest,  # a resumed run continues its curves
+        id=_run_id(folder / WANDB_ID),
         resume="allow",
         config=dict(config),
     )
@@ -113,3 +113,11 @@ def _wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Generator[W
         yield write
     finally:
         run.finish()
+
+
+def _run_id(path: Path) -> str:
+    """Returns the id by which a resumed run continues its curves; a restarted one has another."""
+    if not path.is_file():
+        with atomic_write(path) as aside:
+            aside.write_text(secrets.token_hex(8))
+    return path.read_text()

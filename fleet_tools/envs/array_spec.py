@@ -12,18 +12,27 @@ from fleet_tools.config.values import Value, differences
 if TYPE_CHECKING:
     from fleet_tools.envs.interface import EnvInterface
 
-Dtype = Annotated[str, pydantic.Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64))$")]
+DTYPES = (
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("float16", "float32", "float64"),
+)
 """Names of the types that arrays of an episode may have."""
 
+MAX_AXES, MAX_LENGTH = 8, 2**31 - 1
+"""Largest number of axes, and length of an axis."""
 
-Length = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
+Dtype = Annotated[str, pydantic.Field(pattern=f"^({'|'.join(DTYPES)})$")]
+"""One of `DTYPES`."""
+
+Length = Annotated[int, pydantic.Field(ge=0, le=MAX_LENGTH)]
 """Length of an axis."""
 
 
 class ArraySpec(Value):
     """An array of each step: shape and dtype, and what its entries are, in which unit and frame."""
 
-    shape: Annotated[tuple[Length, ...], pydantic.Field(max_length=8)]
+    shape: Annotated[tuple[Length, ...], pydantic.Field(max_length=MAX_AXES)]
     dtype: Dtype
     unit: str
     frame: str | None

@@ -148,11 +148,10 @@ def _sets(fleets: Sequence[TrainedFleet]) -> list[dict[str, Any]]:
     sets: dict[tuple[tuple[str, ...], str], dict[str, Any]] = {}
     for fleet in fleets:
         data, body = fleet.plan.config.data, fleet.plan.config.policy.body.type
-        tasks = sorted({Dataset(folder).header.task.name for folder in data})
-        each = sets.setdefault(
-            (data, body), {"title": "", "data": list(data), "tasks": tasks, "fleets": []}
-        )
-        each["fleets"].append(str(fleet.folder))
+        if (data, body) not in sets:
+            tasks = sorted({Dataset(folder).header.task.name for folder in data})
+            sets[data, body] = {"title": "", "data": list(data), "tasks": tasks, "fleets": []}
+        sets[data, body]["fleets"].append(str(fleet.folder))
     for (data, body), each in sets.items():
         equal = [key for key, other in sets.items() if other["tasks"] == each["tasks"]]
         bodies = [body] if len({other for _, other in equal}) > 1 else []

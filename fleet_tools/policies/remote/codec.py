@@ -10,16 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.envs.array_spec import DTYPES, MAX_AXES, MAX_LENGTH
 from fleet_tools.errors import PolicyError
 from fleet_tools.utils.libraries import require
 
-DTYPES = frozenset(
-    np.dtype(each).name for each in (*np.typecodes["AllInteger"], "?", "float16", "f", "d")
-)
-"""Names of the types that arrays may have: booleans, integers and floats of up to 64 bits."""
-
 _ARRAY = {"dtype", "shape", "data"}
-_MAX_AXES, _MAX_LENGTH = 8, 2**31
 _MAX_ENTRIES, _MAX_CONTAINERS = 1024, 4096
 """Entries of one map or list, and maps and lists of one message."""
 
@@ -33,7 +28,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
     Args:
         message: Plain data (maps with names as keys, lists, text, numbers, None), and arrays with
-            one of `DTYPES`. A map with exactly the keys of an array is read as one.
+            one of `array_spec.DTYPES`. A map with exactly the keys of an array is read as one.
 
     Raises:
         ProtocolError: It holds something else.
@@ -109,8 +104,8 @@ def _array(dtype: Any, shape: Any, data: Any) -> np.ndarray:
         raise ProtocolError("an array of something else than numbers")
     if (
         not isinstance(shape, list)
-        or len(shape) > _MAX_AXES
-        or not all(type(length) is int and 0 <= length < _MAX_LENGTH for length in shape)
+        or len(shape) > MAX_AXES
+        or not all(type(length) is int and 0 <= length <= MAX_LENGTH for length in shape)
     ):
         raise ProtocolError("an array whose shape is none")
     stored = np.dtype(dtype).newbyteorder("<")

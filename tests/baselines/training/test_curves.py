@@ -123,3 +123,8 @@ def test_weights_and_biases_has_each_epoch_once(data, tmp_path, monkeypatch):
     names = {"loss/training", "loss/validation", "learning_rate"}
     assert logged == [(1, names), (2, names)]
     assert list((tmp_path / "run" / "wandb").glob("offline-run-*"))
+    own = (tmp_path / "run" / "wandb_id.txt").read_text()
+    assert train.main(options) == 0
+    assert (tmp_path / "run" / "wandb_id.txt").read_text() == own
+    assert train.main([*options, "--restart"]) == 0  # another run, whose curves begin anew
+    assert (tmp_path / "run" / "wandb_id.txt").read_text() != own

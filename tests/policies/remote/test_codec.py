@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support.served_policies import LAYOUT, observation
 
-from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.policies.remote.codec import DTYPES, ProtocolError, decode, encode
+from fleet_tools.envs.array_spec import DTYPES, ArraySpec
+from fleet_tools.policies.remote.codec import ProtocolError, decode, encode
 from fleet_tools.policies.remote.messages import Act, largest_request, read_message
 
 ARRAYS = st.sampled_from(sorted(DTYPES)).flatmap(
