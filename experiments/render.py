@@ -29,8 +29,9 @@ def main(output: Path = EXPERIMENTS) -> None:
     for path in sorted((EXPERIMENTS / "studies").glob("*.json")):
         page = output / "studies" / path.with_suffix(".md").name
         studies.write_page(json.loads(path.read_text()), page)
-    report = json.loads((EXPERIMENTS / "barriers" / "barriers.json").read_text())
-    save_figure(report, output / "barriers" / "barriers.png")
+    for path in sorted(EXPERIMENTS.glob("*/barriers.json")):
+        report = json.loads(path.read_text())
+        save_figure(report, output / path.parent.name / "barriers.png")
 
 
 if __name__ == "__main__":

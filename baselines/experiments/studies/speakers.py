@@ -1,15 +1,19 @@
 """Generated texts of speakers: a stand-in where LEAF's Shakespeare cannot be had.
 
-Each speaker draws the next letter from the last one and the one before, partly as all do and partly
-in an own way. Tables name the texts as what they are, `markov_speakers`.
+Each speaker draws the next letter either as all do, from the letter before the last one, or in an
+own way, from the last one. So a network has to remember a letter to learn what is common. Tables
+name the texts as what they are, `markov_speakers`.
 """
 
 import numpy as np
 
 SPEAKERS, LETTERS, LENGTH = 20, 12, 16
 
-_OWN = 0.5
+_OWN = 0.4
 """Share of a speaker's own way."""
+
+_SPREAD = 0.05
+"""Parameter of the Dirichlet distributions of letters: most follow a letter with one or two."""
 
 
 def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -23,16 +27,15 @@ def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         Texts (n, LENGTH), the letters that follow them (n,), and their speakers (n,), all int64.
     """
     ways = np.random.default_rng(12)
-    shape = (LETTERS, LETTERS)  # the letter before the last one, and the last one
-    common = ways.dirichlet([0.2] * LETTERS, shape)
+    common = ways.dirichlet([_SPREAD] * LETTERS, LETTERS)  # rows: the letter before the last one
     generator = np.random.default_rng((16, seed))
     texts = np.empty((SPEAKERS, count, LENGTH + 1), np.int64)
     for lines in texts:
-        way = (1 - _OWN) * common + _OWN * ways.dirichlet([0.2] * LETTERS, shape)
-        cumulated = np.cumsum(way, -1)
+        own = ways.dirichlet([_SPREAD] * LETTERS, LETTERS)  # rows: the last letter
         lines[:, :2] = generator.integers(LETTERS, size=(count, 2))
         for place in range(2, LENGTH + 1):
-            rows = cumulated[lines[:, place - 2], lines[:, place - 1]]
+            before, last = lines[:, place - 2], lines[:, place - 1]
+            rows = np.cumsum((1 - _OWN) * common[before] + _OWN * own[last], -1)
             drawn = (rows < generator.uniform(size=(count, 1))).sum(1)
             lines[:, place] = np.minimum(drawn, LETTERS - 1)
     order = generator.permutation(SPEAKERS * count)

@@ -209,6 +209,17 @@ def test_speakers_differ_and_stay_the_same():
     assert same < 0.5 * different
 
 
+def test_what_speakers_have_in_common_takes_memory():
+    (texts, following, _), (seen, expected, _) = speakers.draw(400, 0), speakers.draw(100, 1)
+
+    def accuracy(place: int) -> float:
+        counts = np.zeros((speakers.LETTERS,) * 2)
+        np.add.at(counts, (texts[:, place], following), 1)
+        return (counts.argmax(1)[seen[:, place]] == expected).mean()
+
+    assert accuracy(-2) > 0.4 and accuracy(-1) < 0.2
+
+
 def test_what_is_missing_is_said_with_where_to_get_it(tmp_path, capsys):
     for name, words in (
         ("mnist", "ossci-datasets"),
