@@ -55,6 +55,7 @@ OPTIONAL = (
     Library("wandb", "wandb", "wandb", "send curves to Weights & Biases"),
     Library("websockets", "websockets", "serve", "serve policies over a socket"),
     Library("msgpack", "msgpack", "serve", "serve policies over a socket"),
+    Library("viser", "viser", "browser", "show pages in the browser"),
     Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),
