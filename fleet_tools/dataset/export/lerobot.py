@@ -29,7 +29,8 @@ from fleet_tools.dataset.export.lerobot_stats import Stats, combined, image_stat
 from fleet_tools.dataset.export.parquet import ParquetFiles, column, image_column, write_indexed
 from fleet_tools.dataset.export.source import Source, episode_metadata
 from fleet_tools.dataset.header import ArraySpec, Header
-from fleet_tools.perception.observation_config import channel_of
+from fleet_tools.envs.array_spec import Layout
+from fleet_tools.envs.lerobot_features import ACTION, STATE, FeatureNames
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 
@@ -37,8 +38,6 @@ _VERSION = "v3.0"
 _FILE_MB, _CHUNK_FILES = 100, 1000
 _FILE_NAME = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
-STATE, ACTION = "observation.state", "action"
-_IMAGES = "observation.images."
 _SCALARS = {
     "next.reward": "float64",
     "next.done": "bool",
@@ -62,7 +61,7 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     pa = require("pyarrow", "write LeRobot's format")
     columns, description = columns_of(source.header), _task_description(source.header)
-    if columns.color_images:
+    if columns.names.color_images:
         require("PIL", "write images as PNG")
     (aside / "meta").mkdir(parents=True)
     stats: list[dict[str, Stats]] = []
@@ -99,17 +98,15 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Columns:
-    """Assignment of the observation's entries to columns.
+    """The columns of a dataset's steps.
 
     Attributes:
-        state: Entries that `observation.state` concatenates, by name.
-        color_images: Entries with color images, by camera.
-        others: Entries with columns of their own, by name.
+        layout: Entries of an observation.
+        names: Their features.
     """
 
-    state: dict[str, ArraySpec]
-    color_images: dict[str, ArraySpec]
-    others: dict[str, ArraySpec]
+    layout: Layout
+    names: FeatureNames
 
     def rows(
         self, episode: Episode, number: int, begin: int, rate_hz: float
@@ -123,13 +120,11 @@ class Columns:
             rate_hz: Control rate.
         """
         steps = len(episode)
-        observations = {name: rows[:steps] for name, rows in episode.observations.items()}
-        state = [observations[name].reshape(steps, -1) for name in self.state]
         k = np.arange(steps)
         return {
-            **({STATE: np.concatenate(state, axis=1)} if state else {}),
-            **{f"{_IMAGES}{name}": observations[f"{name}_rgb"] for name in self.color_images},
-            **{f"observation.{name}": observations[name] for name in self.others},
+            **self.names.features(
+                {name: rows[:steps] for name, rows in episode.observations.items()}
+            ),
             ACTION: episode.actions,
             "next.reward": episode.rewards,
             "next.done": k == steps - 1,
@@ -154,43 +149,33 @@ class Columns:
 
     def features(self, action: ArraySpec) -> dict[str, Any]:
         """Returns the description of the columns in `info.json`."""
-        entries = [entry for name, array in self.state.items() for entry in _entries(name, array)]
+        layout = self.layout
+        entries = [entry for name in self.names.state for entry in _entries(name, layout[name])]
         state = {STATE: _feature("float32", (len(entries),), entries)} if entries else {}
         axes = ["height", "width", "channels"]
+        images = {
+            feature: _feature("image", layout[name].shape, axes)
+            for name, feature in self.names.color_images.items()
+        }
+        others = {
+            feature: _feature(layout[name].dtype, layout[name].shape, None)
+            for name, feature in self.names.others.items()
+        }
         return (
             state
-            | {
-                f"{_IMAGES}{name}": _feature("image", array.shape, axes)
-                for name, array in self.color_images.items()
-            }
-            | {
-                f"observation.{name}": _feature(array.dtype, array.shape, None)
-                for name, array in self.others.items()
-            }
+            | images
+            | others
             | {ACTION: _feature(action.dtype, action.shape, list(action.entries))}
             | {name: _feature(dtype, (1,), None) for name, dtype in _SCALARS.items()}
         )
 
     def _is_image(self, name: str) -> bool:
-        return name.removeprefix(_IMAGES) in self.color_images
+        return name in self.names.color_images.values()
 
 
 def columns_of(header: Header) -> Columns:
-    """Assigns the observation's entries to columns, as `Columns` describes."""
-    observation = header.observation
-    channels = {name: channel_of(name) for name in observation}
-    cameras = tuple(name.removesuffix(channel) for name, channel in channels.items() if channel)
-    colors = {name: array for name, array in observation.items() if channels[name] == "rgb"}
-    state = {
-        name: array
-        for name, array in observation.items()
-        if array.dtype == "float32" and name != "point_cloud" and not name.startswith(cameras)
-    }
-    return Columns(
-        state=state,
-        color_images={name.removesuffix("_rgb"): array for name, array in colors.items()},
-        others={n: a for n, a in observation.items() if n not in colors and n not in state},
-    )
+    """Returns the columns of a dataset's steps."""
+    return Columns(header.observation, FeatureNames.of(header.observation))
 
 
 def _info(source: Source, columns: Columns) -> dict[str, Any]:

@@ -13,6 +13,9 @@ from fleet_tools.errors import ConfigError
 TOKEN_VARIABLE = "FLEET_TOOLS_POLICY_TOKEN"
 """Environment variable with the token of a policy's server; command lines are seen by others."""
 
+SCHEMES = ("Bearer", "Api-Key")
+"""Ways of presenting a token; the second one is that of openpi's clients."""
+
 _SHORTEST_TOKEN = 16
 
 
@@ -57,7 +60,8 @@ class Access:
         if self.token is None:
             return True
         given = (authorization or "").encode(errors="replace")
-        return hmac.compare_digest(given, bearer(self.token).encode())
+        known = [f"{scheme} {self.token}".encode() for scheme in SCHEMES]
+        return any([hmac.compare_digest(given, each) for each in known])
 
     def tls(self) -> ssl.SSLContext | None:
         """Returns the server's side of TLS; None if it speaks without.
@@ -84,11 +88,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def bearer(token: str) -> str:
-    """Returns the header `Authorization` that presents a token."""
-    return f"Bearer {token}"
 
 
 def read_token(path: Path | None = None) -> str | None:

@@ -5,7 +5,7 @@ taken for it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,22 @@ def encode(message: Mapping[str, Any]) -> bytes:
     Raises:
         ProtocolError: It holds something else.
     """
+    return pack(message, _plain)
+
+
+def pack(message: Mapping[str, Any], plain: Callable[[Any], Any]) -> bytes:
+    """Returns a message as bytes of msgpack.
+
+    Args:
+        message: Plain data and arrays.
+        plain: Returns an array as plain data, or raises a TypeError.
+
+    Raises:
+        ProtocolError: It holds something else.
+    """
     msgpack = require("msgpack", "speak with policies over a socket")
     try:
-        return msgpack.packb(message, default=_plain)
+        return msgpack.packb(message, default=plain)
     except (TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"This cannot be sent: {error}") from None
 
@@ -52,6 +65,20 @@ def decode(content: bytes) -> dict[str, Any]:
     Raises:
         ProtocolError: They are no message of `encode`.
     """
+    return unpack(content, _map)
+
+
+def unpack(content: bytes, read_map: Callable[[list[tuple[Any, Any]]], Any]) -> dict[str, Any]:
+    """Reads a message of msgpack, whose size is bounded.
+
+    Args:
+        content: The bytes.
+        read_map: Returns a map by its keys and values, or the array that it describes; or raises a
+            `ProtocolError`.
+
+    Raises:
+        ProtocolError: They are no map of msgpack.
+    """
     msgpack = require("msgpack", "speak with policies over a socket")
     containers = 0
 
@@ -66,7 +93,7 @@ def decode(content: bytes) -> dict[str, Any]:
         message = msgpack.unpackb(
             content,
             list_hook=counted,
-            object_pairs_hook=lambda pairs: counted(_map(pairs)),
+            object_pairs_hook=lambda pairs: counted(read_map(pairs)),
             ext_hook=_refuse_extension,
             max_array_len=_MAX_ENTRIES,
             max_map_len=_MAX_ENTRIES,
@@ -81,14 +108,22 @@ def decode(content: bytes) -> dict[str, Any]:
     return message
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    """Returns an array as plain data, in little-endian order."""
+def require_numbers(value: Any) -> np.ndarray:
+    """Returns an array of numbers, in little-endian order.
+
+    Raises:
+        TypeError: It is something else.
+    """
     if not isinstance(value, np.ndarray):
         raise TypeError(f"a {type(value).__name__} is neither plain data nor an array")
     if value.dtype.name not in DTYPES:
         raise TypeError(f"an array of {value.dtype} is none of numbers")
-    data = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
-    return {"dtype": value.dtype.name, "shape": list(value.shape), "data": data}
+    return value.astype(value.dtype.newbyteorder("<"), copy=False)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    array = require_numbers(value)
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "data": array.tobytes()}
 
 
 def _map(pairs: list[tuple[Any, Any]]) -> Any:
@@ -102,19 +137,32 @@ def _map(pairs: list[tuple[Any, Any]]) -> Any:
 def _array(dtype: Any, shape: Any, data: Any) -> np.ndarray:
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ProtocolError("an array of something else than numbers")
+    return read_array(np.dtype(dtype).newbyteorder("<"), shape, data)
+
+
+def read_array(stored: np.dtype, shape: Any, data: Any) -> np.ndarray:
+    """Returns an array of its own memory, in this machine's order.
+
+    Args:
+        stored: Type of the stored numbers.
+        shape: What is claimed to be its shape.
+        data: What is claimed to be its numbers.
+
+    Raises:
+        ProtocolError: They are no such array.
+    """
     if (
         not isinstance(shape, list)
         or len(shape) > MAX_AXES
         or not all(type(length) is int and 0 <= length <= MAX_LENGTH for length in shape)
     ):
         raise ProtocolError("an array whose shape is none")
-    stored = np.dtype(dtype).newbyteorder("<")
     if not isinstance(data, bytes) or len(data) != math.prod(shape) * stored.itemsize:
         raise ProtocolError("an array whose data do not fill its shape")
     if stored.kind == "b" and data.strip(b"\0\1"):
         raise ProtocolError("a boolean that is neither 0 nor 1")
     try:
-        return np.frombuffer(data, stored).reshape(shape).astype(dtype)
+        return np.frombuffer(data, stored).reshape(shape).astype(stored.newbyteorder("="))
     except ValueError:  # an empty one, with lengths whose product is no size
         raise ProtocolError("an array whose shape is none") from None
 

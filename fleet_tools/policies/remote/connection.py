@@ -1,21 +1,16 @@
 """A client's side of one connection to a policy's server."""
 
 import contextlib
-import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from fleet_tools.errors import PolicyError
-from fleet_tools.policies.remote.access import TOKEN_VARIABLE, bearer, read_token, require_url
 from fleet_tools.policies.remote.codec import ProtocolError
 from fleet_tools.policies.remote.messages import (
     CLOSING,
-    MAX_ANSWER,
     Act,
     Acted,
     Failure,
@@ -27,16 +22,10 @@ from fleet_tools.policies.remote.messages import (
     read_message,
     require_arrays,
 )
-from fleet_tools.utils.libraries import require
-
-if TYPE_CHECKING:
-    from websockets.sync.client import ClientConnection
+from fleet_tools.policies.remote.websocket import open_websocket, reason
 
 TIMEOUT_S = 60.0
 """Time after which a server that does not answer counts as dead, s."""
-
-_PORTS = {"ws": 80, "wss": 443}
-_OPENING_S, _CLOSING_S = 10.0, 1.0
 
 
 class PolicyConnection:
@@ -60,16 +49,14 @@ class PolicyConnection:
     """
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
-        require_url(url)
-        for module in ("websockets", "msgpack"):
-            require(module, "reach a policy's server")
         self._url, self._timeout_s = url, timeout_s
         self._session, self._seq = -1, -1
         self.closed = False
         self._open = contextlib.ExitStack()
         weakref.finalize(self, self._open.close)  # its thread lives on otherwise
+        opening = open_websocket(url, timeout_s)
         with self._errors():
-            self._connection = self._open.enter_context(_connection(url, timeout_s))
+            self._connection = self._open.enter_context(opening)
             self.hello = self._receive(Hello, timeout_s)
 
     def reset(self) -> None:
@@ -141,7 +128,7 @@ class PolicyConnection:
             raise PolicyError(f"The policy's server {self._url} says {refusal}") from None
         except (OSError, WebSocketException, ProtocolError) as error:  # and TimeoutError
             self.close()
-            raise PolicyError(f"The policy's server {self._url}: {_reason(error)}") from error
+            raise PolicyError(f"The policy's server {self._url}: {reason(error)}") from error
         except BaseException:  # such as Ctrl-C: an answer may be on its way
             self.close()
             raise
@@ -151,40 +138,3 @@ class _RefusalError(Exception):
     def __init__(self, code: FailureCode, message: str) -> None:
         super().__init__(f"{code}: {message}" if message else code)
         self.code = code
-
-
-@contextlib.contextmanager
-def _connection(url: str, timeout_s: float) -> "Iterator[ClientConnection]":
-    from websockets.sync.client import connect
-
-    token, parts = read_token(), urlsplit(url)
-    opening_s = min(_OPENING_S, timeout_s)
-    address = str(parts.hostname), parts.port or _PORTS[parts.scheme]
-    with socket.create_connection(address, opening_s) as own:
-        try:
-            connection = connect(
-                url,
-                sock=own,  # so that neither proxies nor redirects lead observations elsewhere
-                proxy=None,
-                additional_headers=None if token is None else {"Authorization": bearer(token)},
-                user_agent_header=None,
-                compression=None,
-                open_timeout=opening_s,
-                close_timeout=_CLOSING_S,
-                max_size=MAX_ANSWER,
-            )
-        except ValueError as error:
-            raise ProtocolError(f"{error}.") from error
-        with connection:
-            yield connection
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ProtocolError):
-        return f"it speaks otherwise: {error}"
-    if isinstance(error, TimeoutError):
-        return "it does not answer in time"
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status == 401:
-        return f"it asks for a token, which {TOKEN_VARIABLE} does not have"
-    return f"{error}"[:500] or type(error).__name__

@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.remote.codec import ProtocolError
 from fleet_tools.policies.remote.messages import (
+    CLOSING,
     Act,
     Acted,
     Failure,
@@ -16,6 +18,7 @@ from fleet_tools.policies.remote.messages import (
     Hello,
     Ready,
     Reset,
+    largest_request,
     read_message,
     require_arrays,
 )
@@ -36,8 +39,45 @@ class Served:
     make: Callable[[], Policy]
 
 
+@dataclass(frozen=True)
+class Reply:
+    """What is sent for a request.
+
+    Attributes:
+        content: A binary message, or a text.
+        closes: Whether the connection ends after it.
+    """
+
+    content: bytes | str
+    closes: bool = False
+
+
+class Dialect(Protocol):
+    """A server's side of one connection in some protocol."""
+
+    def __init__(self, served: Served) -> None: ...
+
+    @staticmethod
+    def largest_request(hello: Hello) -> int:
+        """Returns the largest size of a request, bytes."""
+        ...
+
+    @staticmethod
+    def refusal(code: FailureCode, why: str) -> Reply:
+        """Returns what a client is told that is refused."""
+        ...
+
+    def greeting(self) -> bytes:
+        """Returns the first message."""
+        ...
+
+    def reply(self, content: bytes | str) -> Reply:
+        """Replies to a request, whatever it holds."""
+        ...
+
+
 class Conversation:
-    """One connection: its policy, and where it is in the protocol.
+    """One connection in this package's protocol: its policy, and where it is.
 
     Args:
         served: The policy.
@@ -48,6 +88,25 @@ class Conversation:
         self._policy = served.make()
         self._acting = False
         self._last_seq = -1
+
+    @staticmethod
+    def largest_request(hello: Hello) -> int:
+        """Returns the largest size of a request, bytes."""
+        return largest_request(hello.observation)
+
+    @staticmethod
+    def refusal(code: FailureCode, why: str) -> Reply:
+        """Returns the failure that a refused client is told."""
+        return Reply(_failure(code, why).to_bytes(), code in CLOSING)
+
+    def greeting(self) -> bytes:
+        """Returns the hello."""
+        return self._hello.to_bytes()
+
+    def reply(self, content: bytes | str) -> Reply:
+        """Replies as `answer` does."""
+        answer = self.answer(content)
+        return Reply(answer.to_bytes(), isinstance(answer, Failure) and answer.code in CLOSING)
 
     def answer(self, content: bytes | str) -> Ready | Acted | Failure:
         """Answers a request; whatever it holds, the answer is a message.

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.conversation import Conversation, Served
-from fleet_tools.policies.remote.messages import CLOSING, Failure, largest_request
+from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
 from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ class PolicyServer:
         served: The policy.
         access: Where it listens, and for whom.
         max_connections: Largest number of connections at the same time; each holds a policy.
+        dialect: Its protocol.
 
     Attributes:
         url: The address that clients are given.
@@ -37,13 +37,21 @@ class PolicyServer:
         MissingLibraryError: A library is absent.
     """
 
-    def __init__(self, served: Served, access: Access, max_connections: int = 32) -> None:
+    def __init__(
+        self,
+        served: Served,
+        access: Access,
+        max_connections: int = 32,
+        dialect: type[Dialect] = Conversation,
+    ) -> None:
         for module in ("websockets", "msgpack"):
             require(module, "serve policies")
         from websockets.sync.server import serve
 
-        self._served, self._access = served, access
+        self._served, self._access, self._dialect = served, access, dialect
         self._places = threading.BoundedSemaphore(max_connections)
+        self._open: set[ServerConnection] = set()
+        self._closing, self._lock = False, threading.Lock()
         tls = access.tls()
         try:
             self._server = serve(
@@ -55,7 +63,7 @@ class PolicyServer:
                 compression=None,
                 process_request=self._admit,
                 server_header=None,
-                max_size=largest_request(served.hello.observation),
+                max_size=dialect.largest_request(served.hello),
                 max_queue=4,
                 logger=_quiet_logger(),
             )
@@ -70,8 +78,12 @@ class PolicyServer:
         self._server.serve_forever()
 
     def close(self) -> None:
-        """Stops listening, and closes all connections once their present request is answered."""
+        """Stops listening, and closes all connections."""
         self._server.shutdown()
+        with self._lock:
+            self._closing, connections = True, list(self._open)
+        for connection in connections:
+            connection.close(1001)  # going away; before websockets 17, `shutdown` leaves them open
 
     def __enter__(self) -> "PolicyServer":
         """Returns itself."""
@@ -91,23 +103,29 @@ class PolicyServer:
         from websockets.exceptions import ConnectionClosed
 
         if not self._places.acquire(blocking=False):
-            connection.send(Failure(code="full").to_bytes())
+            connection.send(self._dialect.refusal("full", "").content)
             return
         try:
-            connection.send(self._served.hello.to_bytes())
-            conversation = Conversation(self._served)
+            with self._lock:
+                self._open.add(connection)
+                if self._closing:
+                    return
+            conversation = self._dialect(self._served)
+            connection.send(conversation.greeting())
             for content in connection:
-                answer = conversation.answer(content)
+                reply = conversation.reply(content)
                 if _another_is_there(connection):
-                    answer = Failure(code="busy", message="one request is in flight at a time")
-                connection.send(answer.to_bytes())
-                if isinstance(answer, Failure) and answer.code in CLOSING:
+                    reply = self._dialect.refusal("busy", "one request is in flight at a time")
+                connection.send(reply.content)
+                if reply.closes:
                     return
         except ConnectionClosed:
             pass  # also where a request was too large, which the client is told by code 1009
         except Exception:
             _LOGGER.exception("A connection ended by an error.")
         finally:
+            with self._lock:
+                self._open.discard(connection)
             self._places.release()
 
 

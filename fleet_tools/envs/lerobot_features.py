@@ -1,0 +1,68 @@
+"""An observation's entries as the features of LeRobot, as its datasets and policies name them.
+
+observation.state               the arm's state and keypoints, concatenated
+observation.images.<camera>     color images, (height, width, 3)
+observation.<name>              all other entries: depth, points, poses
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleet_tools.envs.array_spec import Layout
+from fleet_tools.perception.observation_config import channel_of
+
+STATE, ACTION, IMAGES = "observation.state", "action", "observation.images."
+"""Names of features, and the beginning of those of images."""
+
+
+@dataclass(frozen=True)
+class FeatureNames:
+    """Assignment of an observation's entries to features.
+
+    Attributes:
+        state: Names of the entries that `observation.state` concatenates.
+        color_images: Names of the features of color images, by entry.
+        others: Names of the features of all other entries, by entry.
+    """
+
+    state: tuple[str, ...]
+    color_images: dict[str, str]
+    others: dict[str, str]
+
+    @classmethod
+    def of(cls, layout: Layout) -> "FeatureNames":
+        """Assigns the entries of a layout."""
+        channels = {name: channel_of(name) for name in layout}
+        cameras = tuple(name.removesuffix(channel) for name, channel in channels.items() if channel)
+        colors = [name for name, channel in channels.items() if channel == "rgb"]
+        state = tuple(
+            name
+            for name, array in layout.items()
+            if array.dtype == "float32" and name != "point_cloud" and not name.startswith(cameras)
+        )
+        others = [name for name in layout if name not in colors and name not in state]
+        return cls(
+            state,
+            {name: IMAGES + name.removesuffix("_rgb") for name in colors},
+            {name: f"observation.{name}" for name in others},
+        )
+
+    def features(self, observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the features of observations, by name.
+
+        Args:
+            observations: Arrays (T, ...) by the entry's name, of T steps.
+        """
+        state = [observations[name].reshape(len(observations[name]), -1) for name in self.state]
+        named = {**self.color_images, **self.others}
+        return {
+            **({STATE: np.concatenate(state, axis=1)} if state else {}),
+            **{feature: observations[name] for name, feature in named.items()},
+        }
+
+    def features_of_step(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the features of one observation, by name."""
+        rows = self.features({name: array[None] for name, array in observation.items()})
+        return {name: array[0] for name, array in rows.items()}
