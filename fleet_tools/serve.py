@@ -6,7 +6,7 @@ Every `--policy` takes the printed address, such as ws://127.0.0.1:8000.
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pydantic
 from tyro.conf import Positional
@@ -41,6 +41,8 @@ class ServeOptions(cli.Options):
     """Key of the certificate, PEM."""
     max_connections: Count = 32
     """Largest number of connections at the same time; each holds a network of its own."""
+    protocol: Literal["fleet_tools", "openpi"] = "fleet_tools"
+    """Protocol: this package's, or that of openpi's clients."""
     control_rate_hz: Positive = 6.0
     """Control rate of the demonstrations, Hz; clients with another one are refused."""
 
@@ -52,13 +54,16 @@ def _serve(options: ServeOptions) -> int:
     access = Access(options.host, options.port, token, options.certificate, options.key)
 
     from fleet_tools.baselines.policies.serving import served_checkpoint
+    from fleet_tools.policies.openpi.conversation import OpenpiConversation
+    from fleet_tools.policies.remote.conversation import Conversation
     from fleet_tools.policies.remote.server import PolicyServer
 
+    dialect = Conversation if options.protocol == "fleet_tools" else OpenpiConversation
     served = served_checkpoint(options.checkpoint, options.control_rate_hz)
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
     try:
-        with PolicyServer(served, access, options.max_connections) as server:
+        with PolicyServer(served, access, options.max_connections, dialect) as server:
             summary = {"url": server.url, "hello": served.hello.model_dump(mode="json")}
             options.report(summary, lambda: f"{served.hello.policy} is served at {server.url}")
             sys.stdout.flush()

@@ -11,7 +11,7 @@ import numpy as np
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.conversation import Served
+from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
 from fleet_tools.policies.remote.messages import Hello
 from fleet_tools.policies.remote.server import PolicyServer
 
@@ -101,6 +101,7 @@ def serving(
     make: Callable[[], Policy],
     access: Access | None = None,
     max_connections: int = 8,
+    dialect: type[Dialect] = Conversation,
     **changes: Any,
 ) -> Iterator[PolicyServer]:
     """Serves a policy on this machine while the context is open.
@@ -109,18 +110,23 @@ def serving(
         make: Makes the policy.
         access: Where, and for whom.
         max_connections: Largest number of connections.
+        dialect: Its protocol.
         changes: Changes of the hello.
     """
-    with serving_as(Served(hello(**changes), make), access, max_connections) as server:
+    served = Served(hello(**changes), make)
+    with serving_as(served, access, max_connections, dialect) as server:
         yield server
 
 
 @contextlib.contextmanager
 def serving_as(
-    served: Served, access: Access | None = None, max_connections: int = 8
+    served: Served,
+    access: Access | None = None,
+    max_connections: int = 8,
+    dialect: type[Dialect] = Conversation,
 ) -> Iterator[PolicyServer]:
     """Serves on this machine while the context is open."""
-    with PolicyServer(served, access or Access(), max_connections) as server:
+    with PolicyServer(served, access or Access(), max_connections, dialect) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server

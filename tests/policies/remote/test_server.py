@@ -399,7 +399,7 @@ def test_redirects_are_not_followed(server: PolicyServer, monkeypatch: pytest.Mo
     with serve(lambda _: None, "127.0.0.1", 0, process_request=redirect) as other:
         thread = threading.Thread(target=other.serve_forever)
         thread.start()
-        with pytest.raises(PolicyError, match="cannot follow redirect|HTTP 302"):
+        with pytest.raises(PolicyError, match=r"cannot follow redirect|HTTP 302"):
             PolicyConnection(f"ws://127.0.0.1:{other.socket.getsockname()[1]}")
         other.shutdown()
         thread.join()

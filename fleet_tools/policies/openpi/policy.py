@@ -1,0 +1,139 @@
+"""A policy of an openpi server, for simulations: time stands still until it answers."""
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+import gymnasium
+import numpy as np
+
+from fleet_tools.envs.array_spec import describe_action, describe_observation
+from fleet_tools.envs.interface import EnvInterface
+from fleet_tools.envs.lerobot_features import FeatureNames
+from fleet_tools.errors import ConfigError, PolicyError
+from fleet_tools.policies.openpi import wire
+from fleet_tools.policies.remote.access import SCHEMES
+from fleet_tools.policies.remote.codec import ProtocolError
+from fleet_tools.policies.remote.connection import TIMEOUT_S
+from fleet_tools.policies.remote.websocket import open_websocket, reason
+
+
+class OpenpiPolicy:
+    """Acts as the policy of an openpi server, which sends chunks of actions.
+
+    The entries of a request have the names of LeRobot's features (`lerobot_features`), as in an
+    exported dataset, or others by `names`. The token is that of `remote.access`, sent as an API
+    key. Servers keep no episodes, so that `reset` only forgets the rest of a chunk; each episode
+    has a connection of its own, for servers whose policies remember.
+
+    Args:
+        env: The environment in which it is to act, or its interface.
+        url: Address of the server, such as ws://127.0.0.1:8000.
+        prompt: The task in words, which is sent as `prompt`; None sends none.
+        names: Names of the request's entries, by LeRobot's name; None takes LeRobot's.
+        steps: Number of actions of a chunk that are executed before the next request; None
+            executes all.
+        timeout_s: Time after which a server that does not answer counts as dead, s.
+
+    Raises:
+        ConfigError: A name is of no feature, or the number of steps is not positive.
+        PolicyError: There is no server, it refuses the client, or it speaks otherwise.
+        MissingLibraryError: A library is absent.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env | EnvInterface,
+        url: str,
+        prompt: str | None = None,
+        names: Mapping[str, str] | None = None,
+        steps: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        layout = describe_observation(env)
+        self._features = FeatureNames.of(layout)
+        known = self._features.features_of_step(
+            {name: np.zeros(spec.shape, spec.dtype) for name, spec in layout.items()}
+        )
+        unknown = sorted(set(names or ()) - set(known))
+        if unknown:
+            raise ConfigError(
+                f"There is no feature {', '.join(unknown)}; there are: {', '.join(sorted(known))}."
+            )
+        if steps is not None and steps < 1:
+            raise ConfigError(f"At least 1 action of a chunk is executed; given: {steps}.")
+        self._names = dict(names) if names is not None else {name: name for name in known}
+        self._action = describe_action(env)
+        self._url, self._prompt, self._steps, self._timeout_s = url, prompt, steps, timeout_s
+        self._open = contextlib.ExitStack()
+        self._chunk: deque[np.ndarray] = deque()
+        self._connect()
+
+    def reset(self) -> None:
+        """Forgets the rest of the last chunk, and connects anew.
+
+        Raises:
+            PolicyError: There is no server, or it refuses the client.
+        """
+        self._connect()
+
+    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns the next action of the chunk; the environment clips it.
+
+        Raises:
+            PolicyError: The server says why it has none, does not answer, or answers with something
+                else than a chunk of finite actions.
+        """
+        if not self._chunk:
+            chunk = self._infer(observation)
+            self._chunk.extend(chunk[: self._steps])
+        return self._chunk.popleft()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._open.close()
+
+    def _connect(self) -> None:
+        self._open.close()
+        self._chunk.clear()
+        opening = open_websocket(self._url, self._timeout_s, SCHEMES[1])
+        with self._errors():
+            self._connection = self._open.enter_context(opening)
+            self._receive()  # metadata, which differ from server to server
+
+    def _infer(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        features = self._features.features_of_step(observation)
+        request: dict[str, object] = {sent: features[name] for name, sent in self._names.items()}
+        if self._prompt is not None:
+            request["prompt"] = self._prompt
+        with self._errors():
+            self._connection.send(wire.encode(request))
+            chunk = np.asarray(self._receive().get("actions"))
+            if chunk.shape != (len(chunk) if chunk.ndim else 0, *self._action.shape) or not len(
+                chunk
+            ):
+                raise ProtocolError(
+                    f"actions have the shape (horizon, *{self._action.shape}); given: {chunk.shape}"
+                )
+            if chunk.dtype.kind not in "fiu" or not np.isfinite(chunk).all():
+                raise ProtocolError("actions are finite numbers")
+        return chunk.astype(self._action.dtype)
+
+    def _receive(self) -> dict:
+        content = self._connection.recv(timeout=self._timeout_s)
+        if isinstance(content, str):
+            raise ProtocolError(f"it says: {content[:500]}")
+        return wire.decode(content)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        from websockets.exceptions import WebSocketException
+
+        try:
+            yield
+        except (OSError, WebSocketException, ProtocolError) as error:
+            self._open.close()
+            raise PolicyError(f"The policy's server {self._url}: {reason(error)}") from error
+        except BaseException:
+            self._open.close()
+            raise
