@@ -6,13 +6,17 @@ Every `--policy` takes the printed address, such as ws://127.0.0.1:8000.
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 from tyro.conf import Positional
 
 from fleet_tools.config.values import Count, Positive
+from fleet_tools.errors import ConfigError
 from fleet_tools.utils import cli
+
+if TYPE_CHECKING:
+    from fleet_tools.policies.remote.conversation import Served
 
 
 class ServeOptions(cli.Options):
@@ -28,7 +32,9 @@ class ServeOptions(cli.Options):
     """
 
     checkpoint: Positional[Path]
-    """Checkpoint to serve."""
+    """Checkpoint to serve; or the folder of a policy of LeRobot's, in an environment of its own."""
+    header: Path | None = None
+    """What a policy of LeRobot's observes: meta/fleet_tools.json of the export that it learned."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
@@ -53,24 +59,38 @@ def _serve(options: ServeOptions) -> int:
     token = read_token(options.token_file)
     access = Access(options.host, options.port, token, options.certificate, options.key)
 
-    from fleet_tools.baselines.policies.serving import served_checkpoint
     from fleet_tools.policies.openpi.conversation import OpenpiConversation
     from fleet_tools.policies.remote.conversation import Conversation
     from fleet_tools.policies.remote.server import PolicyServer
 
     dialect = Conversation if options.protocol == "fleet_tools" else OpenpiConversation
-    served = served_checkpoint(options.checkpoint, options.control_rate_hz)
+    policy = _served(options)
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
     try:
-        with PolicyServer(served, access, options.max_connections, dialect) as server:
-            summary = {"url": server.url, "hello": served.hello.model_dump(mode="json")}
-            options.report(summary, lambda: f"{served.hello.policy} is served at {server.url}")
+        with PolicyServer(policy, access, options.max_connections, dialect) as server:
+            summary = {"url": server.url, "hello": policy.hello.model_dump(mode="json")}
+            options.report(summary, lambda: f"{policy.hello.policy} is served at {server.url}")
             sys.stdout.flush()
             server.serve_forever()
     except KeyboardInterrupt:
         pass
     return cli.OK
+
+
+def _served(options: ServeOptions) -> "Served":
+    if options.checkpoint.is_dir():
+        from fleet_tools.baselines.policies.lerobot import served_lerobot
+
+        return served_lerobot(options.checkpoint, options.header)
+    if options.header is not None:
+        raise ConfigError(
+            f"{options.checkpoint} says itself what it observes. Leave --header out, which is for "
+            "folders of LeRobot's policies."
+        )
+    from fleet_tools.baselines.policies.serving import served_checkpoint
+
+    return served_checkpoint(options.checkpoint, options.control_rate_hz)
 
 
 PROGRAM = cli.Program("serve", cli.Command(ServeOptions, _serve))

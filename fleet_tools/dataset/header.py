@@ -88,6 +88,12 @@ class Header(Document):
             path.write_text(yaml.safe_dump(content))
             return self.env_spec.make(**{**others, "task": str(path)})
 
+    def task_description(self) -> str:
+        """Returns the task in a sentence, or its name if its file has none."""
+        content = parse_yaml(self.task.text, f"The task file of the dataset ({self.task.name})")
+        description = content.get("description") if isinstance(content, dict) else None
+        return str(description or self.task.name)
+
     def require_tool_use(self) -> None:
         """Checks that what its episodes show is known to the pictures of this package.
 

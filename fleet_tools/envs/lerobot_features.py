@@ -50,19 +50,30 @@ class FeatureNames:
         )
 
     def features(self, observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the features of observations, by name.
+        """Returns the features of observations, by name; those whose entries are there.
 
         Args:
             observations: Arrays (T, ...) by the entry's name, of T steps.
         """
-        state = [observations[name].reshape(len(observations[name]), -1) for name in self.state]
+        state = [observations[name] for name in self.state if name in observations]
         named = {**self.color_images, **self.others}
         return {
-            **({STATE: np.concatenate(state, axis=1)} if state else {}),
-            **{feature: observations[name] for name, feature in named.items()},
+            **({STATE: _joined(state)} if state and len(state) == len(self.state) else {}),
+            **{named[name]: rows for name, rows in observations.items() if name in named},
         }
+
+    def entries_of(self, feature: str) -> tuple[str, ...]:
+        """Returns the entries of a feature; none if there is no such feature."""
+        if feature == STATE:
+            return self.state
+        named = {**self.color_images, **self.others}
+        return tuple(entry for entry, name in named.items() if name == feature)
 
     def features_of_step(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the features of one observation, by name."""
         rows = self.features({name: array[None] for name, array in observation.items()})
         return {name: array[0] for name, array in rows.items()}
+
+
+def _joined(state: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([rows.reshape(len(rows), -1) for rows in state], axis=1)

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.dataset.export.lerobot_stats import Stats, combined, image_stats, vector_stats
 from fleet_tools.dataset.export.parquet import ParquetFiles, column, image_column, write_indexed
 from fleet_tools.dataset.export.source import Source, episode_metadata
@@ -60,7 +59,7 @@ def opens(output: Path, header: Header) -> str:
 def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     pa = require("pyarrow", "write LeRobot's format")
-    columns, description = columns_of(source.header), _task_description(source.header)
+    columns, description = columns_of(source.header), source.header.task_description()
     if columns.names.color_images:
         require("PIL", "write images as PNG")
     (aside / "meta").mkdir(parents=True)
@@ -195,12 +194,6 @@ def _info(source: Source, columns: Columns) -> dict[str, Any]:
         "video_path": None,
         "features": columns.features(header.action),
     }
-
-
-def _task_description(header: Header) -> str:
-    content = parse_yaml(header.task.text, f"The task file of the dataset ({header.task.name})")
-    description = content.get("description") if isinstance(content, dict) else None
-    return str(description or header.task.name)
 
 
 def _entries(name: str, array: ArraySpec) -> list[str]:

@@ -1,0 +1,98 @@
+"""Policies of LeRobot behind a socket, in an environment of LeRobot's own."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("msgpack")
+pytest.importorskip("pyarrow")
+
+from support.exported import successes, write_collected
+from support.processes import ROOT
+from support.rendering import needs_gl
+
+from fleet_tools import serve
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.export.exporting import export_dataset
+from fleet_tools.policies.remote.connection import PolicyConnection
+
+LEROBOT_PYTHON = os.environ.get("FLEET_TOOLS_LEROBOT_PYTHON")
+needs_lerobot = pytest.mark.skipif(
+    LEROBOT_PYTHON is None,
+    reason="needs FLEET_TOOLS_LEROBOT_PYTHON, the Python of an environment with LeRobot",
+)
+
+
+def lerobot(*arguments: str) -> list[str]:
+    return [str(LEROBOT_PYTHON), *arguments]
+
+
+def variables(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)}
+
+
+@contextmanager
+def served(policy: Path, export: Path) -> Iterator[str]:
+    """Serves a policy from LeRobot's environment, and returns the address."""
+    options = ["--header", str(export / "meta/fleet_tools.json"), "--port", "0", "--json"]
+    command = lerobot("-m", "fleet_tools.serve", str(policy), *options)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=variables(policy)
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+@needs_lerobot
+@needs_gl
+@pytest.mark.parametrize("kind", ["act", "diffusion"])
+def test_a_served_policy_does_what_it_does_at_home(kind: str, tmp_path: Path) -> None:
+    dataset = write_collected(tmp_path / "set", "rgbd")
+    export, policy, actions = tmp_path / "export", tmp_path / "policy", tmp_path / "actions.npy"
+    export_dataset(dataset, "lerobot", export)
+    script = str(ROOT / "tests/support/small_lerobot.py")
+    command = lerobot(script, kind, str(export), str(policy), str(actions))
+    subprocess.run(command, check=True, timeout=300, env=variables(tmp_path))
+    expected = np.load(actions)
+    episode = successes(Dataset(tmp_path / "set"))[0]
+    with served(policy, export) as url:
+        connection = PolicyConnection(url)
+        assert connection.hello.env_kwargs["obs_mode"] == "rgbd"
+        assert not any("depth" in name for name in connection.hello.observation)
+        connection.reset()
+        found = [
+            connection.act({name: rows[t] for name, rows in episode.observations.items()}, t / 6)
+            for t in range(len(episode))
+        ]
+        connection.close()
+    assert len(found) == len(expected) and np.ptp(expected, axis=0).max() > 0
+    if kind == "act":  # that of diffusion draws its noise
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_cannot_be_served_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "policy").mkdir()
+    header = tmp_path / "fleet_tools.json"
+    assert serve.main([str(tmp_path / "policy")]) == 2
+    assert "--header" in capsys.readouterr().err
+    assert serve.main([str(tmp_path / "policy"), "--header", str(header)]) == 2
+    assert "fleet_tools.json" in capsys.readouterr().err
+    header.write_text("{}")
+    assert serve.main([str(tmp_path / "policy"), "--header", str(header)]) == 2
+    assert "schema version" in capsys.readouterr().err
+    (tmp_path / "best.safetensors").write_bytes(b"")
+    assert serve.main([str(tmp_path / "best.safetensors"), "--header", str(header)]) == 2
+    assert "Leave --header out" in capsys.readouterr().err
