@@ -35,7 +35,7 @@ def test_results_are_of_their_sweep(path):
     assert path.with_suffix(".md").read_text() == page
 
 
-@pytest.mark.parametrize("folder", ["barriers"])
+@pytest.mark.parametrize("folder", ["barriers", "metaworld_barriers"])
 def test_barriers_are_between_the_policies_of_the_fleets_beside_them(folder: str):
     fleets = {
         path.stem: load_yaml(FleetConfig, path) for path in (EXPERIMENTS / folder).glob("*.yaml")
