@@ -17,6 +17,7 @@ class Assignment(GrownValue):
         training: Configuration of training, with the robot's own seed.
         initialization: Seed of the initial weights.
         moment_noise: Noise in answers about moments, see `LocalDataHolder`.
+        proximal: Weight of the proximal term, see `training.loop.train`.
     """
 
     robot: int
@@ -27,5 +28,6 @@ class Assignment(GrownValue):
     training: TrainingConfig
     initialization: int
     moment_noise: NonNegative = 0.0
+    proximal: NonNegative = 0.0
 
-    later_fields = ("moment_noise",)
+    later_fields = ("moment_noise", "proximal")

@@ -117,6 +117,8 @@ class FleetConfig(GrownValue):
         server: Optimizer of the server, for which each merge is a step; None takes merged weights
             as they are. In the first round, robots of "own" initial weights have no common ones
             from which it could step.
+        proximal: Weight of FedProx's proximal term in the loss of robots, which holds their weights
+            near those with which they begin a round; 0 for none.
         initialization: "own" draws initial weights for each robot, "common" the same ones for all,
             the control experiment for alignment.
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
@@ -146,6 +148,7 @@ class FleetConfig(GrownValue):
     merge_every: Count | None = None
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     server: ServerConfig | None = None
+    proximal: NonNegative = 0.0
     initialization: Literal["own", "common"] = "own"
     moment_noise: NonNegative = 0.0
     combination: Literal["density_gate", "gated_refit", "concatenation"] | None = None
@@ -155,7 +158,7 @@ class FleetConfig(GrownValue):
     rollout_every: Count = 1
     try_robots: bool | Literal["own_tasks"] = False
 
-    later_fields = ("moment_noise", "combination", "distillation", "server")
+    later_fields = ("moment_noise", "combination", "distillation", "server", "proximal")
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
@@ -275,6 +278,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         "merge_every": None,
         "participation": 1.0,
         "server": None,
+        "proximal": 0.0,
     }
     unmerged = {"try_robots": True, "fine_tuning": None}
     changes = {

@@ -94,6 +94,7 @@ class FleetPlan:
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
                 moment_noise=config.moment_noise,
+                proximal=config.proximal,
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))
             tasks = tuple(sorted({episode.task for episode in own.episodes}))

@@ -69,6 +69,7 @@ class FleetRobot:
             assignment.training,
             TrainingState(weights, epoch=request.epoch),
             epochs=request.epochs,
+            proximal=assignment.proximal,
         )
         steps = self._trajectories.steps
         return encode_update(LocalUpdate(request.round, steps, state.loss, state.policy_weights))

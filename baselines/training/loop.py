@@ -1,6 +1,6 @@
 """The loss of trajectories, and the loop that minimizes it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -106,12 +106,13 @@ def train(
     state: TrainingState,
     *,
     epochs: int | None = None,
+    proximal: float = 0.0,
     after_batch: Callable[[Callable[[], TrainingState]], bool] = lambda snapshot: True,
 ) -> TrainingState:
     """Trains from a state on.
 
     The same arguments give the same bits on one machine with one number of threads, whether
-    training is done in one call or in several.
+    training is done in one call or in several; with a proximal term, each call has its own.
 
     Args:
         blueprint: Blueprint of the policy.
@@ -119,6 +120,9 @@ def train(
         config: Configuration of training.
         state: The first state; it is not changed.
         epochs: Number of epochs to complete; None for all that remain of the configuration's.
+        proximal: Weight mu of the proximal term of FedProx (Li et al. 2020, equation 2): mu / 2
+            times the squared distance of the weights from those of the first state is added to the
+            loss; 0 for none.
         after_batch: Called after each batch with a function that returns a copy of the present
             state. Training ends if it returns False, even within an epoch.
 
@@ -135,6 +139,7 @@ def train(
     optimizer = torch.optim.Adam(parameters)
     set_moments(optimizer, names, state.moments)
     average = _average(config, state, named)
+    anchors = [each.detach().clone() for each in parameters] if proximal else []
     if config.compile:
         network.compile()
 
@@ -160,6 +165,8 @@ def train(
             steps = max(int(batch.mask.sum()), 1)  # a batch may have none to imitate
             optimizer.zero_grad()
             (errors.sum() / steps).backward()
+            if anchors:
+                _pull(parameters, anchors, proximal)
             norm = nn.utils.clip_grad_norm_(parameters, config.gradient_norm)
             if not torch.isfinite(norm):
                 loss = errors.sum().item() / steps
@@ -187,6 +194,16 @@ def _augmented(
     seed = int(entropy.generate_state(1, np.uint64)[0])
     generator = torch.Generator().manual_seed(seed)
     return replace(batch, observations=augmented(batch.observations, changes, generator))
+
+
+@torch.no_grad()
+def _pull(
+    parameters: Sequence[nn.Parameter], anchors: Sequence[torch.Tensor], proximal: float
+) -> None:
+    """Adds the gradient of the proximal term."""
+    for parameter, anchor in zip(parameters, anchors, strict=True):
+        if parameter.grad is not None:
+            parameter.grad.add_(parameter - anchor, alpha=proximal)
 
 
 def _average(

@@ -149,6 +149,7 @@ def test_no_row_of_data_is_in_messages_or_assignments(
         "training",
         "initialization",
         "moment_noise",
+        "proximal",
     }
     for assignment in plan.assignments:
         samples = Samples(assignment.data).subset(assignment.episodes)
