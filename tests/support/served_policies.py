@@ -11,6 +11,7 @@ import numpy as np
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.remote.access import Access
+from fleet_tools.policies.remote.connection import PolicyConnection
 from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
 from fleet_tools.policies.remote.messages import Hello
 from fleet_tools.policies.remote.server import PolicyServer
@@ -131,3 +132,24 @@ def serving_as(
         thread.start()
         yield server
     thread.join()
+
+
+def actions(connection: PolicyConnection, seeds: range) -> list[bytes]:
+    """Returns a connection's actions at random observations, after a reset."""
+    connection.reset()
+    return [connection.act(observation(seed), 0.0).tobytes() for seed in seeds]
+
+
+def episode(url: str, seeds: range) -> list[bytes]:
+    """Returns the same of a connection of its own."""
+    connection = PolicyConnection(url)
+    found = actions(connection, seeds)
+    connection.close()
+    return found
+
+
+def opened(server: PolicyServer, **options: Any) -> Any:
+    """Connects as a stranger does, without a client of this package."""
+    from websockets.sync.client import connect
+
+    return connect(server.url, compression=None, proxy=None, **options)
