@@ -25,12 +25,13 @@ from fleet_tools.envs.predicate_functions import bind_functions
 from fleet_tools.envs.recorded import RecordedEnv, recorded
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
+from fleet_tools.perception.display import Display
 from fleet_tools.perception.measurement import Capture, Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.ray_casting import require_embree
-from fleet_tools.perception.third_person_view import open_meshcat
+from fleet_tools.perception.third_person_view import open_meshcat, third_person_view
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import (
     RandomizationSwitch,
@@ -205,7 +206,8 @@ class ToolUseEnv(RecordedEnv):
         self.action_entry = action_entry()
         self.action_scale = action_scale(self.task.action)
 
-        self._observer = Observer(observed, third_person=render_mode == "rgb_array")
+        self._observer = Observer(observed)
+        self._display = Display() if render_mode == "rgb_array" else None
         self._simulation: Simulation | None = None
         self._episode: _Episode | None = None
 
@@ -303,8 +305,8 @@ class ToolUseEnv(RecordedEnv):
             EpisodeOverError: No episode has begun.
         """
         _, simulation = self._running()
-        if self.render_mode == "rgb_array":
-            return self._observer.third_person_image(simulation)
+        if self._display is not None:
+            return self._display.image(simulation, third_person_view())
         if self.render_mode == "human":
             simulation.publish()
         return None
@@ -312,6 +314,8 @@ class ToolUseEnv(RecordedEnv):
     def close(self) -> None:
         """Releases the simulation and OpenGL; `reset` starts anew."""
         self._observer.close()
+        if self._display is not None:
+            self._display.close()
         self._release()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
@@ -430,10 +434,14 @@ class ToolUseEnv(RecordedEnv):
             )
             simulation = Simulation(world, tool, object, scene)
             self._observer.enter(world)
+            if self._display is not None:
+                self._display.enter(world)
             self._simulation = simulation
         else:
             simulation.reset(scene)
         self._observer.apply_scene(scene)
+        if self._display is not None:
+            self._display.apply_scene(scene)
         measurement = self._observer.measure(simulation, scene)
         if lost := self._lost_links(measurement.state):
             raise ConfigError(

@@ -21,7 +21,6 @@ from fleet_tools.perception.ray_scene import RayScene
 from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
 from fleet_tools.perception.segmentation import OBJECT, TOOL
-from fleet_tools.perception.third_person_view import render_third_person
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World
@@ -32,13 +31,10 @@ class Observer:
 
     Args:
         config: What to observe.
-        third_person: Whether `third_person_image` will be called.
     """
 
-    def __init__(self, config: ObservationConfig, third_person: bool) -> None:
+    def __init__(self, config: ObservationConfig) -> None:
         self._config = config
-        self._renders = third_person or config.needs_renderer
-        self._renders_color = third_person or config.has_colors
         self._pinholes = {
             name: Pinhole.of(camera, config.camera_size) for name, camera in config.cameras.items()
         }
@@ -55,7 +51,7 @@ class Observer:
         """
         if self._ray_scene is not None:
             self._ray_scene.enter(world)
-        if not self._renders:
+        if not self._config.needs_renderer:
             return
         if self._render_scene is None:
             self._render_scene = RenderScene(world)
@@ -70,7 +66,7 @@ class Observer:
         self._sensors = self._draw_sensors(scene.seed)
         if self._ray_scene is not None:
             self._ray_scene.begin()
-        if self._renders_color and self._render_scene is not None:
+        if self._config.has_colors and self._render_scene is not None:
             apply_appearance(scene, self._render_scene)
 
     def measure(
@@ -133,14 +129,6 @@ class Observer:
             for name, X_WC in measurement.shown.X_WC.items()
         }
 
-    def third_person_image(self, simulation: Simulation) -> np.ndarray:
-        """Returns the third-person view of the present state, (480, 640, 3) uint8."""
-        return render_third_person(self.query(simulation))
-
-    def query(self, simulation: Simulation) -> QueryObject:
-        """Returns Drake's query object for rendering the present state."""
-        return self._entered().query(simulation.query())
-
     def _entered(self) -> RenderScene:
         if self._render_scene is None:
             raise RuntimeError("This observer renders nothing, or has not entered a world.")
@@ -153,7 +141,7 @@ class Observer:
         X_WK = {name: X @ sensors[name].X_CK if sensors else X for name, X in X_WC.items()}
         if config.obs_mode == "point_cloud":
             return Capture(X_WK, {}, *self.visible_points(simulation, X_WC, sensors))
-        images = self._images(self.query(simulation), X_WC)
+        images = self._images(self._entered().query(simulation.query()), X_WC)
         for name, sensor in sensors.items():
             if (depth := images.get((name, "depth"))) is not None:
                 images[name, "depth"] = sensor.read_image(depth, simulation.steps)

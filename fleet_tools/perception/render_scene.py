@@ -67,6 +67,7 @@ class RenderScene:
 
     Args:
         world: The first world; nothing is visible before `enter`.
+        shadows: Whether bodies cast shadows, see `add_renderer`.
 
     Attributes:
         scene_graph: Drake's scene graph, with the renderer.
@@ -77,9 +78,9 @@ class RenderScene:
         MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, shadows: bool = False) -> None:
         self.scene_graph = SceneGraph()
-        add_renderer(self.scene_graph)
+        add_renderer(self.scene_graph, shadows=shadows)
         self.source = self.scene_graph.RegisterSource("world")
         self._spare = [self._add_frame(f"part {k}") for k in range(MAX_LINKS)]
         self._permanent: dict[str, RenderedLink] = {}

@@ -30,12 +30,24 @@ VTK = "vtk"
 """Name of the renderer in Drake."""
 
 _LIGHTS = [((-0.6, 0.5, -1.0), 0.9), ((-0.3, -1.0, -0.6), 0.4), ((1.0, 0.6, -0.3), 0.2)]
+"""Direction and intensity of the lights of the observation cameras."""
+
+_KEY_LIGHT = ((-0.25, 0.5, -1.0), 0.5)
+_FILL_LIGHTS = [((-0.3, -0.3, -1.0), 0.5), ((-1.0, 0.6, -0.5), 0.25), ((1.0, 0.6, -0.3), 0.25)]
+"""Lights of pictures for people: the key light casts shadows, and the others brighten them."""
+_FILL_DISTANCE_M = 30.0
+_SHADOW_MAP_SIZE = 2048
 _owner: int | None = None
 """Id of the process that renders, by which a forked process knows that it is another."""
 
 
-def add_renderer(scene_graph: SceneGraph) -> None:
+def add_renderer(scene_graph: SceneGraph, *, shadows: bool = False) -> None:
     """Adds the renderer to a scene graph.
+
+    Args:
+        scene_graph: The scene graph.
+        shadows: Whether bodies cast shadows, as in pictures for people; the observation cameras
+            see none.
 
     Raises:
         MissingLibraryError: OpenGL or its driver is missing.
@@ -47,12 +59,34 @@ def add_renderer(scene_graph: SceneGraph) -> None:
     os.environ.setdefault("LP_NUM_THREADS", "0")
     require_driver()
     _owner = os.getpid()
-    lights = [
-        LightParameter(type="directional", direction=d, frame="world", intensity=i)
-        for d, i in _LIGHTS
-    ]
-    parameters = RenderEngineVtkParams(default_clear_color=BACKGROUND_COLOR, lights=lights)
+    parameters = RenderEngineVtkParams(
+        default_clear_color=BACKGROUND_COLOR,
+        lights=_shadow_lights() if shadows else [_directional(*light) for light in _LIGHTS],
+        cast_shadows=shadows,
+        shadow_map_size=_SHADOW_MAP_SIZE,
+    )
     scene_graph.AddRenderer(VTK, MakeRenderEngineVtk(parameters))
+
+
+def _directional(direction: tuple[float, ...], intensity: float) -> LightParameter:
+    return LightParameter(
+        type="directional", direction=direction, frame="world", intensity=intensity
+    )
+
+
+def _shadow_lights() -> list[LightParameter]:
+    """Returns the key light, and fill lights as far points, which cast no shadows in VTK."""
+    fill = [
+        LightParameter(
+            type="point",
+            position=-_FILL_DISTANCE_M * np.array(direction) / np.linalg.norm(direction),
+            frame="world",
+            intensity=intensity,
+            attenuation_values=(1.0, 0.0, 0.0),
+        )
+        for direction, intensity in _FILL_LIGHTS
+    ]
+    return [_directional(*_KEY_LIGHT), *fill]
 
 
 def render_rgb(

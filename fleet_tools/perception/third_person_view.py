@@ -1,13 +1,14 @@
 """The third-person view: images from outside, and Meshcat's initial camera in the browser."""
 
 import os
+from dataclasses import dataclass
 
 import numpy as np
-from pydrake.geometry import Meshcat, MeshcatParams, QueryObject
+from pydrake.geometry import Meshcat, MeshcatParams
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.rendering import BACKGROUND_COLOR, render_rgb
+from fleet_tools.perception.rendering import BACKGROUND_COLOR
 
 WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
 EYE, TARGET = (1.50, -1.00, 0.80), (0.32, 0.0, 0.30)
@@ -18,18 +19,37 @@ MESHCAT_DISTANCE_SCALE = 0.55
 MESHCAT_HOST = "FLEET_TOOLS_MESHCAT_HOST"
 """Environment variable with the address at which Meshcat listens, such as 0.0.0.0."""
 
-_PINHOLE = Pinhole.from_field_of_view(WIDTH, HEIGHT, FIELD_OF_VIEW_DEG)
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A camera of pictures for people, where it is now.
+
+    Attributes:
+        pinhole: Its intrinsics.
+        X_WC: Its pose.
+    """
+
+    pinhole: Pinhole
+    X_WC: RigidTransform
+
+    def project(self, p_W: np.ndarray) -> np.ndarray:
+        """Projects points (..., 3) in the world, m: pixels right and down, (..., 2)."""
+        p_C = self.X_WC.inverse().multiply(np.reshape(p_W, (-1, 3)).T).T
+        return self.pinhole.project(p_C).reshape(*np.shape(p_W)[:-1], 2)
 
 
-def render_third_person(query: QueryObject) -> np.ndarray:
-    """Returns an image of the whole scene, (HEIGHT, WIDTH, 3) uint8."""
-    return render_rgb(query, _PINHOLE, look_at(EYE, TARGET))
+def third_person_view(size: tuple[int, int] = (WIDTH, HEIGHT)) -> View:
+    """Returns the view of the whole scene.
+
+    Args:
+        size: Width and height of the picture, pixels.
+    """
+    return View(Pinhole.from_field_of_view(*size, FIELD_OF_VIEW_DEG), look_at(EYE, TARGET))
 
 
 def project(p_W: np.ndarray) -> np.ndarray:
     """Projects points (..., 3) into the third-person view: pixels right and down, (..., 2)."""
-    p_C = look_at(EYE, TARGET).inverse().multiply(np.reshape(p_W, (-1, 3)).T).T
-    return _PINHOLE.project(p_C).reshape(*np.shape(p_W)[:-1], 2)
+    return third_person_view().project(p_W)
 
 
 def open_meshcat() -> Meshcat:

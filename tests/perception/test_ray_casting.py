@@ -270,7 +270,7 @@ def test_points_nearer_than_the_cameras_range_are_absent(cloud):
     env, rows = cloud
     simulation, camera = env._simulation, env.task.cameras["wrist"]
     config = replace(env._observer._config, cameras={"wrist": camera})
-    observer = Observer(config, third_person=False)
+    observer = Observer(config)
     observer.enter(simulation.world)
     near, far = camera.depth_range_m
     X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)["wrist"]
