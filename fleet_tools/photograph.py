@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, UseAppendAction
 
 from fleet_tools.config.values import Count
-from fleet_tools.errors import ConfigError, RenderServerError, UnknownNameError
+from fleet_tools.errors import ConfigError, RenderServerError
 from fleet_tools.parallel import workers
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.utils import cli
-from fleet_tools.utils.option_parser import notation
+from fleet_tools.utils.option_parser import Size
 from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
@@ -32,20 +32,6 @@ INDEX = "photographs.jsonl"
 
 _TIMEOUT_S = 3600.0
 """Time limit of a photograph; the server has a shorter one of its own (--seconds)."""
-
-
-def _parse_size(text: str) -> tuple[int, int]:
-    width, _, height = text.partition("x")
-    if not (width.isdecimal() and height.isdecimal()):
-        raise ValueError(f"expected WIDTHxHEIGHT, such as 640x480; given: {text}")
-    return int(width), int(height)
-
-
-Size = Annotated[
-    tuple[Count, Count],
-    notation(_parse_size, "WxH", lambda size: f"{size[0]}x{size[1]}"),
-]
-"""An option WIDTHxHEIGHT, such as 640x480."""
 
 
 class PhotographOptions(cli.Options):
@@ -81,7 +67,9 @@ class PhotographOptions(cli.Options):
 
 def _photograph(options: PhotographOptions) -> int:
     from fleet_tools.blender.photo_jobs import PhotoJob, make_photographs
-    from fleet_tools.blender.photographer import THIRD, require_server
+    from fleet_tools.blender.photographer import require_server
+    from fleet_tools.perception.display import check_camera
+    from fleet_tools.perception.third_person_view import THIRD
 
     health = require_server(options.server)
     output = options.output.resolve()
@@ -90,8 +78,7 @@ def _photograph(options: PhotographOptions) -> int:
     source = _states(options)
     cameras = options.camera or (THIRD,)
     for camera in cameras:
-        if camera not in (known := [THIRD, *source.task.cameras]):
-            raise UnknownNameError("camera", camera, known)
+        check_camera(source.task, camera)
     output.mkdir(parents=True, exist_ok=True)
     started, taken = time.perf_counter(), 0
     in_flight = options.in_flight or int(health["workers"])

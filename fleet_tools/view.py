@@ -10,11 +10,9 @@ import os
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
-import numpy as np
 import pydantic
 
 from fleet_tools.config.options import TaskOptions
@@ -25,6 +23,7 @@ from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.policies.sources import PolicyName
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.utils import cli
+from fleet_tools.utils.option_parser import Size
 
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
@@ -33,6 +32,11 @@ if TYPE_CHECKING:
     from fleet_tools.visualization.recording import PlannedEpisode
 
 RECORDING, VIDEO = ".html", ".mp4"
+
+LARGEST_FPS = 250
+"""The physics has so many updates per second."""
+SIZES = (16, 4096)
+"""Smallest and largest width and height of a video, pixels."""
 
 PAUSE_S = 1.0
 """Pause between two episodes in the browser."""
@@ -77,8 +81,36 @@ class ViewOptions(cli.Options):
     """Number of episodes."""
     output: Path | None = None
     """New recording (.html) or video (.mp4), instead of the browser."""
+    fps: Annotated[Count, pydantic.Field(le=LARGEST_FPS)] | None = None
+    """Frames per second of a video (default: 30)."""
+    size: Size | None = None
+    """Width and height of a video, in pixels (default: 640x480)."""
+    camera: str | None = None
+    """Name of a camera of the task, or "third", for a video (default: third)."""
+    plain: bool = False
+    """Do not draw keypoints, plan, path and point cloud, as in videos."""
+    annotated: bool = False
+    """Draw them in a video, too, with a caption."""
 
     aliases = {"output": ["--save"]}
+
+    @pydantic.model_validator(mode="after")
+    def _fitting_video(self) -> Self:
+        if self.output is None or self.output.suffix != VIDEO:
+            for name in ("fps", "size", "camera"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"--{name} is for videos; give --output a {VIDEO} file")
+        if self.plain and self.annotated:
+            raise ValueError("give one of --plain and --annotated")
+        smallest, largest = SIZES
+        if self.size is not None and not all(
+            smallest <= length <= largest and length % 2 == 0 for length in self.size
+        ):
+            raise ValueError(
+                f"--size has an even width and height from {smallest} to {largest}; given: "
+                f"{self.size[0]}x{self.size[1]}"
+            )
+        return self
 
     @pydantic.model_validator(mode="after")
     def _writable_output(self) -> Self:
@@ -145,7 +177,7 @@ def _show(options: ViewOptions, source: "EpisodeSource") -> list["Episode"]:
     """Plays one episode after another in the browser, the last one in a loop, until Ctrl-C."""
     from fleet_tools.visualization.recording import MeshcatRecorder
 
-    recorder = MeshcatRecorder(source.env)
+    recorder = MeshcatRecorder(source.env, annotated=not options.plain)
     print(f"Watch at {recorder.url} (Ctrl-C ends)", file=sys.stderr, flush=True)
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(recorder.url)
@@ -171,7 +203,7 @@ def _write_recording(
 ) -> list["Episode"]:
     from fleet_tools.visualization.recording import MeshcatRecorder
 
-    recorder = MeshcatRecorder(source.env)
+    recorder = MeshcatRecorder(source.env, annotated=not options.plain)
     planned = next(source.episodes)
     episode = recorder.record(planned)
     with atomic_write(output) as aside:
@@ -181,19 +213,19 @@ def _write_recording(
 
 
 def _write_video(options: ViewOptions, source: "EpisodeSource", output: Path) -> list["Episode"]:
-    from fleet_tools.visualization.recording import film
-    from fleet_tools.visualization.video import write_video
+    from fleet_tools.perception.display import check_camera
+    from fleet_tools.visualization.filming import Shot, film
+    from fleet_tools.visualization.video import open_video
 
+    given = {name: getattr(options, name) for name in ("fps", "size", "camera")}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    shot = Shot(**chosen, annotated=options.annotated)
+    check_camera(source.env.task, shot.camera)
     episodes: list[Episode] = []
-
-    def all_frames() -> Iterator[np.ndarray]:
+    with open_video(output, shot.fps) as add_frame:
         for planned in source.episodes:
-            episode, frames = film(source.env, planned)
-            episodes.append(episode)
-            _report_episode(options, planned, episode)
-            yield from frames
-
-    write_video(output, all_frames(), source.env.metadata["render_fps"])
+            episodes.append(film(source.env, planned, shot, add_frame))
+            _report_episode(options, planned, episodes[-1])
     return episodes
 
 

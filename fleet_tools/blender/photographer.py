@@ -14,13 +14,12 @@ from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import EnvState
-from fleet_tools.errors import RenderServerError, UnknownNameError
+from fleet_tools.errors import RenderServerError
 from fleet_tools.perception.appearance import apply_appearance
-from fleet_tools.perception.observer import camera_poses
-from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.display import check_camera, find_view
 from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
-from fleet_tools.perception.third_person_view import EYE, FIELD_OF_VIEW_DEG, TARGET, look_at
+from fleet_tools.perception.third_person_view import THIRD
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
@@ -31,9 +30,6 @@ BLENDER = "blender"
 """Name of the renderer in Drake."""
 
 START_SERVER = "python -m fleet_tools.blender --python BPY_ENV/bin/python"
-
-THIRD = "third"
-"""Name of a camera that every task has: the third-person view of `env.render()`."""
 
 _THIRD_DEPTH_RANGE_M = (0.05, 10.0)
 
@@ -123,12 +119,12 @@ class Photographer:
             RenderServerError: The server does not answer, or cannot render the image.
             MissingLibraryError: OpenGL or its driver is missing, without which VTK cannot render.
         """
-        if camera not in self.cameras:
-            raise UnknownNameError("camera", camera, self.cameras)
+        check_camera(self._task, camera)
         stage = self._enter(state.scene)
         stage.simulation.restore(state.snapshot)
-        pinhole, depth_range_m = self._intrinsics(camera)
-        X_WC = self._pose(camera, state.scene, stage.simulation)
+        X_WE = stage.simulation.end_effector_pose()
+        view = find_view(self._task, state.scene, X_WE, camera, self._size)
+        pinhole, X_WC = view.pinhole, view.X_WC
         query = stage.render_scene.query(stage.simulation.query())
         try:
             rgb = render_rgb(query, pinhole, X_WC, BLENDER)
@@ -136,25 +132,16 @@ class Photographer:
             raise RenderServerError(f"The server rendered no image: {error}") from error
         return Photograph(
             rgb=rgb,
-            depth=render_depth(query, pinhole, X_WC, depth_range_m),
+            depth=render_depth(query, pinhole, X_WC, self._depth_range_m(camera)),
             segmentation=render_segmentation(query, pinhole, X_WC),
             K=pinhole.matrix(),
             X_WC=X_WC,
         )
 
-    def _intrinsics(self, camera: str) -> tuple[Pinhole, tuple[float, float]]:
-        """Returns a camera's intrinsics and its depth range, m."""
+    def _depth_range_m(self, camera: str) -> tuple[float, float]:
         if camera == THIRD:
-            pinhole = Pinhole.from_field_of_view(*self._size, FIELD_OF_VIEW_DEG)
-            return pinhole, _THIRD_DEPTH_RANGE_M
-        config = self._task.cameras[camera]
-        return Pinhole.of(config, self._size), config.depth_range_m
-
-    def _pose(self, camera: str, scene: Scene, simulation: Simulation) -> RigidTransform:
-        if camera == THIRD:
-            return look_at(EYE, TARGET)
-        X_WE = simulation.world_state().X_WE
-        return camera_poses(self._task.cameras, scene.cameras, X_WE)[camera]
+            return _THIRD_DEPTH_RANGE_M
+        return self._task.cameras[camera].depth_range_m
 
     def _enter(self, scene: Scene) -> _Stage:
         """Begins a scene; a world is built if its tool or object differ from the last scene's."""

@@ -1,7 +1,8 @@
 """The Gymnasium environment of every task."""
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,13 +26,13 @@ from fleet_tools.envs.predicate_functions import bind_functions
 from fleet_tools.envs.recorded import RecordedEnv, recorded
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
-from fleet_tools.perception.display import Display
+from fleet_tools.perception.display import Display, find_view
 from fleet_tools.perception.measurement import Capture, Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.ray_casting import require_embree
-from fleet_tools.perception.third_person_view import open_meshcat, third_person_view
+from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH, View, open_meshcat
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.scene import (
     RandomizationSwitch,
@@ -210,6 +211,7 @@ class ToolUseEnv(RecordedEnv):
         self._display = Display() if render_mode == "rgb_array" else None
         self._simulation: Simulation | None = None
         self._episode: _Episode | None = None
+        self._watcher: Callable[[Simulation], None] | None = None
 
     # --- Gymnasium ---------------------------------------------------------------------------
 
@@ -263,7 +265,7 @@ class ToolUseEnv(RecordedEnv):
             raise EpisodeOverError(f"The episode ended as {episode.outcome!r}; call reset().")
         done = {"action": executed, "action_clipped": clipped}
         try:
-            simulation.step(executed.astype(np.float64) * self.action_scale)
+            simulation.step(executed.astype(np.float64) * self.action_scale, self._watcher)
             earlier = episode.measurement.latest
             measurement = self._observer.measure(simulation, episode.scene, earlier)
         except SimulationError as error:
@@ -306,7 +308,7 @@ class ToolUseEnv(RecordedEnv):
         """
         _, simulation = self._running()
         if self._display is not None:
-            return self._display.image(simulation, third_person_view())
+            return self.image(self.find_view())
         if self.render_mode == "human":
             simulation.publish()
         return None
@@ -351,6 +353,48 @@ class ToolUseEnv(RecordedEnv):
             EpisodeOverError: No episode has begun.
         """
         return self._judge(self._running()[0])
+
+    def find_view(self, camera: str = THIRD, size: tuple[int, int] = (WIDTH, HEIGHT)) -> View:
+        """Returns where a camera is now, for `image`.
+
+        Args:
+            camera: "third", from where `render` looks, or the name of a camera of the task.
+            size: Width and height of the image, pixels.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+            UnknownNameError: There is no such camera.
+        """
+        episode, simulation = self._running()
+        return find_view(self.task, episode.scene, simulation.end_effector_pose(), camera, size)
+
+    def image(self, view: View) -> np.ndarray:
+        """Returns a picture of the present state for people, (height, width, 3) uint8.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+            ConfigError: The render mode is not "rgb_array".
+        """
+        _, simulation = self._running()
+        if self._display is None:
+            raise ConfigError(
+                'Images need an environment with render_mode="rgb_array"; '
+                f"given: {self.render_mode!r}."
+            )
+        return self._display.image(simulation, view)
+
+    @contextmanager
+    def watched(self, watcher: Callable[[Simulation], None]) -> Iterator[None]:
+        """Shows the simulation to a watcher within the steps of a block, see `Simulation.step`.
+
+        There, `find_view` and `image` show the present of the simulation, while `world_state` and
+        the observations are those of the last completed step.
+        """
+        before, self._watcher = self._watcher, watcher
+        try:
+            yield
+        finally:
+            self._watcher = before
 
     def get_state(self) -> EnvState:
         """Returns a value from which `set_state` continues this episode bit for bit.

@@ -7,8 +7,12 @@ import numpy as np
 from pydrake.geometry import Meshcat, MeshcatParams
 from pydrake.math import RigidTransform, RotationMatrix
 
+from fleet_tools.config.cameras import CLIPPING_M
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.rendering import BACKGROUND_COLOR
+
+THIRD = "third"
+"""Name of the third-person view among the cameras of a task."""
 
 WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
 EYE, TARGET = (1.50, -1.00, 0.80), (0.32, 0.0, 0.30)
@@ -33,8 +37,12 @@ class View:
     X_WC: RigidTransform
 
     def project(self, p_W: np.ndarray) -> np.ndarray:
-        """Projects points (..., 3) in the world, m: pixels right and down, (..., 2)."""
+        """Projects points (..., 3) in the world, m: pixels right and down, (..., 2).
+
+        Points that are not in front of the camera are NaN.
+        """
         p_C = self.X_WC.inverse().multiply(np.reshape(p_W, (-1, 3)).T).T
+        p_C[p_C[:, 2] < CLIPPING_M[0]] = np.nan
         return self.pinhole.project(p_C).reshape(*np.shape(p_W)[:-1], 2)
 
 

@@ -1,5 +1,6 @@
 """The simulation of one episode after another: a scene in, control steps, states out."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
@@ -92,11 +93,15 @@ class Simulation:
         except RuntimeError as error:
             raise self._drake_error("begin", error) from error
 
-    def step(self, delta: np.ndarray) -> None:
+    def step(
+        self, delta: np.ndarray, watcher: "Callable[[Simulation], None] | None" = None
+    ) -> None:
         """Simulates one control step, in which the end effector is to move by a pose delta.
 
         Args:
             delta: (6,), translation (m), then rotation vector (rad), in the end effector's frame.
+            watcher: Receives this simulation at each of its times within the step, the last one
+                included. It only looks: the trajectory is the same with and without it.
 
         Raises:
             SimulationError: The solver failed or the state is not finite; call `reset`.
@@ -109,10 +114,14 @@ class Simulation:
         self._start_motion(delta)
         self._joint_contact.set_impulse(0.0)
         self._set_limit_times(np.zeros(NUM_LIMITS))
+        if watcher is not None:
+            self._simulator.set_monitor(lambda _: watcher(self))
         try:
             self._simulator.AdvanceTo(self._step / CONTROL_RATE)
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
+        finally:
+            self._simulator.clear_monitor()
         x = self.world.plant.GetPositionsAndVelocities(self._context)
         if not np.isfinite(x).all():
             raise SimulationError(f"After step {self._step} the state is not finite: {x}")
@@ -121,6 +130,15 @@ class Simulation:
     def steps(self) -> int:
         """Control steps since the start of the episode."""
         return self._step
+
+    @property
+    def time(self) -> float:
+        """Time since the start of the episode, s."""
+        return self._root.get_time()
+
+    def end_effector_pose(self) -> RigidTransform:
+        """Returns X_WE now."""
+        return self._hand.CalcPoseInWorld(self._context)
 
     def world_state(self) -> WorldState:
         """Returns the present state of the world.
@@ -183,14 +201,14 @@ class Simulation:
         q = plant.GetPositions(context, world.arm)
         v = plant.GetVelocities(context, world.arm)
         tau = plant.get_generalized_contact_forces_output_port(world.arm).Eval(context)
-        X_WE = self._pose()
+        X_WE = self.end_effector_pose()
         dynamics, _ = world.adjustable.arm_model.dynamics(q, v)
         F_W = external_wrench(dynamics.J, tau)
         R_EW = X_WE.rotation().inverse()
         position, velocity, torque = np.split(self._limits_bound(), 3)
         contacts = find_contacts(plant, world.scene_graph, context)
         return WorldState(
-            time=self._root.get_time(),
+            time=self.time,
             q=q,
             v=v,
             tau_external=tau,
@@ -250,13 +268,10 @@ class Simulation:
             return f"object/{body.name()}"
         return {self.world.arm: "robot", self.world.tool: "tool"}.get(instance, "table")
 
-    def _pose(self) -> RigidTransform:
-        return self._hand.CalcPoseInWorld(self._context)
-
     def _start_motion(self, delta: np.ndarray) -> None:
-        start, duration = self._root.get_time(), 1.0 / CONTROL_RATE
+        start, duration = self.time, 1.0 / CONTROL_RATE
         posture = np.array(self.scene.initial_joints_rad)
-        whole = Reference(self._pose(), np.array(delta), start, duration, posture)
+        whole = Reference(self.end_effector_pose(), np.array(delta), start, duration, posture)
         q = self.world.plant.GetPositions(self._context, self.world.arm)
         self._follow(within_limits(whole, self.world.adjustable.arm_model, q))
 

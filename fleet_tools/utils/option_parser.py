@@ -20,7 +20,7 @@ from tyro.constructors import (
 )
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import describe_errors
+from fleet_tools.config.values import Count, describe_errors
 
 G = TypeVar("G", bound=OptionGroup)
 
@@ -194,3 +194,17 @@ KeyValue = Annotated[
     notation(key_value, "KEY=VALUE", lambda given: f"{given[0]}={json.dumps(given[1])}"),
 ]
 """An argument KEY=VALUE, see `key_value`."""
+
+
+def _parse_size(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    if not (width.isdecimal() and height.isdecimal()):
+        raise ValueError(f"expected WIDTHxHEIGHT, such as 640x480; given: {text}")
+    return int(width), int(height)
+
+
+Size = Annotated[
+    tuple[Count, Count],
+    notation(_parse_size, "WxH", lambda size: f"{size[0]}x{size[1]}"),
+]
+"""An option WIDTHxHEIGHT, such as 640x480."""

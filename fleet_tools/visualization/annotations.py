@@ -11,6 +11,7 @@ from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.perception import point_cloud
 from fleet_tools.policies.policy import Policy
+from fleet_tools.sim.world_state import WorldState
 from fleet_tools.visualization.colors import OBJECT_COLOR, TOOL_COLOR
 
 
@@ -55,25 +56,27 @@ def _acting_keypoint(task: TaskConfig) -> str:
 
 
 def annotate(
-    env: gymnasium.Env, observation: Mapping[str, np.ndarray], policy: Policy | None = None
+    env: gymnasium.Env,
+    observation: Mapping[str, np.ndarray],
+    policy: Policy | None = None,
+    now: WorldState | None = None,
 ) -> Annotations:
-    """Returns the annotations of the present moment.
+    """Returns the annotations of a moment.
 
     Args:
         env: An environment of this package, in an episode.
-        observation: The present observation; its "point_cloud" is drawn if it has one.
+        observation: The last observation; its "point_cloud" is drawn if it has one.
         policy: The policy that acts; its `plan` is drawn if it has one.
+        now: The state at a later moment within the step; if None, the observation is the present.
     """
     env = unwrap(env)
-    state, acting = env.world_state(), _acting_keypoint(env.task)
+    observed, acting = env.world_state(), _acting_keypoint(env.task)
+    state = observed if now is None else now
     plan = getattr(policy, "plan", None)
     p_EActing = state.in_end_effector(state.p_W_tool)[acting]
     cloud = None
     if "point_cloud" in observation:
-        rows = observation["point_cloud"]
-        rows = rows[rows[:, 3] != point_cloud.ABSENT]
-        p_W = state.X_WE.multiply(rows[:, :3].T.astype(np.float64)).T
-        cloud = ColoredPoints(p_W, _colors_of(rows[:, 3]))
+        cloud = _cloud(observation["point_cloud"], observed, state)
     return Annotations(
         tool=state.p_W_tool,
         object=state.p_W_object,
@@ -81,6 +84,19 @@ def annotate(
         acting=state.p_W_tool[acting],
         cloud=cloud,
     )
+
+
+def _cloud(rows: np.ndarray, observed: WorldState, now: WorldState) -> ColoredPoints:
+    """Returns an observed cloud (N, 4) where its points are now.
+
+    The tool's points have moved with the end effector since, the object's with the object.
+    """
+    rows = rows[rows[:, 3] != point_cloud.ABSENT]
+    p_E, mask = rows[:, :3].T.astype(np.float64), rows[:, 3]
+    X_WE_object = now.X_WO @ observed.X_WO.inverse() @ observed.X_WE
+    of_tool = mask[:, None] == point_cloud.TOOL_MASK
+    p_W = np.where(of_tool, now.X_WE.multiply(p_E).T, X_WE_object.multiply(p_E).T)
+    return ColoredPoints(p_W, _colors_of(mask))
 
 
 def _colors_of(mask: np.ndarray) -> np.ndarray:

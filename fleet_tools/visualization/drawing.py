@@ -8,7 +8,7 @@ from pydrake.geometry import Meshcat, Rgba, Sphere
 from pydrake.math import RigidTransform
 from pydrake.perception import BaseField, Fields, PointCloud
 
-from fleet_tools.perception.third_person_view import project
+from fleet_tools.perception.third_person_view import View
 from fleet_tools.utils.libraries import require
 from fleet_tools.visualization.annotations import Annotations, ColoredPoints
 from fleet_tools.visualization.colors import (
@@ -119,12 +119,17 @@ class MeshcatDrawing:
 
 
 def draw_on_image(
-    image: np.ndarray, annotations: Annotations, travelled: np.ndarray, caption: str
+    image: np.ndarray,
+    view: View,
+    annotations: Annotations,
+    travelled: np.ndarray,
+    caption: str,
 ) -> np.ndarray:
-    """Draws annotations onto an image of the third-person view.
+    """Draws annotations onto an image.
 
     Args:
-        image: (height, width, 3) uint8, as `env.render()` returns it.
+        image: (height, width, 3) uint8, as `env.image(view)` returns it.
+        view: Where its camera is.
         annotations: Annotations of the same moment.
         travelled: (k, 3), positions of the tool's acting keypoint so far, in the world, m.
         caption: A line of text.
@@ -141,16 +146,23 @@ def draw_on_image(
     canvas = Image.fromarray(image)
     draw = ImageDraw.Draw(canvas, "RGBA")
     if (cloud := annotations.cloud) is not None:
-        for (x, y), color in zip(project(cloud.points), cloud.colors, strict=True):
-            draw.point((x, y), _rgba(color))
+        for color in np.unique(cloud.colors, axis=0):
+            shown = cloud.points[(cloud.colors == color).all(axis=1)]
+            draw.point(_pixels(view, shown), _rgba(color))
     for points, color in ((annotations.planned, PLANNED_COLOR), (travelled, TRAVELLED_COLOR)):
         if points is not None and len(points) > 1:
-            draw.line([(x, y) for x, y in project(points)], _rgba(color), width=2)
+            draw.line(_pixels(view, points), _rgba(color), width=2)
     for keypoints, color in ((annotations.object, OBJECT_COLOR), (annotations.tool, TOOL_COLOR)):
-        for x, y in project(np.array(list(keypoints.values()))):
+        for x, y in _pixels(view, np.array(list(keypoints.values()))):
             draw.circle((x, y), 4, _rgba(color), outline=(255, 255, 255, 255))
     draw.text((12, 10), caption, (40, 44, 52, 255), font_size=16)
     return np.asarray(canvas)
+
+
+def _pixels(view: View, p_W: np.ndarray) -> list[tuple[float, float]]:
+    """Returns the pixels of those points (n, 3) that are in front of the camera."""
+    uv = view.project(p_W)
+    return [(x, y) for x, y in uv[np.isfinite(uv).all(axis=1)].tolist()]
 
 
 def _agree(planned: np.ndarray, before: np.ndarray | None) -> bool:

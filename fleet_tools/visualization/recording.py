@@ -1,4 +1,4 @@
-"""Episodes run for display: recorded in Meshcat, or rendered frame by frame."""
+"""Episodes run for display, and their recordings in Meshcat."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.visualization.annotations import annotate
-from fleet_tools.visualization.drawing import MeshcatDrawing, draw_on_image
+from fleet_tools.visualization.drawing import MeshcatDrawing
 
 ObservationCallback = Callable[[dict[str, np.ndarray]], None]
 """Function that receives each observation of an episode."""
@@ -89,6 +89,7 @@ class MeshcatRecorder:
 
     Args:
         env: An environment with render_mode "human".
+        annotated: Whether keypoints, the plan, the path and the point cloud are drawn.
 
     Attributes:
         url: Address at which a browser shows the last recording.
@@ -97,8 +98,8 @@ class MeshcatRecorder:
         ConfigError: The environment has another render mode.
     """
 
-    def __init__(self, env: gymnasium.Env) -> None:
-        self._env = unwrap(env)
+    def __init__(self, env: gymnasium.Env, *, annotated: bool = True) -> None:
+        self._env, self._annotated = unwrap(env), annotated
         if self._env.meshcat is None:
             raise ConfigError(
                 'Recordings need an environment with render_mode="human"; '
@@ -108,14 +109,15 @@ class MeshcatRecorder:
         self.url = self._meshcat.web_url()
 
     def record(self, planned: PlannedEpisode) -> Episode:
-        """Runs an episode, and publishes a recording of it with annotations."""
+        """Runs an episode, and publishes a recording of it."""
         env, meshcat = self._env, self._meshcat
         meshcat.DeleteRecording()
         meshcat.StartRecording(RECORDING_RATE_HZ, set_visualizations_while_recording=False)
         drawing = MeshcatDrawing(meshcat)
 
         def draw(observation: dict[str, np.ndarray]) -> None:
-            drawing.draw(annotate(env, observation, planned.policy), env.world_state().time)
+            if self._annotated:
+                drawing.draw(annotate(env, observation, planned.policy), env.world_state().time)
 
         episode = run_observed(env, planned, draw)
         meshcat.StopRecording()
@@ -140,26 +142,3 @@ def render_frame(env: gymnasium.Env) -> np.ndarray:
             f'Frames need an environment with render_mode="rgb_array"; given: {env.render_mode!r}.'
         )
     return frame
-
-
-def film(env: gymnasium.Env, planned: PlannedEpisode) -> tuple[Episode, list[np.ndarray]]:
-    """Runs an episode, and returns it with one annotated frame per observation.
-
-    Args:
-        env: An environment with render_mode "rgb_array".
-        planned: The episode.
-
-    Raises:
-        ConfigError: The environment has another render mode.
-        MissingLibraryError: Pillow is absent.
-    """
-    frames: list[np.ndarray] = []
-    travelled: list[np.ndarray] = []
-
-    def add_frame(observation: dict[str, np.ndarray]) -> None:
-        annotations = annotate(env, observation, planned.policy)
-        travelled.append(annotations.acting)
-        frame = draw_on_image(render_frame(env), annotations, np.array(travelled), planned.title)
-        frames.append(frame)
-
-    return run_observed(env, planned, add_frame), frames

@@ -1,6 +1,7 @@
 """Videos that browsers play: H.264 in MP4, written by PyAV."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,16 @@ def write_video(
         MissingLibraryError: PyAV is absent.
         OSError: The file cannot be written.
     """
+    with open_video(path, rate_hz, reproducible=reproducible) as add_frame:
+        for frame in frames:
+            add_frame(frame)
+
+
+@contextmanager
+def open_video(
+    path: Path, rate_hz: int, *, reproducible: bool = False
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Opens a video, and gives the function that adds a frame; see `write_video`."""
     av = require("av", "write videos")
     options = {"crf": "20"}
     if reproducible:  # x264's vector code does not always give the same bytes
@@ -43,12 +54,16 @@ def write_video(
         av.open(str(aside), "w", options={"movflags": "faststart"}) as file,
     ):
         stream = None
-        for frame in frames:
+
+        def add_frame(frame: np.ndarray) -> None:
+            nonlocal stream
             if stream is None:
                 stream = file.add_stream("libx264", rate=rate_hz, options=options)
                 stream.height, stream.width = frame.shape[:2]
                 stream.pix_fmt = "yuv420p"  # the only pixel format that every browser plays
             encoded = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
             file.mux(stream.encode(encoded))
+
+        yield add_frame
         if stream is not None:
             file.mux(stream.encode())

@@ -110,6 +110,15 @@ def test_live_view_plays_until_ctrl_c(quick_task: str) -> None:
         (["--tool", "hammer", "--output", "rollout.gif"], "writes .html or .mp4"),
         (["--tool", "hammer", "--output", "nowhere/rollout.html"], "no folder"),
         (["--tool", "hammer", "--output", "r.html", "--episodes", "2"], "holds one episode"),
+        (["--tool", "hammer", "--output", "r.mp4", "--fps", "0"], "--fps"),
+        (["--tool", "hammer", "--output", "r.mp4", "--fps", "251"], "--fps"),
+        (["--tool", "hammer", "--output", "r.mp4", "--size", "65x64"], "even width and height"),
+        (["--tool", "hammer", "--output", "r.mp4", "--size", "64"], "WIDTHxHEIGHT"),
+        (["--tool", "hammer", "--output", "r.mp4", "--size", "8192x64"], "from 16 to 4096"),
+        (["--tool", "hammer", "--output", "r.mp4", "--camera", "wist"], "Did you mean 'wrist'"),
+        (["--tool", "hammer", "--output", "r.mp4", "--plain", "--annotated"], "give one of"),
+        (["--tool", "hammer", "--output", "r.html", "--fps", "30"], "--fps is for videos"),
+        (["--tool", "hammer", "--camera", "wrist"], "--camera is for videos"),
         (["--tool", "hamer"], "Did you mean 'hammer'"),
         (["--tool", "hammer", "--split", "unseen_tool"], "Did you mean 'unseen_tools'"),
         (["--dataset", "nowhere"], "not a dataset"),
@@ -141,18 +150,22 @@ def test_video_without_its_libraries_is_refused_with_the_command_that_installs_t
 
 
 @needs_gl
-def test_video_shows_every_step(quick_task: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "fps"), [([], 30), (["--fps", "6", "--annotated"], 6)])
+def test_video_shows_every_frame(
+    options: list[str], fps: int, quick_task: str, tmp_path: Path
+) -> None:
     av = pytest.importorskip("av")
     pytest.importorskip("PIL")
     file = tmp_path / "rollout.mp4"
-    options = ["--task", quick_task, "--policy", "random", "--seed", "3", "--episodes", "2"]
+    options += ["--task", quick_task, "--policy", "random", "--seed", "3", "--episodes", "2"]
+    options += ["--size", "320x240"]
     assert view.main([*options, "--output", str(file), "--quiet"]) == 0
     episodes = [collect_episode(quick_task, seed, policy="random") for seed in (3, 4)]
     with av.open(str(file)) as video:
         stream = video.streams.video[0]
         frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(stream)]
         assert (stream.codec_context.name, stream.pix_fmt) == ("h264", "yuv420p")
-        assert stream.average_rate == 6
-    assert len(frames) == sum(len(episode) + 1 for episode in episodes)
-    for one, next in itertools.pairwise(frames):
+        assert (stream.average_rate, stream.width, stream.height) == (fps, 320, 240)
+    assert len(frames) == sum(len(episode) * fps // 6 + 1 for episode in episodes)
+    for one, next in itertools.pairwise(frames[:: fps // 6]):
         assert np.abs(one.astype(np.int16) - next).max() > 50

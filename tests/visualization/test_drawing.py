@@ -54,10 +54,10 @@ def test_drawing_on_an_image_returns_a_new_one(make: Callable[..., ToolUseEnv]) 
     pytest.importorskip("PIL")
     env = make(render_mode="rgb_array")
     observation, _ = env.reset(seed=0)
-    image = env.render()
-    assert image is not None
+    view = env.find_view()
+    image = env.image(view)
     before = image.copy()
-    drawn = draw_on_image(image, annotate(env, observation), np.zeros((0, 3)), "seed 0")
+    drawn = draw_on_image(image, view, annotate(env, observation), np.zeros((0, 3)), "seed 0")
     np.testing.assert_array_equal(image, before)
     changed = (drawn != before).any(axis=2)
     assert 0.0 < changed.mean() < 0.02
