@@ -5,27 +5,55 @@ from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
+from pydrake.math import RigidTransform
 
 from fleet_tools.config.expert import PointToPoint
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.errors import SimulationError
 from fleet_tools.perception import point_cloud
 from fleet_tools.policies.policy import Policy
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world_state import WorldState
-from fleet_tools.visualization.colors import OBJECT_COLOR, TOOL_COLOR
 
 
 @dataclass(frozen=True, eq=False)
-class ColoredPoints:
-    """Points with colours.
+class Cloud:
+    """Points that the cameras see, in the world, m.
 
     Attributes:
-        points: (N, 3), in the world, m.
-        colors: (N, 3), red, green and blue in [0, 1].
+        tool: (N, 3), points of the tool.
+        object: (M, 3), points of the object.
     """
 
-    points: np.ndarray
-    colors: np.ndarray
+    tool: np.ndarray
+    object: np.ndarray
+
+    def moved(self, motion: "Motion") -> "Cloud":
+        """Returns the cloud whose parts have moved."""
+        return Cloud(motion.tool.multiply(self.tool.T).T, motion.object.multiply(self.object.T).T)
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """How tool and object have moved from one moment to another: p_W after is X p_W before.
+
+    Attributes:
+        tool: Motion of the tool.
+        object: Motion of the object; the identity if it has several links, each of which has a
+            motion of its own.
+    """
+
+    tool: RigidTransform
+    object: RigidTransform
+
+    @classmethod
+    def between(cls, before: WorldState, after: WorldState) -> "Motion":
+        """Returns the motion between two states of an episode."""
+        object = RigidTransform()
+        if len(after.links) == 1:
+            object = after.X_WO @ before.X_WO.inverse()
+        return cls(after.X_WE @ before.X_WE.inverse(), object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +73,7 @@ class Annotations:
     object: Mapping[str, np.ndarray]
     planned: np.ndarray | None
     acting: np.ndarray
-    cloud: ColoredPoints | None
+    cloud: Cloud | None
 
 
 def _acting_keypoint(task: TaskConfig) -> str:
@@ -76,7 +104,8 @@ def annotate(
     p_EActing = state.in_end_effector(state.p_W_tool)[acting]
     cloud = None
     if "point_cloud" in observation:
-        cloud = _cloud(observation["point_cloud"], observed, state)
+        cloud = _cloud(observation["point_cloud"], observed)
+        cloud = cloud if now is None else cloud.moved(Motion.between(observed, now))
     return Annotations(
         tool=state.p_W_tool,
         object=state.p_W_object,
@@ -86,19 +115,21 @@ def annotate(
     )
 
 
-def _cloud(rows: np.ndarray, observed: WorldState, now: WorldState) -> ColoredPoints:
-    """Returns an observed cloud (N, 4) where its points are now.
+def _cloud(rows: np.ndarray, state: WorldState) -> Cloud:
+    """Returns an observed cloud, rows (N, 4) in the end effector's frame, in the world."""
+    tool, object = (
+        state.X_WE.multiply(rows[rows[:, 3] == mask, :3].T.astype(np.float64)).T
+        for mask in (point_cloud.TOOL_MASK, point_cloud.OBJECT_MASK)
+    )
+    return Cloud(tool, object)
 
-    The tool's points have moved with the end effector since, the object's with the object.
+
+def present_state(simulation: Simulation) -> WorldState | None:
+    """Returns the state within a control step; None if Drake finds no contact forces there.
+
+    An error would end the episode, which is to be the same whether it is shown or not.
     """
-    rows = rows[rows[:, 3] != point_cloud.ABSENT]
-    p_E, mask = rows[:, :3].T.astype(np.float64), rows[:, 3]
-    X_WE_object = now.X_WO @ observed.X_WO.inverse() @ observed.X_WE
-    of_tool = mask[:, None] == point_cloud.TOOL_MASK
-    p_W = np.where(of_tool, now.X_WE.multiply(p_E).T, X_WE_object.multiply(p_E).T)
-    return ColoredPoints(p_W, _colors_of(mask))
-
-
-def _colors_of(mask: np.ndarray) -> np.ndarray:
-    """Returns the colours (N, 3) of points, given the cloud's fourth column (N,)."""
-    return np.where(mask[:, None] == point_cloud.TOOL_MASK, TOOL_COLOR, OBJECT_COLOR)
+    try:
+        return simulation.world_state()
+    except SimulationError:
+        return None

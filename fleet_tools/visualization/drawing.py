@@ -10,7 +10,7 @@ from pydrake.perception import BaseField, Fields, PointCloud
 
 from fleet_tools.perception.third_person_view import View
 from fleet_tools.utils.libraries import require
-from fleet_tools.visualization.annotations import Annotations, ColoredPoints
+from fleet_tools.visualization.annotations import Annotations, Motion
 from fleet_tools.visualization.colors import (
     OBJECT_COLOR,
     PLANNED_COLOR,
@@ -38,7 +38,8 @@ class MeshcatDrawing:
         self._meshcat = meshcat
         self._planned: np.ndarray | None = None
         self._acting: np.ndarray | None = None
-        self._plan_path = self._cloud_path = ""  # of the objects that are visible now
+        self._plan_path = ""  # of the plan that is visible now
+        self._cloud_paths: list[str] = []  # of the tool's and the object's visible points
         self._count = itertools.count()
         meshcat.Delete(ROOT)
 
@@ -54,24 +55,32 @@ class MeshcatDrawing:
         self._draw_plan(annotations.planned, time)
         self._draw_travelled(annotations.acting, time)
         if annotations.cloud is not None:
-            self._hide(self._cloud_path, time)
-            self._cloud_path = self.add_cloud(annotations.cloud, time)
+            for path in self._cloud_paths:
+                self._hide(path, time)
+            tool, object = annotations.cloud.tool, annotations.cloud.object
+            self._cloud_paths = [
+                self._add_points("tool", tool, TOOL_COLOR, time),
+                self._add_points("object", object, OBJECT_COLOR, time),
+            ]
 
-    def add_cloud(self, cloud: ColoredPoints, time: float) -> str:
-        """Adds a cloud that is visible from a time on.
+    def move_cloud(self, motion: Motion, time: float) -> None:
+        """Moves the points that were drawn last.
 
         Args:
-            cloud: The cloud.
+            motion: Motion of tool and object since then.
             time: Time since the start of the episode, s.
-
-        Returns:
-            Its path in Meshcat.
         """
-        drawn = PointCloud(len(cloud.points), Fields(BaseField.kXYZs | BaseField.kRGBs))
-        drawn.mutable_xyzs()[:] = np.transpose(cloud.points)
-        drawn.mutable_rgbs()[:] = np.round(255.0 * np.transpose(cloud.colors))
-        path = self._new_path("cloud")
+        for path, X in zip(self._cloud_paths, (motion.tool, motion.object), strict=False):
+            self._meshcat.SetTransform(path, X, time)
+
+    def _add_points(self, owner: str, p_W: np.ndarray, color: Color, time: float) -> str:
+        """Adds points (N, 3) that are visible from a time on, and returns their path."""
+        drawn = PointCloud(len(p_W), Fields(BaseField.kXYZs | BaseField.kRGBs))
+        drawn.mutable_xyzs()[:] = np.transpose(p_W)
+        drawn.mutable_rgbs()[:] = np.round(255.0 * np.array(color))[:, None]
+        path = self._new_path(f"cloud/{owner}")
         self._meshcat.SetObject(path, drawn, point_size=POINT_SIZE_M)
+        self._meshcat.SetTransform(path, RigidTransform(), time)
         self._show(path, time)
         return path
 
@@ -146,9 +155,8 @@ def draw_on_image(
     canvas = Image.fromarray(image)
     draw = ImageDraw.Draw(canvas, "RGBA")
     if (cloud := annotations.cloud) is not None:
-        for color in np.unique(cloud.colors, axis=0):
-            shown = cloud.points[(cloud.colors == color).all(axis=1)]
-            draw.point(_pixels(view, shown), _rgba(color))
+        for points, color in ((cloud.tool, TOOL_COLOR), (cloud.object, OBJECT_COLOR)):
+            draw.point(_pixels(view, points), _rgba(color))
     for points, color in ((annotations.planned, PLANNED_COLOR), (travelled, TRAVELLED_COLOR)):
         if points is not None and len(points) > 1:
             draw.line(_pixels(view, points), _rgba(color), width=2)

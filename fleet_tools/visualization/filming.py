@@ -7,12 +7,10 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
-from fleet_tools.errors import SimulationError
 from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.world_state import WorldState
-from fleet_tools.visualization.annotations import annotate
+from fleet_tools.visualization.annotations import annotate, present_state
 from fleet_tools.visualization.drawing import draw_on_image
 from fleet_tools.visualization.recording import PlannedEpisode, run_observed
 
@@ -67,7 +65,8 @@ def film(
         image = env.image(view)
         if not shot.annotated:
             return image
-        annotations = annotate(env, last, planned.policy, _state(now))
+        state = None if now is None else present_state(now)
+        annotations = annotate(env, last, planned.policy, state)
         travelled.append(annotations.acting)
         return draw_on_image(image, view, annotations, np.array(travelled), planned.title)
 
@@ -93,11 +92,3 @@ def film(
 
     with env.watched(watch):
         return run_observed(env, planned, observe)
-
-
-def _state(simulation: Simulation | None) -> WorldState | None:
-    """Returns the present state within a step; None if there is no such."""
-    try:
-        return None if simulation is None else simulation.world_state()
-    except SimulationError:  # the episode's own step will raise it, or go on
-        return None

@@ -1,6 +1,8 @@
 """Episodes run for display, and their recordings in Meshcat."""
 
+import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +11,13 @@ import numpy as np
 from pydrake.geometry import MeshcatAnimation
 
 from fleet_tools.envs.recorded import StartScene
-from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.visualization.annotations import annotate
+from fleet_tools.sim.simulation import Simulation
+from fleet_tools.visualization.annotations import Motion, annotate, present_state
 from fleet_tools.visualization.drawing import MeshcatDrawing
 
 ObservationCallback = Callable[[dict[str, np.ndarray]], None]
@@ -115,11 +118,22 @@ class MeshcatRecorder:
         meshcat.StartRecording(RECORDING_RATE_HZ, set_visualizations_while_recording=False)
         drawing = MeshcatDrawing(meshcat)
 
+        frame = 0
+
         def draw(observation: dict[str, np.ndarray]) -> None:
             if self._annotated:
                 drawing.draw(annotate(env, observation, planned.policy), env.world_state().time)
 
-        episode = run_observed(env, planned, draw)
+        def move(simulation: Simulation) -> None:
+            # Drake publishes at the start of each frame, when this is called, too.
+            nonlocal frame
+            before, frame = frame, math.floor(simulation.time * RECORDING_RATE_HZ)
+            within = simulation.time < simulation.steps / CONTROL_RATE
+            if frame != before and within and (state := present_state(simulation)):
+                drawing.move_cloud(Motion.between(env.world_state(), state), state.time)
+
+        with env.watched(move) if self._annotated else nullcontext():
+            episode = run_observed(env, planned, draw)
         meshcat.StopRecording()
         meshcat.get_mutable_recording().set_loop_mode(MeshcatAnimation.LoopMode.kLoopRepeat)
         meshcat.PublishRecording()

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydrake.common.eigen_geometry import Quaternion
+from pydrake.math import RigidTransform
 from support.collected import write_quick_task
-from support.meshcat_recordings import object_paths, tracks
+from support.meshcat_recordings import Keyframes, object_paths, tracks
 from support.processes import ROOT
 from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
@@ -54,6 +56,35 @@ def test_keypoints_move_with_the_tool(recording: str) -> None:
         distances = [np.linalg.norm(np.subtract(p, body[time])) for time, p in positions]
         np.testing.assert_allclose(distances, distances[0], atol=1e-6)
         assert np.linalg.norm(np.subtract(positions[0][1], positions[-1][1])) > 0.1
+
+
+def test_points_of_the_tool_move_with_it_in_every_frame(recording: str) -> None:
+    """Each frame of a cloud has the motion of the tool since the cloud was observed."""
+    moved = tracks(recording)
+    (tool,) = {path for path, _ in moved if path.startswith("/drake/visualizer/tool/")}
+    X_WT = poses(moved, tool)
+    paths = {path for path, _ in moved if "/annotations/cloud/tool/" in path}
+    clouds = sorted((poses(moved, path) for path in paths), key=min)
+    for X_cloud, follower in itertools.pairwise(clouds):
+        visible = {time: X for time, X in X_cloud.items() if time < min(follower)}
+        assert len(visible) >= 10  # 64 frames a second, 6 observations
+        first = min(visible)
+        for time, X in visible.items():
+            assert X.IsNearlyEqualTo(X_WT[time] @ X_WT[first].inverse(), 1e-6)
+
+
+def poses(moved: dict[tuple[str, str], Keyframes], path: str) -> dict[float, RigidTransform]:
+    """Returns the poses of an object of a recording by their times."""
+    rotations = dict(moved[path, "quaternion"])
+    return {
+        time: RigidTransform(quaternion(rotations[time]), p_W)
+        for time, p_W in moved[path, "position"]
+    }
+
+
+def quaternion(xyzw: list[float]) -> Quaternion:
+    x, y, z, w = np.array(xyzw) / np.linalg.norm(xyzw)
+    return Quaternion(w, x, y, z)
 
 
 def test_keypoints_are_where_the_episode_had_them(recording: str, episode: Episode) -> None:

@@ -8,7 +8,8 @@ from support.meshcat_recordings import tracks
 from support.rendering import needs_gl
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.perception.point_cloud import OBJECT_MASK
+from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
+from fleet_tools.sim.world_state import WorldState
 from fleet_tools.visualization.annotations import annotate
 from fleet_tools.visualization.drawing import MeshcatDrawing, draw_on_image
 
@@ -26,14 +27,17 @@ def test_only_the_cloud_of_the_moment_is_visible(make: Callable[..., ToolUseEnv]
     env.meshcat.StopRecording()
     env.meshcat.PublishRecording()
     moved = tracks(env.meshcat.StaticHtml())
-    switches = [
-        dict(track) for (path, _), track in sorted(moved.items()) if "/annotations/cloud/" in path
-    ]
-    assert switches == [
-        {0.0: True, 1.0: False},
-        {0.0: False, 1.0: True, 2.0: False},
-        {0.0: False, 2.0: True},
-    ]
+    for owner in ("tool", "object"):
+        switches = [
+            dict(track)
+            for (path, name), track in sorted(moved.items())
+            if f"/annotations/cloud/{owner}/" in path and name == "visible"
+        ]
+        assert switches == [
+            {0.0: True, 1.0: False},
+            {0.0: False, 1.0: True, 2.0: False},
+            {0.0: False, 2.0: True},
+        ]
 
 
 def test_cloud_in_the_frame_of_the_end_effector_is_drawn_in_the_world(hammer: ToolUseEnv) -> None:
@@ -45,8 +49,25 @@ def test_cloud_in_the_frame_of_the_end_effector_is_drawn_in_the_world(hammer: To
     rows = np.vstack([visible, absent]).astype(np.float32)
     cloud = annotate(hammer, observation | {"point_cloud": rows}).cloud
     assert cloud is not None
-    np.testing.assert_allclose(cloud.points, list(state.p_W_object.values()), atol=1e-6)
+    np.testing.assert_allclose(cloud.object, list(state.p_W_object.values()), atol=1e-6)
+    assert cloud.tool.shape == (0, 3)
     assert annotate(hammer, observation).cloud is None
+
+
+def test_points_move_with_the_tool_between_two_observations(hammer: ToolUseEnv) -> None:
+    observation, _ = hammer.reset(seed=0)
+    before = hammer.world_state()
+    keypoints = before.in_end_effector(before.p_W_tool)
+    rows = np.array([[*p_E, TOOL_MASK] for p_E in keypoints.values()], np.float32)
+    moments: list[WorldState] = []
+    with hammer.watched(lambda simulation: moments.append(simulation.world_state())):
+        hammer.step(np.full(6, 0.5, np.float32))
+    hammer.reset(seed=0)
+    for now in moments[::7]:
+        cloud = annotate(hammer, observation | {"point_cloud": rows}, now=now).cloud
+        assert cloud is not None
+        np.testing.assert_allclose(cloud.tool, list(now.p_W_tool.values()), atol=1e-6)
+    assert np.linalg.norm(moments[-1].X_WE.translation() - before.X_WE.translation()) > 0.005
 
 
 @needs_gl
