@@ -28,6 +28,7 @@ from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
 from fleet_tools.perception.display import Display, find_view
 from fleet_tools.perception.measurement import Capture, Measurement
+from fleet_tools.perception.meshcat_table import show_table
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
@@ -486,6 +487,8 @@ class ToolUseEnv(RecordedEnv):
         self._observer.apply_scene(scene)
         if self._display is not None:
             self._display.apply_scene(scene)
+        if self.meshcat is not None:
+            show_table(self.meshcat, scene)
         measurement = self._observer.measure(simulation, scene)
         if lost := self._lost_links(measurement.state):
             raise ConfigError(

@@ -49,6 +49,7 @@ HYDROELASTIC_MARGIN = 1e-4
 TABLE_SIZE = (1.2, 1.6, 0.05)
 TABLE_CENTER = (0.4, 0.0)
 TABLE_FRICTION = 0.6
+TABLE_COLOR = (0.80, 0.78, 0.74, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +184,7 @@ def _add_table(plant: MultibodyPlant, arm: ModelInstanceIndex) -> None:
     AddContactMaterial(friction=friction, properties=properties)
     world = plant.world_body()
     plant.RegisterCollisionGeometry(world, X_WTable, top, "table", properties)
-    plant.RegisterVisualGeometry(world, X_WTable, top, "table_visual", [0.80, 0.78, 0.74, 1.0])
+    plant.RegisterVisualGeometry(world, X_WTable, top, "table_visual", np.array(TABLE_COLOR))
 
 
 def _ignore_contact_within_robot(

@@ -1,7 +1,9 @@
 """The program that shows episodes, run for real; its files are read again by other means."""
 
+import base64
 import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,14 +14,17 @@ import pytest
 from pydrake.common.eigen_geometry import Quaternion
 from pydrake.math import RigidTransform
 from support.collected import write_quick_task
-from support.meshcat_recordings import Keyframes, object_paths, tracks
+from support.meshcat_recordings import Keyframes, messages, object_paths, tracks
 from support.processes import ROOT
 from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
 
 from fleet_tools import collect, view
+from fleet_tools.config.textures import texture_file
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.rollouts.episode import Episode
+from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.world import TABLE_COLOR
 from fleet_tools.utils.libraries import install_command
 
 STEP_S, FRAME_S = 1 / 6, 1 / 64
@@ -71,6 +76,22 @@ def test_points_of_the_tool_move_with_it_in_every_frame(recording: str) -> None:
         first = min(visible)
         for time, X in visible.items():
             assert X.IsNearlyEqualTo(X_WT[time] @ X_WT[first].inverse(), 1e-6)
+
+
+def test_table_keeps_its_texture_and_tint(recording: str, episode: Episode) -> None:
+    (table,) = (
+        message["object"]["object"]
+        for message in messages(recording)
+        if message["type"] == "set_object" and message["path"].endswith("/table_top")
+    )
+    assert isinstance(episode.scene, Scene)
+    file = texture_file(episode.scene.table_texture)
+    assert file is not None
+    stored = base64.b64decode(table["resources"][file.name].partition("base64,")[2])
+    assert stored == file.read_bytes()
+    (color,) = re.findall(r"Kd (\S+) (\S+) (\S+)", table["mtl_library"])
+    expected = np.minimum(np.multiply(TABLE_COLOR[:3], episode.scene.table_tint), 1.0)
+    np.testing.assert_allclose([float(c) for c in color], expected, atol=1e-6)
 
 
 def poses(moved: dict[tuple[str, str], Keyframes], path: str) -> dict[float, RigidTransform]:
