@@ -1,6 +1,6 @@
 """The appearance of a scene in images: colours and textures, which affect no contact."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from pydrake.geometry import PerceptionProperties, Rgba, Role
@@ -10,13 +10,27 @@ from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, TOOL
 from fleet_tools.sim.scene import Scene
 
+HUE_SHARE = 0.2
+"""Share of the hue of tints that is left in pictures for people."""
 
-def apply_appearance(scene: Scene, render_scene: RenderScene) -> None:
-    """Sets the appearance of a scene, whose tints scale the colours of the model files."""
+Tint = tuple[float, float, float]
+"""Factors of red, green and blue."""
+
+
+def apply_appearance(
+    scene: Scene, render_scene: RenderScene, shown: Callable[[Tint], Tint] = lambda tint: tint
+) -> None:
+    """Sets the appearance of a scene, whose tints scale the colours of the model files.
+
+    Args:
+        scene: The scene.
+        render_scene: The visual side of its world.
+        shown: Returns the tint that is shown, given the scene's; the cameras observe the scene's.
+    """
     by_segment = {
-        TOOL: (scene.tool_tint, PLAIN),
-        OBJECT: (scene.object_tint, PLAIN),
-        BACKGROUND: (scene.table_tint, scene.table_texture),
+        TOOL: (shown(scene.tool_tint), PLAIN),
+        OBJECT: (shown(scene.object_tint), PLAIN),
+        BACKGROUND: (shown(scene.table_tint), scene.table_texture),
     }
     graph, source, context = render_scene.scene_graph, render_scene.source, render_scene.context
     for link in render_scene.links:
@@ -30,15 +44,27 @@ def apply_appearance(scene: Scene, render_scene: RenderScene) -> None:
             )
 
 
+def within_material(tint: Tint) -> Tint:
+    """Returns a tint for pictures for people, in which a material looks like itself.
+
+    It has the brightness of the scene's tint, but little of its hue, by which steel would be pink.
+    """
+    red, green, blue = tint
+    grey = (red + green + blue) / 3.0
+    return (
+        grey + HUE_SHARE * (red - grey),
+        grey + HUE_SHARE * (green - grey),
+        grey + HUE_SHARE * (blue - grey),
+    )
+
+
 def tinted(color: Rgba, tint: Iterable[float]) -> Rgba:
     """Scales red, green and blue; each stays at most 1."""
     red, green, blue = np.minimum(np.multiply([color.r(), color.g(), color.b()], list(tint)), 1.0)
     return Rgba(red, green, blue, color.a())
 
 
-def _painted(
-    properties: PerceptionProperties, tint: tuple[float, float, float], texture: str
-) -> PerceptionProperties:
+def _painted(properties: PerceptionProperties, tint: Tint, texture: str) -> PerceptionProperties:
     painted = PerceptionProperties(properties)
     color = painted.GetPropertyOrDefault("phong", "diffuse", _WHITE)
     painted.UpdateProperty("phong", "diffuse", tinted(color, tint))

@@ -5,7 +5,7 @@ from pydrake.math import RigidTransform
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.perception.appearance import apply_appearance
+from fleet_tools.perception.appearance import apply_appearance, within_material
 from fleet_tools.perception.observer import camera_poses
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.render_scene import RenderScene
@@ -61,8 +61,9 @@ def find_view(
 class Display:
     """Renders pictures of one world after another.
 
-    Its renderer has lights of its own and casts shadows. The observation cameras have another one,
-    so that a policy observes the same whether it is watched or not.
+    Its renderer has lights of its own and casts shadows, and tints stay within the material
+    (`within_material`). The observation cameras have another one, so that a policy observes the
+    same whether it is watched or not.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class Display:
 
     def apply_scene(self, scene: Scene) -> None:
         """Sets the appearance of a scene."""
-        apply_appearance(scene, self._entered())
+        apply_appearance(scene, self._entered(), within_material)
 
     def image(self, simulation: Simulation, view: View) -> np.ndarray:
         """Returns a picture of the present state, (height, width, 3) uint8."""

@@ -7,7 +7,7 @@ from pydrake.geometry import InMemoryMesh, Mesh, Meshcat, Rgba
 from pydrake.math import RigidTransform
 
 from fleet_tools.config.textures import texture_file
-from fleet_tools.perception.appearance import tinted
+from fleet_tools.perception.appearance import tinted, within_material
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import TABLE_CENTER, TABLE_COLOR, TABLE_SIZE
 
@@ -18,7 +18,7 @@ _ABOVE_M = 2e-4
 
 def show_table(meshcat: Meshcat, scene: Scene) -> None:
     """Covers the table with its texture and tint; recordings and their files keep them."""
-    color = tinted(Rgba(*TABLE_COLOR), scene.table_tint)
+    color = tinted(Rgba(*TABLE_COLOR), within_material(scene.table_tint))
     texture = texture_file(scene.table_texture)
     material = f"newmtl table\nKd {color.r():.6f} {color.g():.6f} {color.b():.6f}\n"
     files: dict[str, MemoryFile | Path] = {}

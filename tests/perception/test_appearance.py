@@ -12,7 +12,7 @@ from support.rendering import needs_gl
 from fleet_tools.config.textures import texture_file, texture_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.perception.appearance import tinted
+from fleet_tools.perception.appearance import HUE_SHARE, tinted, within_material
 from fleet_tools.sim.scene import Scene
 
 PLAIN = {
@@ -31,6 +31,30 @@ def test_a_tint_scales_each_channel_up_to_1(color, tint):
     channels = [result.r(), result.g(), result.b()]
     np.testing.assert_allclose(channels, np.minimum(np.multiply(color[:3], tint), 1.0))
     assert result.a() == color[3]
+
+
+@given(st.tuples(factors, factors, factors))
+def test_pictures_keep_the_brightness_of_a_tint_and_little_of_its_hue(tint):
+    shown = within_material(tint)
+    np.testing.assert_allclose(np.mean(shown), np.mean(tint))
+    np.testing.assert_allclose(np.ptp(shown), HUE_SHARE * np.ptp(tint), atol=1e-12)
+    assert min(shown) > 0.0
+
+
+@needs_gl
+def test_cameras_observe_the_whole_tint_and_pictures_do_not(make):
+    """Under the tint of red, a camera loses green and blue; a picture stays nearly grey."""
+    mode = {"obs_mode": "rgbd", "channels": ("rgb",), "camera_size": (64, 48)}
+    env = make(render_mode="rgb_array", **mode)
+    env.reset(seed=0)
+    red = {**PLAIN, "table_tint": (1.0, 0.1, 0.1)}
+    scene = env.scene.model_copy(update=red)
+    observation, _ = env.reset(options={"scene": scene})
+    observed = np.median(observation["overhead_rgb"].reshape(-1, 3), axis=0)
+    picture = env.image(env.find_view("overhead", size=(64, 48)))
+    seen = np.median(picture.reshape(-1, 3), axis=0)
+    assert observed[0] > 5 * observed[1]
+    assert seen[0] < 2 * seen[1]
 
 
 def render(env: ToolUseEnv, scene: Scene, **appearance: Any) -> tuple[np.ndarray, int]:

@@ -22,6 +22,7 @@ from support.rendering import needs_gl
 from fleet_tools import collect, view
 from fleet_tools.config.textures import texture_file
 from fleet_tools.dataset.attempts import collect_episode
+from fleet_tools.perception.appearance import within_material
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import TABLE_COLOR
@@ -90,7 +91,9 @@ def test_table_keeps_its_texture_and_tint(recording: str, episode: Episode) -> N
     stored = base64.b64decode(table["resources"][file.name].partition("base64,")[2])
     assert stored == file.read_bytes()
     (color,) = re.findall(r"Kd (\S+) (\S+) (\S+)", table["mtl_library"])
-    expected = np.minimum(np.multiply(TABLE_COLOR[:3], episode.scene.table_tint), 1.0)
+    expected = np.minimum(
+        np.multiply(TABLE_COLOR[:3], within_material(episode.scene.table_tint)), 1.0
+    )
     np.testing.assert_allclose([float(c) for c in color], expected, atol=1e-6)
 
 
