@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+from labels import labelled
 from PIL import Image
 
 from fleet_tools.envs.making import make_env
-from fleet_tools.envs.outcomes import RUNNING
-from fleet_tools.envs.tool_use_env import CONTROL_RATE
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.visualization.filming import Shot, film
+from fleet_tools.visualization.recording import PlannedEpisode
 
 EPISODES = [
     ("hammer", 3, "claw", "round_nail", "wood"),
@@ -22,9 +23,10 @@ ORIGINAL_COLORS = {"tool_tint": (1, 1, 1), "object_tint": (1, 1, 1), "table_tint
 CROP = (slice(60, 460), slice(170, 530))
 """Rows and columns of the third-person view."""
 
-PAUSE_STEPS = CONTROL_RATE  # one second with the last image
-VIDEO_SIZE = (252, 280)
-"""Width and height of an episode in the video."""
+FPS = 10
+"""Frames per second of the video, whose last image stays for a second."""
+VIDEO_SIZE = (216, 240)
+"""Width and height of an episode in the video; its label is below it."""
 
 
 def main(folder: Path = Path(__file__).parent) -> None:
@@ -34,11 +36,25 @@ def main(folder: Path = Path(__file__).parent) -> None:
         folder: Folder of both.
     """
     videos = [record(*episode) for episode in EPISODES]
-    ends = [np.concatenate([images[0], images[-1]], axis=1) for images in videos]
+    ends = [
+        np.concatenate(
+            [
+                np.asarray(labelled(images[k], f"{label(*episode)}, {end}"))
+                for k, end in ((0, "start"), (-1, "end"))
+            ],
+            axis=1,
+        )
+        for episode, images in zip(EPISODES, videos, strict=True)
+    ]
     rows = [np.concatenate(ends[k : k + 2], axis=1) for k in (0, 2)]
     image = Image.fromarray(np.concatenate(rows)).quantize(256, dither=Image.Dither.NONE)
     image.save(folder / "tools.png", optimize=True)
     save_video(videos, folder / "tools.webp")
+
+
+def label(task: str, seed: int, tool: str, object: str, table: str) -> str:
+    """Returns the label of an episode."""
+    return f"{task}: {tool}, {object}".replace("_", " ")
 
 
 def record(task: str, seed: int, tool: str, object: str, table: str) -> list[np.ndarray]:
@@ -46,35 +62,38 @@ def record(task: str, seed: int, tool: str, object: str, table: str) -> list[np.
     env = make_env(task=task, tool=tool, object=object, render_mode="rgb_array")
     env.reset(seed=seed)
     scene = env.scene.model_copy(update={**ORIGINAL_COLORS, "table_texture": table})
-    observation, info = env.reset(options={"scene": scene})
-    images = [env.render()]
-    expert = ExpertPolicy(env)
-    expert.reset()
-    while info["outcome"] == RUNNING:
-        observation, *_, info = env.step(expert.act(observation))
-        images.append(env.render())
-    print(f"{task}, {tool} on {object}: {info['outcome']}")
+    images: list[np.ndarray] = []
+    planned = PlannedEpisode("", ExpertPolicy(env), scene=scene)
+    episode = film(env, planned, Shot(fps=FPS), lambda image: images.append(image[CROP]))
+    print(f"{task}, {tool} on {object}: {episode.outcome}")
     env.close()
-    return [image[CROP] for image in images if image is not None]
+    return images
 
 
 def save_video(videos: list[list[np.ndarray]], path: Path) -> None:
     """Writes videos side by side in real time; the last image of shorter ones stays."""
-    length = max(map(len, videos)) + PAUSE_STEPS
+    length = max(map(len, videos)) + FPS
     frames = []
     for k in range(length):
-        row = np.concatenate([images[min(k, len(images) - 1)] for images in videos], axis=1)
-        size = (VIDEO_SIZE[0] * len(videos), VIDEO_SIZE[1])
-        frames.append(Image.fromarray(row).resize(size, Image.Resampling.LANCZOS))
+        row = [
+            np.asarray(labelled(resized(images[min(k, len(images) - 1)]), label(*episode)))
+            for episode, images in zip(EPISODES, videos, strict=True)
+        ]
+        frames.append(Image.fromarray(np.concatenate(row, axis=1)))
     frames[0].save(
         path,
         save_all=True,
         append_images=frames[1:],
-        duration=round(1000 / CONTROL_RATE),
+        duration=round(1000 / FPS),
         loop=0,
-        quality=70,
+        quality=30,
         method=6,
     )
+
+
+def resized(image: np.ndarray) -> np.ndarray:
+    """Returns an image in the size of the video."""
+    return np.asarray(Image.fromarray(image).resize(VIDEO_SIZE, Image.Resampling.LANCZOS))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ for the tints, without which the models have the colours of their files.
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw
+from labels import labelled
+from PIL import Image
 from pydrake.math import RollPitchYaw
 
 from fleet_tools.config.poses import Pose
@@ -15,7 +16,6 @@ from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import CONTROL_RATE
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.perception.rendering import BACKGROUND_COLOR
 from fleet_tools.perception.third_person_view import look_at
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import Scene
@@ -31,9 +31,6 @@ EYE, TARGET = (0.42, -0.36, 0.45), (0.0, 0.0, 0.14)
 
 SIZE = (360, 360)
 """Width and height of the view; the label is below it."""
-TEXT_COLOR = (40, 44, 52)
-BAR_COLOR = tuple(round(255 * c) for c in BACKGROUND_COLOR)
-BAR_HEIGHT, FONT_SIZE = 30, 16
 
 ORIGINAL_COLORS = {"tool_tint": (1, 1, 1), "object_tint": (1, 1, 1), "table_tint": (1, 1, 1)}
 PAUSE_STEPS = CONTROL_RATE
@@ -79,15 +76,6 @@ def seen_closely(scene: Scene) -> Scene:
     camera = Pose(translation_m=tuple(X_WC.translation()), rpy_deg=tuple(rpy_deg))
     cameras = {**scene.cameras, "overhead": camera}
     return scene.model_copy(update={**ORIGINAL_COLORS, "cameras": cameras})
-
-
-def labelled(image: np.ndarray, label: str) -> Image.Image:
-    """Returns an image with a label below it."""
-    canvas = Image.new("RGB", (SIZE[0], SIZE[1] + BAR_HEIGHT), BAR_COLOR)
-    canvas.paste(Image.fromarray(image))
-    middle = SIZE[0] // 2, SIZE[1] + BAR_HEIGHT // 2
-    ImageDraw.Draw(canvas).text(middle, label, TEXT_COLOR, anchor="mm", font_size=FONT_SIZE)
-    return canvas
 
 
 if __name__ == "__main__":

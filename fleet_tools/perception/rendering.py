@@ -36,7 +36,8 @@ _KEY_LIGHT = ((-0.25, 0.5, -1.0), 0.5)
 _FILL_LIGHTS = [((-0.3, -0.3, -1.0), 0.5), ((-1.0, 0.6, -0.5), 0.25), ((1.0, 0.6, -0.3), 0.25)]
 """Lights of pictures for people: the key light casts shadows, and the others brighten them."""
 _FILL_DISTANCE_M = 30.0
-_SHADOW_MAP_SIZE = 2048
+_SHADOW_MAP_SIZE = 320
+"""Pixels; finer maps let thin tools shade themselves in stripes: Drake offers no depth bias."""
 _owner: int | None = None
 """Id of the process that renders, by which a forked process knows that it is another."""
 
