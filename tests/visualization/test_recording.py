@@ -1,11 +1,15 @@
 """Episodes run for display: what they need, and what the callback receives."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from support.meshcat_recordings import object_paths
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import StoredActions
+from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.visualization.recording import (
     MeshcatRecorder,
     PlannedEpisode,
@@ -33,6 +37,20 @@ def test_every_observation_is_received_once_the_policy_has_acted_on_it(hammer: T
     for k, (_, observation) in enumerate(received):
         for name, rows in episode.observations.items():
             np.testing.assert_array_equal(observation[name], rows[k])
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_an_episode_is_the_same_when_it_is_recorded(
+    annotated: bool, make: Callable[..., ToolUseEnv]
+) -> None:
+    actions = np.random.default_rng(0).uniform(-1, 1, (3, 6)).astype(np.float32)
+    alone = rollout(make(), StoredActions(actions), seed=3)
+    env = make(render_mode="human")
+    recorder = MeshcatRecorder(env, annotated=annotated)
+    episode = recorder.record(PlannedEpisode("", StoredActions(actions), seed=3))
+    np.testing.assert_array_equal(episode.digests, alone.digests)
+    drawn = {path for path in object_paths(recorder.html()) if "/annotations/" in path}
+    assert bool(drawn) == annotated
 
 
 def test_another_render_mode_is_refused(hammer: ToolUseEnv) -> None:
