@@ -17,8 +17,10 @@ from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import CONTROL_RATE
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.third_person_view import look_at
-from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import Scene
+from fleet_tools.visualization import filming
+from fleet_tools.visualization.filming import Shot
+from fleet_tools.visualization.recording import PlannedEpisode
 
 SCENES = [("train", 0), ("unseen_tools", 4), ("unseen_objects", 7)]
 """Split and seed of each scene."""
@@ -58,13 +60,16 @@ def main(folder: Path = Path(__file__).parent) -> None:
 
 def film(task: str, split: str, seed: int) -> list[Image.Image]:
     """Runs the expert, and returns an image for each control step, and the last one for longer."""
-    env = make_env(task=task, split=split, obs_mode="rgbd", channels=["rgb"], camera_size=SIZE)
+    env = make_env(task=task, split=split, render_mode="rgb_array")
     env.reset(seed=seed)
-    episode = rollout(env, ExpertPolicy(env), scene=seen_closely(env.scene))
+    images: list[np.ndarray] = []
+    planned = PlannedEpisode("", ExpertPolicy(env), scene=seen_closely(env.scene))
+    shot = Shot(fps=CONTROL_RATE, size=SIZE, camera="overhead")
+    episode = filming.film(env, planned, shot, images.append)
     env.close()
     label = f"{split}: {episode.scene.tool}, {episode.scene.object}"
     print(f"{task}, {label}: {episode.outcome} after {len(episode)} steps")
-    frames = [labelled(image, label) for image in episode.observations["overhead_rgb"]]
+    frames = [labelled(image, label) for image in images]
     return frames + frames[-1:] * PAUSE_STEPS
 
 
