@@ -42,6 +42,17 @@ class CheckOptions(cli.Options):
 
 def check_model(options: CheckOptions) -> int:
     """Does the work of the program, and returns the exit code."""
+    report = make_report(options)
+    options.report(report, lambda: "\n".join(_lines(report)))
+    return cli.OK if report["fine"] else cli.FAILED
+
+
+def make_report(options: CheckOptions) -> dict[str, Any]:
+    """Checks a model, and returns the report as plain JSON data; `fine` says whether all is well.
+
+    Raises:
+        ConfigError: The folder holds no model, or the task is not for its family.
+    """
     from fleet_tools.assets.checking.first_load import first_load_problem
     from fleet_tools.assets.checking.trial import tasks_of
 
@@ -64,8 +75,7 @@ def check_model(options: CheckOptions) -> int:
         and all(each["holds"] for each in report["measurements"])
         and not any(each["failures"] for each in report["trials"])
     )
-    options.report(report, lambda: "\n".join(_lines(report)))
-    return cli.OK if report["fine"] else cli.FAILED
+    return report
 
 
 def read_model(folder: Path) -> "Model":

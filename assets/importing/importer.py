@@ -12,7 +12,12 @@ from fleet_tools.assets.importing.mesh_file import RawMesh
 from fleet_tools.assets.importing.plausibility import deviation_warnings, plausibility_warnings
 from fleet_tools.assets.importing.repair import cleaned, repaired_shells
 from fleet_tools.assets.importing.scale import check_size, choose_scale, rotation_to_z
-from fleet_tools.assets.importing.settings import ImportSettings
+from fleet_tools.assets.importing.settings import (
+    ImportSettings,
+    Origin,
+    ScaleSettings,
+    UpAxis,
+)
 from fleet_tools.assets.importing.simplify import simplified, without_degenerate_triangles
 from fleet_tools.assets.mass_properties import MassProperties
 from fleet_tools.assets.model_description import (
@@ -27,6 +32,7 @@ from fleet_tools.assets.model_folder import model_files
 from fleet_tools.assets.solids import Solid, joined
 from fleet_tools.config.poses import Pose
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
 
 SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
 """Beginning of the files of an imported model."""
@@ -65,8 +71,8 @@ class ImportedModel:
     warnings: list[str]
 
 
-@dataclass(frozen=True)
-class _Placement:
+@dataclass(frozen=True, eq=False)
+class Placement:
     """Where a mesh lies in the model frame: x -> matrix @ x - origin.
 
     Attributes:
@@ -85,6 +91,27 @@ class _Placement:
         """Returns a position of the mesh in the model frame, (3,), m."""
         return self.matrix @ np.array(position) - self.origin
 
+    def inverse(self, p_M: np.ndarray) -> np.ndarray:
+        """Returns a position in the model frame, (3,), m, in unit and axes of the mesh."""
+        return np.linalg.solve(self.matrix, p_M + self.origin)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedMesh:
+    """A mesh that is cleaned, and in the model frame.
+
+    Attributes:
+        surface: The mesh in the model frame, m.
+        placement: Where it lies there.
+        scale: Metres per unit of the file.
+        notes: Repairs and guesses.
+    """
+
+    surface: Solid
+    placement: Placement
+    scale: float
+    notes: tuple[str, ...]
+
 
 def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
     """Makes a model of a mesh; the same arguments give the same model.
@@ -98,21 +125,15 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
             remedy.
         MissingLibraryError: A library is absent that it needs.
     """
-    surface, repairs = cleaned(mesh.vertices, mesh.triangles)
-    notes = [*mesh.notes, *repairs]
-    longest = float(np.ptp(surface.vertices, axis=0).max())
-    scale = choose_scale(settings.scale, longest, settings.kind)
-    notes.append(scale.note)
-    placement = _place(surface, scale.factor, settings)
-    surface = Solid(placement.vertices(surface.vertices), surface.triangles)
-    extents = np.ptp(surface.vertices, axis=0)
-    check_size(extents)
-    shells, repairs = repaired_shells(surface)
+    placed = place_mesh(mesh, settings.kind, settings.scale, settings.up, settings.origin)
+    notes = list(placed.notes)
+    extents = np.ptp(placed.surface.vertices, axis=0)
+    shells, repairs = repaired_shells(placed.surface)
     notes += repairs
     body, changes = enclosed_body(shells, hull_if_open=settings.geometry.if_open == "hull")
     notes += changes
     inertial, density = _mass_properties(body, settings)
-    keypoints, grasp = _labels(settings, placement)
+    keypoints, grasp = _labels(settings, placed.placement)
     visual = without_degenerate_triangles(joined(*body.outer))
     visual = simplified(visual, MAX_VISUAL_TRIANGLES)
     collision = collision_geometry(body, keypoints, settings.geometry)
@@ -144,7 +165,7 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
     warnings += deviation_warnings(collision.deviations, settings)
     return ImportedModel(
         model,
-        scale.factor,
+        placed.scale,
         as_position(extents),
         inertial,
         density,
@@ -155,18 +176,39 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
     )
 
 
-def _place(surface: Solid, factor: float, settings: ImportSettings) -> _Placement:
-    matrix = factor * rotation_to_z(settings.up)
+def place_mesh(
+    mesh: RawMesh, kind: Kind, scale: ScaleSettings, up: UpAxis, origin: Origin
+) -> PlacedMesh:
+    """Cleans a mesh, and takes it to the model frame.
+
+    Args:
+        mesh: The mesh.
+        kind: Whether the model is a tool or an object.
+        scale: Size of the model.
+        up: Axis of the file that becomes z.
+        origin: Origin of the model frame.
+
+    Raises:
+        ConfigError: No triangle is usable, or the mesh cannot be scaled.
+    """
+    surface, repairs = cleaned(mesh.vertices, mesh.triangles)
+    longest = float(np.ptp(surface.vertices, axis=0).max())
+    chosen = choose_scale(scale, longest, kind)
+    matrix = chosen.factor * rotation_to_z(up)
     vertices = surface.vertices @ matrix.T
     low, high = vertices.min(axis=0), vertices.max(axis=0)
-    match settings.origin:
+    match origin:
         case "base":
-            origin = np.array([*(low + high)[:2] / 2, low[2]])
+            p_M = np.array([*(low + high)[:2] / 2, low[2]])
         case "centre":
-            origin = (low + high) / 2
+            p_M = (low + high) / 2
         case "keep":
-            origin = np.zeros(3)
-    return _Placement(matrix, origin)
+            p_M = np.zeros(3)
+    placement = Placement(matrix, p_M)
+    surface = Solid(placement.vertices(surface.vertices), surface.triangles)
+    check_size(np.ptp(surface.vertices, axis=0))
+    notes = (*mesh.notes, *repairs, chosen.note)
+    return PlacedMesh(surface, placement, chosen.factor, notes)
 
 
 def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[MassProperties, float]:
@@ -194,12 +236,12 @@ def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[Mass
 
 
 def _labels(
-    settings: ImportSettings, placement: _Placement
+    settings: ImportSettings, placement: Placement
 ) -> tuple[Mapping[str, Position], Pose | None]:
     """Returns keypoints and grasp in the model frame."""
     labels = settings.labels
     if labels.points_in == "model":
-        placement = _Placement(np.eye(3), np.zeros(3))
+        placement = Placement(np.eye(3), np.zeros(3))
     keypoints = {
         name: as_position(np.round(placement.point(position), 9))
         for name, position in labels.keypoints.items()

@@ -139,14 +139,13 @@ class ImportOptions(cli.Options):
         Raises:
             ConfigError: The name of the file is not that of a model.
         """
-        is_gltf = self.files[0].suffix.lower() in (".glb", ".gltf")
         return ImportSettings(
             kind=self.kind,
             family=self.family,
-            name=self.name or _model_name(self.files[0]),
+            name=self.name or model_name(self.files[0]),
             material=self.material.make(),
             mass=self.material.mass,
-            up=self.up or ("y" if is_gltf else "z"),
+            up=self.up or default_up(self.files[0]),
             origin=self.origin or ("keep" if self.kind == "tool" else "base"),
             scale=self.scale,
             labels=self.label,
@@ -154,8 +153,33 @@ class ImportOptions(cli.Options):
         )
 
 
+def default_up(file: Path) -> UpAxis:
+    """Returns the axis that is up in files of a format: y in glTF, z in others."""
+    return "y" if file.suffix.lower() in (".glb", ".gltf") else "z"
+
+
 def import_model(options: ImportOptions) -> int:
     """Does the work of the program, and returns the exit code."""
+    folder, report = write_model(options)
+    options.report(
+        {"folder": str(folder), **report}, lambda: "\n".join([*_lines(report), str(folder)])
+    )
+    if not options.json_output:
+        for warning in report["warnings"]:
+            print(f"warning: {warning}", file=sys.stderr)
+    return cli.OK
+
+
+def write_model(options: ImportOptions) -> tuple[Path, dict[str, Any]]:
+    """Imports a mesh, and writes the folder of the model.
+
+    Returns:
+        The folder, and what the import found, changed and guessed, as plain JSON data.
+
+    Raises:
+        FleetToolsError: The mesh cannot be imported with these settings.
+        FileExistsError: The folder holds files that must not be overwritten.
+    """
     from fleet_tools.assets.importing.imported_folder import write_imported
     from fleet_tools.assets.importing.importer import import_mesh
 
@@ -165,13 +189,7 @@ def import_model(options: ImportOptions) -> int:
     folder = imported.model.folder(options.output)
     report = _report(imported)
     write_imported(imported.model, folder, {**_source(options), **report})
-    options.report(
-        {"folder": str(folder), **report}, lambda: "\n".join([*_lines(report), str(folder)])
-    )
-    if not options.json_output:
-        for warning in report["warnings"]:
-            print(f"warning: {warning}", file=sys.stderr)
-    return cli.OK
+    return folder, report
 
 
 def _read(options: ImportOptions) -> "RawMesh":
@@ -196,12 +214,12 @@ def _source(options: ImportOptions) -> dict[str, Any]:
 
 def _check_keypoints(settings: ImportSettings) -> None:
     if not settings.labels.keypoints:
-        names = _keypoints_of_tasks(settings.kind, settings.family)
+        names = keypoints_of_tasks(settings.kind, settings.family)
         example = " ".join(f"--keypoint {name}=X,Y,Z" for name in names or ["head"])
         raise ConfigError(f"A model needs keypoints. Give them, such as {example} (metres).")
 
 
-def _keypoints_of_tasks(kind: Kind, family: str) -> list[str]:
+def keypoints_of_tasks(kind: Kind, family: str) -> list[str]:
     """Returns the keypoints of a family that the package's tasks refer to."""
     import yaml
 
@@ -219,7 +237,7 @@ def _report(imported: "ImportedModel") -> dict[str, Any]:
     """Describes an import, independently of the folder."""
     model, inertial = imported.model, imported.inertial
     (part,) = model.links[0].parts
-    missing = sorted(set(_keypoints_of_tasks(model.kind, model.family)) - set(model.keypoints))
+    missing = sorted(set(keypoints_of_tasks(model.kind, model.family)) - set(model.keypoints))
     warnings = list(imported.warnings)
     if missing:
         warnings.append(
@@ -265,7 +283,12 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _model_name(mesh: Path) -> str:
+def model_name(mesh: Path) -> str:
+    """Returns the name of the model that is made of a file.
+
+    Raises:
+        ConfigError: The name of the file does not make one.
+    """
     try:
         return check_model_name(re.sub(r"\W+", "_", mesh.stem).strip("_").lower())
     except ValueError:
