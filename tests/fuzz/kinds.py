@@ -23,6 +23,7 @@ KINDS = {
         Kind("files of fleets, sweeps, protocols", kinds_texts.configurations, 0.6, 20),
         Kind("models' SDFormat and URDF", kinds_texts.models, 0.8, 15),
         Kind("models' keypoints.yaml", kinds_texts.labels, 3.0, 30),
+        Kind("drafts of labels", kinds_texts.drafts, 2.0, 30),
         Kind("meshes to import", kinds_others.meshes, 0.3, 5),
         Kind("headers and manifests", kinds_files.documents, 0.5, 20),
         Kind("episodes with a digest", kinds_files.checked_episodes, 5.0, 20),

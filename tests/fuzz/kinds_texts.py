@@ -15,8 +15,11 @@ from support.processes import ROOT
 
 from fleet_tools.assets.checking.first_load import load
 from fleet_tools.assets.checking.program import read_model
+from fleet_tools.assets.labelling.draft import Draft, read_draft, write_draft
+from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.config.values import Value, load_yaml, parse
@@ -187,6 +190,23 @@ def labels(folder: Path) -> Subject:
     def read(content: bytes) -> Value:
         path.write_bytes(content)
         return read_model(copy).labels
+
+    return Subject(make, read, _same_after_json)
+
+
+def drafts(folder: Path) -> Subject:
+    """Files that keep labels while a person works."""
+    path = folder / "mine.labels.yaml"
+    keypoints = {"head": (0.16, 0.0, 0.05), "tail": (-0.1, 0.0, 0.0)}
+    whole = Labels(keypoints=keypoints, grasp=Pose(), mass=0.4, material="ash")
+    write_draft(path, Draft(labels_of="mesh", labels=whole))
+    make = changed_yaml([path.read_text()])
+
+    def read(content: bytes) -> Value:
+        path.write_bytes(content)
+        labels = read_draft(path, "mesh")
+        assert labels is not None
+        return labels
 
     return Subject(make, read, _same_after_json)
 

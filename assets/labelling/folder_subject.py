@@ -1,0 +1,122 @@
+"""The folder of a model, whose keypoints are corrected in place."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from fleet_tools.assets.checking.program import read_model
+from fleet_tools.assets.importing.importer import Placement
+from fleet_tools.assets.labelling.labels import Labels
+from fleet_tools.assets.labelling.model_surface import ModelSurface, read_surface
+from fleet_tools.assets.labelling.subject import Identity, Placed
+from fleet_tools.config.resources import assets_root
+from fleet_tools.config.values import Vector3
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Keypoint, Keypoints, Model
+from fleet_tools.storage.atomic_files import atomic_write
+
+SIGNATURE = "# labelled by hand: fleet-tools label"
+"""First line of a corrected file; generators and the importer leave such folders alone."""
+
+
+@dataclass(frozen=True)
+class FolderSubject:
+    """A model whose keypoints and grasp are corrected.
+
+    Attributes:
+        folder: Its folder.
+    """
+
+    folder: Path
+
+    is_mesh = False
+
+    @cached_property
+    def _model(self) -> Model:
+        return read_model(self.folder)
+
+    @cached_property
+    def _read(self) -> ModelSurface:
+        return read_surface(self._model)
+
+    @property
+    def identity(self) -> Identity:
+        """What the model is.
+
+        Raises:
+            ConfigError: The folder holds no model, or one of the package, which stays as it is.
+        """
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> Identity:
+        labels = self._model.labels
+        folder = self.folder.resolve()
+        if folder.is_relative_to(assets_root().resolve()):
+            raise ConfigError(
+                f"{self.folder} belongs to the package. Copy the folder, and label the copy."
+            )
+        return Identity(
+            labels.kind,
+            labels.family,
+            folder.name,
+            tuple(labels.keypoints),
+            folder,
+            self._model.file.name,
+        )
+
+    def digest(self) -> str:
+        """Returns a hash of the model file and its labels."""
+        files = self._model.file, self.folder / "keypoints.yaml"
+        content = b"".join(file.read_bytes() for file in files)
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def initial(self) -> Labels:
+        """Returns the labels of the folder."""
+        labels = Labels()
+        for name, p_M in self._read.keypoints.items():
+            labels = labels.placed(name, p_M)
+        is_tool = self._model.labels.kind == "tool"
+        return labels.replaced(grasp=self._model.labels.grasp) if is_tool else labels
+
+    def placed(self, labels: Labels) -> Placed:
+        """Returns the surface in M, which no label changes.
+
+        Raises:
+            ConfigError: Drake cannot read the model.
+        """
+        return Placed(self._read.surface, Placement(np.eye(3), np.zeros(3)))
+
+    def write(self, labels: Labels) -> list[str]:
+        """Replaces `keypoints.yaml`; each keypoint stays on its link.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        former = self._model.labels
+        changed = Keypoints(
+            family=former.family,
+            kind=former.kind,
+            keypoints={
+                name: Keypoint(link=former.keypoints[name].link, position=self._in_link(name, p_M))
+                for name, p_M in labels.positions().items()
+            },
+            grasp=labels.grasp or former.grasp,
+        )
+        content = changed.model_dump(mode="json")
+        if former.kind == "object":
+            del content["grasp"]
+        text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
+        with atomic_write(self.folder / "keypoints.yaml") as aside:
+            aside.write_text(f"{SIGNATURE}\n{text}")
+        return []
+
+    def _in_link(self, keypoint: str, p_M: np.ndarray) -> Vector3:
+        """Returns a position in M, (3,), in the frame of a keypoint's link, m."""
+        X_ML = self._read.links[self._model.labels.keypoints[keypoint].link]
+        x, y, z = np.round(X_ML[:3, :3].T @ (p_M - X_ML[:3, 3]), 9) + 0.0
+        return float(x), float(y), float(z)

@@ -1,0 +1,245 @@
+"""The page in the browser: connects a session with what is drawn and clicked."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pydantic
+
+from fleet_tools.assets.labelling.example import find_example
+from fleet_tools.assets.labelling.faces import size
+from fleet_tools.assets.labelling.grasping import rotation_of
+from fleet_tools.assets.labelling.motion_view import MotionView
+from fleet_tools.assets.labelling.panel import Panel
+from fleet_tools.assets.labelling.report_html import report_html
+from fleet_tools.assets.labelling.scene_view import FIELD_OF_VIEW, WorkView, quaternion, view_of
+from fleet_tools.assets.labelling.session import HAND_ITEM, Session
+from fleet_tools.assets.labelling.trial import Failure, Report, Trial
+from fleet_tools.assets.solids import Solid
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.utils.libraries import require
+
+if TYPE_CHECKING:
+    import viser
+
+    from fleet_tools.assets.labelling.expert_motion import Motion
+
+HOST = "127.0.0.1"
+"""Address of this machine alone: whoever opens the page can write the model."""
+
+
+HANDLES = 0.22
+"""Length of the arrows with which labels are dragged, relative to the longest side."""
+
+
+class LabelPage:
+    """A page on which a subject is labelled.
+
+    Args:
+        session: A person's work.
+        port: Port to listen on, or the next one that is free; 0 takes any free one.
+        scenes: Number of scenes in which the expert tries the model.
+        seed: Seed of the first scene.
+
+    Attributes:
+        session: A person's work.
+        server: Viser's server.
+        url: Address of the page.
+
+    Raises:
+        MissingLibraryError: Viser is absent.
+    """
+
+    def __init__(self, session: Session, port: int = 0, scenes: int = 4, seed: int = 0) -> None:
+        library = require("viser", "show the page on which a mesh is labelled")
+        self.session, self._scenes, self._seed = session, scenes, seed
+        self._lock = threading.RLock()
+        self._trial: Trial | None = None
+        self._motion: Motion | None = None
+        self._playing: MotionView | None = None
+        self._drawn: Solid | None = None
+        with contextlib.redirect_stdout(sys.stderr):  # where viser prints its address
+            self.server: viser.ViserServer = library.ViserServer(
+                host=HOST, port=port or _free_port(), label="Fleet-Tools label", verbose=False
+            )
+        self.url = f"http://{HOST}:{self.server.get_port()}"
+        self.server.gui.configure_theme(
+            control_width="large", show_logo=False, show_share_button=False
+        )
+        self.server.gui.main_panel.dock_right()
+        self.server.scene.configure_default_lights(cast_shadow=False)  # cheaper, and clearer
+        self.server.gui.set_panel_label("Label a model")
+        identity = session.subject.identity
+        names = [name for name in session.items if name != HAND_ITEM]
+        self._example = find_example(identity.kind, identity.family)
+        self._view = WorkView(self.server.scene, names, self._example, self._clicked)
+        self._handles = self._add_handles("point_handles", rotates=False)
+        self._hand_handles = self._add_handles("hand_handles", rotates=True)
+        self._panel = Panel(self.server.gui, session, self._act)
+        self._panel.save.on_click(lambda _: self._save())
+        self._panel.watch.on_click(lambda _: self._toggle_motion())
+        self.server.initial_camera.fov = FIELD_OF_VIEW
+        self._look(*view_of(session.surface, self._example))
+        self._draw()
+
+    def close(self) -> None:
+        """Ends the trial that may run, and the page."""
+        with self._lock:
+            if self._trial is not None:
+                self._trial.stop()
+            if self._playing is not None:
+                self._playing.end()
+        with contextlib.redirect_stdout(sys.stderr):
+            self.server.stop()
+
+    # --- Actions -----------------------------------------------------------------------------
+
+    def _act(self, do: Callable[[], None]) -> None:
+        """Does something to the session, redraws the page, and reports errors there."""
+        with self._lock:
+            try:
+                do()
+            except OSError as error:
+                self._notify("The labels could not be written", str(error))
+            except (FleetToolsError, pydantic.ValidationError) as error:
+                self._notify("Not possible", str(error))
+            self._draw()
+
+    def _clicked(self, origin: np.ndarray, direction: np.ndarray) -> None:
+        self._act(lambda: self.session.click(origin, direction))
+
+    def _save(self) -> None:
+        """Writes the model, and lets the expert try it."""
+        with self._lock:
+            if self._trial is not None:
+                self._trial.stop()
+            self._end_motion()
+            self._motion, self._panel.watch.visible = None, False
+            self._panel.save.disabled = True
+            self._panel.report.content, self._panel.details.content = "Writing the model ...", ""
+            try:
+                warnings = self.session.write()
+            except (FleetToolsError, OSError) as error:
+                self._panel.report.content = f"**Not written.** {error}"
+                self._draw()
+                return
+            folder = self.session.subject.identity.folder
+            lines = [f"Written to `{folder}`.", *(f"Warning: {each}." for each in warnings)]
+            lines.append("The model is checked, and the expert tries it ...")
+            self._panel.report.content = "\n\n".join(lines)
+            self._trial = trial = Trial(folder, self._scenes, self._seed)
+            self._draw()
+        threading.Thread(target=self._follow, args=(trial, lines), daemon=True).start()
+
+    def _follow(self, trial: Trial, lines: list[str]) -> None:
+        """Shows what a trial says."""
+        for message in trial.messages():
+            with self._lock:
+                if trial is not self._trial:
+                    return
+                match message:
+                    case Report(report):
+                        lines = lines[:-1]
+                        self._panel.details.content = report_html(report)
+                    case Failure(reason):
+                        lines = [*lines, f"**The check failed.** {reason}"]
+                    case motion:
+                        self._motion = motion
+                        lines = [*lines, f"To watch: {motion.title}, **{motion.outcome}**."]
+                        self._panel.watch.label = "Watch the expert"
+                        self._panel.watch.visible = True
+                self._panel.report.content = "\n\n".join(lines)
+
+    def _toggle_motion(self) -> None:
+        with self._lock:
+            if self._playing is not None:
+                self._end_motion()
+            elif self._motion is not None:
+                self._view.show(False)
+                self._playing = MotionView(self.server, self._motion)
+                self._panel.watch.label = "Back to the labels"
+                self._look(np.array([1.5, -0.9, 0.8]), np.array([0.4, 0.0, 0.2]))
+            self._draw()
+
+    def _end_motion(self) -> None:
+        if self._playing is not None:
+            self._playing.end()
+            self._playing = None
+            self._panel.watch.label = "Watch the expert"
+            self._view.show(True)
+            self._look(*view_of(self.session.surface, self._example))
+
+    # --- Drawing -----------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        session = self.session
+        with self.server.atomic():
+            if session.surface is not self._drawn:
+                self._drawn = session.surface
+                self._view.draw_surface(session.surface)
+            self._view.draw_labels(session.surface, session.points(), session.first)
+            self._view.draw_hand(session.hand())
+            self._draw_handles()
+            self._panel.draw()
+
+    def _add_handles(self, name: str, rotates: bool) -> "viser.TransformControlsHandle":
+        handles = self.server.scene.add_transform_controls(
+            f"/work/{name}", disable_rotations=not rotates, depth_test=False, visible=False
+        )
+        handles.on_update(self._dragged_to)
+        return handles
+
+    def _draw_handles(self) -> None:
+        """Draws the handles with which the present item can be dragged."""
+        session = self.session
+        is_hand, hand = session.item == HAND_ITEM, session.hand()
+        labelled = session.is_labelled(session.item)
+        handles, others = self._handles, self._hand_handles
+        if is_hand:
+            handles, others = others, handles
+        others.visible, handles.visible = False, labelled
+        if not labelled:
+            return
+        handles.scale = HANDLES * size(session.surface)
+        if is_hand and hand is not None:
+            handles.position = np.array(hand.translation_m)
+            handles.wxyz = quaternion(rotation_of(hand))
+        else:
+            handles.position = session.points()[session.item]
+
+    def _dragged_to(self, event: "viser.TransformControlsEvent") -> None:
+        """Takes over where a person has dragged the present item, once it is let go."""
+        from scipy.spatial.transform import Rotation
+
+        if event.phase != "end":
+            return
+        w, x, y, z = event.target.wxyz
+        position = np.array(event.target.position, float)
+        if self.session.item == HAND_ITEM:
+            rotation = Rotation.from_quat([x, y, z, w]).as_matrix()
+            self._act(lambda: self.session.place_hand(position, rotation))
+        else:
+            self._act(lambda: self.session.place(position))
+
+    def _look(self, eye: np.ndarray, target: np.ndarray) -> None:
+        """Moves the cameras of all who see the page, and of those who open it later."""
+        self.server.initial_camera.position, self.server.initial_camera.look_at = eye, target
+        for client in self.server.get_clients().values():
+            client.camera.position, client.camera.look_at = eye, target
+
+    def _notify(self, title: str, text: str) -> None:
+        for client in self.server.get_clients().values():
+            with contextlib.suppress(Exception):  # the page was closed meanwhile
+                client.add_notification(title, text, auto_close_seconds=8, color="red")
+
+
+def _free_port() -> int:
+    """Returns a port that is free now."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,184 @@
+"""What the page shows: the mesh with its labels, an example beside it, and the expert at work."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fleet_tools.assets.labelling.example import Example
+from fleet_tools.assets.labelling.faces import size
+from fleet_tools.assets.labelling.grasping import rotation_of
+from fleet_tools.assets.solids import Solid, box, joined
+from fleet_tools.config.poses import Pose
+
+if TYPE_CHECKING:
+    import viser
+
+MESH, EXAMPLE, HAND = (176, 182, 190), (214, 200, 178), (72, 110, 170)
+"""Colours, red, green and blue to 255."""
+
+PALETTE = (
+    (214, 39, 40),
+    (31, 119, 180),
+    (44, 160, 44),
+    (255, 127, 14),
+    (148, 103, 189),
+    (23, 160, 175),
+    (140, 86, 75),
+)
+"""Colours of keypoints, in their order."""
+
+OPEN, PALM = 0.015, 0.045
+"""Half the opening of the drawn fingers, and the distance of the palm behind their tips, m."""
+
+FIELD_OF_VIEW = 0.7
+"""Vertical field of view of the camera, rad."""
+
+Click = Callable[[np.ndarray, np.ndarray], None]
+"""Receives origin and direction of a ray, (3,) each, in M."""
+
+
+def colours(names: list[str]) -> dict[str, tuple[int, int, int]]:
+    """Returns a colour for each keypoint."""
+    return {name: PALETTE[k % len(PALETTE)] for k, name in enumerate(names)}
+
+
+def hand_solid() -> Solid:
+    """Returns a palm with two fingers in the frame G of the hand, m."""
+    fingers = [
+        box((-0.01, min(a, b), -PALM), (0.01, max(a, b), 0.01))
+        for a, b in ((OPEN, OPEN + 0.012), (-OPEN, -OPEN - 0.012))
+    ]
+    return joined(box((-0.02, -0.05, -PALM - 0.02), (0.02, 0.05, -PALM)), *fingers)
+
+
+def quaternion(rotation: np.ndarray) -> np.ndarray:
+    """Returns the quaternion (w, x, y, z) of a rotation matrix, (3, 3)."""
+    from scipy.spatial.transform import Rotation
+
+    x, y, z, w = Rotation.from_matrix(rotation).as_quat()
+    return np.array([w, x, y, z])
+
+
+class WorkView:
+    """The mesh, its labels and the example.
+
+    Args:
+        scene: The scene of the page.
+        names: Keypoints of the family.
+        example: Model beside the mesh.
+        on_click: Called for clicks on the mesh.
+    """
+
+    def __init__(
+        self, scene: "viser.SceneApi", names: list[str], example: Example | None, on_click: Click
+    ) -> None:
+        self._scene, self._colours, self._on_click = scene, colours(names), on_click
+        self._example = example
+        self._shown: set[str] = set()
+        self._root = scene.add_frame("/work", show_axes=False)
+
+    def show(self, visible: bool) -> None:
+        """Shows or hides everything."""
+        self._root.visible = visible
+
+    def draw_surface(self, surface: Solid) -> None:
+        """Draws the mesh, in M, and the example beside it."""
+        mesh = self._scene.add_mesh_simple(
+            "/work/mesh",
+            surface.vertices,
+            surface.triangles,
+            color=MESH,
+            flat_shading=True,
+            side="double",
+        )
+        mesh.on_click(
+            lambda event: self._on_click(
+                np.array(event.ray_origin, float), np.array(event.ray_direction, float)
+            )
+        )
+        if self._example is not None:
+            self._draw_example(self._example, surface)
+
+    def draw_labels(
+        self, surface: Solid, points: Mapping[str, np.ndarray], extra: np.ndarray | None
+    ) -> None:
+        """Draws the keypoints in M, and the first of two clicks."""
+        drawn = dict(points) if extra is None else {**points, "first click": extra}
+        for name in self._shown - drawn.keys():
+            self._scene.remove_by_name(f"/work/points/{name}")
+        self._shown = set(drawn)
+        for name, point in drawn.items():
+            self._draw_point("/work/points/" + name, name, point, 0.014 * size(surface))
+
+    def draw_hand(self, X_MG: Pose | None) -> None:
+        """Draws the hand."""
+        if X_MG is None:
+            self._scene.remove_by_name("/work/hand")
+            return
+        solid = hand_solid()
+        self._scene.add_mesh_simple(
+            "/work/hand",
+            solid.vertices,
+            solid.triangles,
+            color=HAND,
+            opacity=0.55,
+            flat_shading=True,
+            side="double",
+            position=X_MG.translation_m,
+            wxyz=quaternion(rotation_of(X_MG)),
+        )
+
+    def _draw_point(self, path: str, name: str, point: np.ndarray, radius: float) -> None:
+        colour = self._colours.get(name, (30, 30, 30))
+        x, y, z = (float(value) for value in point)
+        self._scene.add_icosphere(path, radius, colour, position=(x, y, z), cast_shadow=False)
+        self._scene.add_label(
+            f"{path}/name", name, position=(0.0, 0.0, 1.3 * radius), anchor="bottom-center"
+        )
+
+    def _draw_example(self, example: Example, surface: Solid) -> None:
+        x, y, z = (float(value) for value in beside(example, surface))
+        self._scene.add_frame("/work/example", show_axes=False, position=(x, y, z))
+        self._scene.add_mesh_simple(
+            "/work/example/mesh",
+            example.surface.vertices,
+            example.surface.triangles,
+            color=EXAMPLE,
+            flat_shading=True,
+            side="double",
+        )
+        for name, point in example.keypoints.items():
+            self._draw_point(f"/work/example/{name}", name, point, 0.014 * size(example.surface))
+        self._scene.add_label(
+            "/work/example/title",
+            f"example: {example.name}",
+            position=tuple(example.surface.vertices.min(axis=0) - 0.05 * size(example.surface)),
+            font_screen_scale=1.2,
+        )
+
+
+def beside(example: Example, surface: Solid) -> np.ndarray:
+    """Returns where the example's frame is drawn beside a surface, (3,), in M, m."""
+    low, high = _bounds(surface)
+    own_low, own_high = _bounds(example.surface)
+    offset = (low + high - own_low - own_high) / 2
+    axis = 2 if (high - low)[2] <= (high - low)[0] else 0  # along the shorter side
+    offset[axis] = low[axis] - own_high[axis] - 0.15 * size(surface)
+    return offset
+
+
+def view_of(surface: Solid, example: Example | None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example."""
+    low, high = _bounds(surface)
+    if example is not None:
+        offset = beside(example, surface)
+        own_low, own_high = _bounds(example.surface)
+        low, high = np.minimum(low, own_low + offset), np.maximum(high, own_high + offset)
+    distance = np.linalg.norm(high - low) / 2 / np.tan(FIELD_OF_VIEW / 2)
+    target = (low + high) / 2
+    return target + distance * np.array([-0.25, -0.9, 0.4]), target
+
+
+def _bounds(solid: Solid) -> tuple[np.ndarray, np.ndarray]:
+    return solid.vertices.min(axis=0), solid.vertices.max(axis=0)
