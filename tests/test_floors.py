@@ -89,5 +89,5 @@ def test_the_top_level_holds_the_public_face_and_the_programs():
         "py.typed",
         "registration.py",
     }
-    programs = {"collect", "doctor", "evaluate", "photograph", "replay", "serve", "view"}
+    programs = {"collect", "doctor", "evaluate", "label", "photograph", "replay", "serve", "view"}
     assert files == face | {f"{name}.py" for name in programs}
