@@ -15,6 +15,7 @@ import fleet_tools
 
 PROGRAMS = {
     "collect": ("collect", "Collects demonstrations into a dataset."),
+    "teleop": ("teleop", "Collects demonstrations by hand, in the browser."),
     "replay": ("replay", "Checks that a dataset is reproducible bit for bit."),
     "dataset": ("dataset.__main__", "Describes and exports datasets."),
     "view": ("view", "Shows episodes in the browser, or saves them as a recording or a video."),

@@ -26,6 +26,7 @@ FLOORS = (
     "experts",
     "baselines",
     "visualization",
+    "teleoperation",
     "blender",
 )
 """Rooms from the lowest floor to the highest."""
@@ -89,5 +90,8 @@ def test_the_top_level_holds_the_public_face_and_the_programs():
         "py.typed",
         "registration.py",
     }
-    programs = {"collect", "doctor", "evaluate", "label", "photograph", "replay", "serve", "view"}
+    programs = {
+        *("collect", "doctor", "evaluate", "label", "photograph"),
+        *("replay", "serve", "teleop", "view"),
+    }
     assert files == face | {f"{name}.py" for name in programs}

@@ -88,7 +88,7 @@ def make_attempts(
 
     def collect(seed: int) -> Episode:
         episode = rollout(env, make_guarded(policy, env, seed), seed=seed)
-        return _verified(env, episode) if verify and episode.outcome == SUCCESS else episode
+        return verified(env, episode) if verify and episode.outcome == SUCCESS else episode
 
     def make(number: int) -> tuple[AttemptRecord, bytes | None]:
         seed = scene_seed(header.seed, number)
@@ -120,7 +120,13 @@ def attempt_record(seed: int, number: int, result: Attempt) -> AttemptRecord:
     )
 
 
-def _verified(env: gymnasium.Env, episode: Episode) -> Episode:
+def verified(env: gymnasium.Env, episode: Episode) -> Episode:
+    """Returns an episode that agrees bit for bit when it runs again, or else "not_reproducible".
+
+    Args:
+        env: The environment in which it was made.
+        episode: The episode.
+    """
     again = rollout(env, StoredActions(episode.actions), scene=episode.scene)
     difference = first_difference(episode, again)
     if difference is None:

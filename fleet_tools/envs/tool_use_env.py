@@ -337,6 +337,15 @@ class ToolUseEnv(RecordedEnv):
         """
         return self._running()[0].scene
 
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation of the present episode, for those who show it; not to be changed.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running()[1]
+
     def world_state(self) -> WorldState:
         """Returns the privileged state, on which experts plan and success is judged.
 

@@ -56,6 +56,7 @@ OPTIONAL = (
     Library("websockets", "websockets", "serve", "serve policies over a socket"),
     Library("msgpack", "msgpack", "serve", "serve policies over a socket"),
     Library("viser", "viser", "browser", "show pages in the browser"),
+    Library("pyspacemouse", "pyspacemouse", "spacemouse", "read a SpaceMouse"),
     Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),

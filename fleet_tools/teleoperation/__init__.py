@@ -1,0 +1,1 @@
+"""A person as a policy: keyboard, gamepad, SpaceMouse and a gizmo in the browser."""

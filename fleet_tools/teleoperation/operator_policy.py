@@ -1,0 +1,108 @@
+"""The person as a policy: acts on observations like any other, when a step is due."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from pydrake.math import RigidTransform, RotationMatrix
+
+from fleet_tools.errors import PolicyError
+from fleet_tools.teleoperation.commands import Request, action_of
+from fleet_tools.teleoperation.gizmo import action_toward
+from fleet_tools.teleoperation.inputs import Inputs
+from fleet_tools.teleoperation.pace import Pace
+
+NAME = "teleoperation"
+"""Name of the policy in datasets."""
+
+FRAME_S = 1 / 30
+"""Longest time between two images on the page, s."""
+
+
+class Watcher(Protocol):
+    """Shows an episode to the person who acts in it."""
+
+    def step(self) -> None:
+        """Takes over a new state."""
+        ...
+
+    def between(self, fraction: float) -> None:
+        """Shows how much of the time until the next step has passed, in [0, 1]."""
+        ...
+
+
+class OperatorPolicy:
+    """Builds actions from the present state of the devices.
+
+    A request ends the episode with a `PolicyError`; so it is stored, if at all, as a failure.
+
+    Args:
+        inputs: The devices.
+        action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
+        pace: Decides when a step is due.
+        watcher: Shows how the episode goes.
+
+    Attributes:
+        request: The request that ended the episode; None if "save" did, or none.
+        retries: How often the present scene was begun again, which its episode tells.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        action_scale: np.ndarray,
+        pace: Pace,
+        watcher: Watcher,
+    ) -> None:
+        self._inputs, self._scale, self._pace, self._watcher = inputs, action_scale, pace, watcher
+        self.request: Request | None = None
+        self.retries = 0
+        self._devices: set[str] = set()
+
+    def reset(self) -> None:
+        """Begins an episode; the dragged pose of the last one is forgotten."""
+        self.request, self._devices = None, set()
+        self._inputs.clear()
+        self._pace.begin()
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Waits until the step is due, and returns the action that the devices ask for, (6,).
+
+        Raises:
+            PolicyError: The person ended the episode.
+        """
+        self._watcher.step()
+        while not self._pace.due():
+            self._end_if_asked()
+            self._watcher.between(self._pace.fraction)
+            self._inputs.wait(min(FRAME_S, self._pace.remaining_s))
+        self._end_if_asked()
+        given = self._inputs.given()
+        self._devices |= {command.device for command in given.commands}
+        X_WE = _pose(observation["end_effector_pose"])
+        if given.commands or given.target is None:
+            return action_of(given.commands, X_WE.rotation().matrix())
+        self._devices.add("gizmo")
+        return action_toward(X_WE, given.target, self._scale)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The devices that moved the arm, the retries of the scene, and the real-time factor."""
+        factor = self._pace.real_time_factor
+        return {
+            "devices": sorted(self._devices),
+            "retries": self.retries,
+            "real_time_factor": None if factor is None else round(factor, 3),
+        }
+
+    def _end_if_asked(self) -> None:
+        request = self._inputs.take_request()
+        if request is None or (request == "save" and self._pace.phase == "ready"):
+            return  # there is nothing to be saved yet
+        self.request = None if request == "save" else request  # "save" asks again, at the end
+        raise PolicyError("the person ended the episode before the task did")
+
+
+def _pose(rows: np.ndarray) -> RigidTransform:
+    """Returns a pose from an observation, whose rotation is rounded, (3, 4) float32."""
+    numbers = rows.astype(np.float64)
+    return RigidTransform(RotationMatrix.ProjectToRotationMatrix(numbers[:, :3]), numbers[:, 3])
