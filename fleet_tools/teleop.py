@@ -99,28 +99,19 @@ def _act(
     options: TeleopOptions, env: "ToolUseEnv", writer: "DatasetWriter"
 ) -> BaseException | None:
     """Lets the person act; returns Ctrl-C, or an error of the disk, if one ended it."""
-    from fleet_tools.teleoperation.display import Display
-    from fleet_tools.teleoperation.inputs import Inputs
-    from fleet_tools.teleoperation.pace import RealTime
-    from fleet_tools.teleoperation.page_server import PageServer
-    from fleet_tools.teleoperation.scene_view import SceneView
-    from fleet_tools.teleoperation.session import Session
-    from fleet_tools.teleoperation.space_mouse import SpaceMouse
+    from fleet_tools.teleoperation.opening import open_session
 
-    inputs = Inputs()
     try:
-        with contextlib.ExitStack() as stack:
-            if options.spacemouse:
-                stack.enter_context(SpaceMouse(inputs))
-            pages = stack.enter_context(PageServer(inputs, options.port))
-            scene_view = stack.enter_context(contextlib.closing(SceneView(inputs.drag)))
-            spec = writer.header.env_spec
-            display = Display(env, spec, inputs, pages, scene_view)
-            stack.enter_context(contextlib.closing(display))
-            pace = RealTime(inputs, 1.0 / env.metadata["render_fps"])
-            session = Session(env, writer, inputs, pace, display, options.episodes, options.verify)
-            _announce(pages.url)
-            session.run(lambda record: _report(options, record))
+        with open_session(
+            env,
+            writer,
+            port=options.port,
+            episodes=options.episodes,
+            verify=options.verify,
+            spacemouse=options.spacemouse,
+        ) as opened:
+            _announce(opened.url)
+            opened.session.run(lambda record: _report(options, record))
     except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
         return error
     return None

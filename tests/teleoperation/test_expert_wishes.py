@@ -1,0 +1,40 @@
+"""Each task is solved through the devices: a gamepad in the browser, moved by the expert's plan."""
+
+from pathlib import Path
+
+import pytest
+from support.chromium import open_page
+from support.teleoperated import ExpertWishes, act_out, opened, running
+
+from fleet_tools import replay
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.samples import Samples
+
+pytest.importorskip("viser", reason="the extra `browser` is not installed")
+
+TASKS = ("hammer", "wrench", "spatula", "knife")
+
+
+@pytest.mark.parametrize(
+    "task", [TASKS[0], *(pytest.param(task, marks=pytest.mark.slow) for task in TASKS[1:])]
+)
+def test_a_task_is_solved_through_the_gamepad(task: str, tmp_path: Path):
+    paces: list[ExpertWishes] = []
+
+    def make_pace(env, inputs, period_s) -> ExpertWishes:
+        paces.append(ExpertWishes(env, inputs))
+        return paces[0]
+
+    with (
+        opened(tmp_path, task, verify=True, make_pace=make_pace) as session,
+        open_page(session.url, width=800, height=500) as page,
+        running(session) as over,
+    ):
+        act_out(page, paces[0].wishes, over)
+    dataset = Dataset(tmp_path)
+    (record,) = dataset.stored()
+    assert dataset.header.policy == "teleoperation"
+    assert (record.success, record.verified, record.attempt) == (True, True, 0)
+    assert record.info["devices"] == ["gamepad"]
+    assert replay.main([str(tmp_path), "--workers", "0"]) == 0
+    assert len(Samples(tmp_path)) == record.steps
