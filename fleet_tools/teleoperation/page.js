@@ -197,6 +197,7 @@ function connect() {
     SHOW[message.type]?.(message);
   };
   socket.onclose = () => {
+    if (element("phase").className === "complete") return;
     element("phase").textContent = "Disconnected";
     element("phase").className = "failure";
     setTimeout(connect, RECONNECT_MS);

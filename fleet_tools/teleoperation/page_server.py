@@ -31,6 +31,8 @@ _FILES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
 }
 _MAX_PAGES = 8
+_LOOK_S, _CLOSE_S = 1.0, 2.0
+"""Times after which a lost page is noticed, and for which one is waited for, s."""
 
 
 class PageServer:
@@ -67,6 +69,7 @@ class PageServer:
                 process_request=self._answer,
                 server_header=None,
                 max_size=MAX_MESSAGE,
+                close_timeout=_CLOSE_S,
                 logger=_quiet_logger(),
             )
         except OSError as error:
@@ -172,16 +175,15 @@ class PageServer:
 
         sent = 0
         try:
-            while True:
+            while connection.state is State.OPEN and not self._closed:
                 with self._changed:
-                    while self._version == sent:
-                        if self._closed or connection.state is not State.OPEN:
-                            return
-                        self._changed.wait(1.0)
+                    if self._version == sent:
+                        self._changed.wait(_LOOK_S)
                     news = [text for version, text in self._shown.values() if version > sent]
                     sent = self._version
                 for text in news:
                     connection.send(text)
+            connection.close()
         except ConnectionClosed:
             pass
 

@@ -1,14 +1,17 @@
 """Sessions of teleoperation with a real browser, in which a script moves the devices."""
 
+import _thread
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from support.chromium import open_page
 
 from fleet_tools.dataset import DatasetWriter
 from fleet_tools.dataset.header import describe
@@ -24,7 +27,7 @@ from fleet_tools.teleoperation.pace import Pace, Phase, RealTime
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-PATIENCE_S = 120.0
+PATIENCE_S = 60.0
 
 
 @contextmanager
@@ -55,13 +58,33 @@ def opened(
         yield session
 
 
-@contextmanager
-def running(session: OpenSession) -> Iterator[Future[None]]:
-    """Runs a session in a thread, as long as a browser shows it; it has to come to its end."""
+def act_in(
+    session: OpenSession, person: Callable[["Page"], None], *, width: int = 800, height: int = 500
+) -> None:
+    """Runs a session until it is complete, or until a person has done all; then comes Ctrl-C.
+
+    Args:
+        session: The session.
+        person: Acts on the page, in a thread.
+        width: Width of the page, pixels.
+        height: Height of the page, pixels.
+    """
+    over = threading.Event()
+
+    def act() -> None:
+        try:
+            with open_page(session.url, width=width, height=height) as page:
+                person(page)
+        finally:
+            if not over.is_set():
+                _thread.interrupt_main()
+
     with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(session.session.run)
-        yield future
-        future.result(PATIENCE_S)
+        acting = executor.submit(act)
+        with suppress(KeyboardInterrupt):
+            session.session.run()
+        over.set()
+        acting.result()
 
 
 def wait_for_phase(page: "Page", text: str) -> None:
@@ -136,17 +159,15 @@ def gamepad_for(twist: np.ndarray) -> tuple[list[float], list[float]]:
     return [-y, -x, -yaw, -pitch], buttons
 
 
-def act_out(page: "Page", wishes: "queue.SimpleQueue[np.ndarray]", over: Future[None]) -> None:
-    """Moves the gamepad as wished, and saves each episode at its end, until the session is over."""
+def act_out(page: "Page", wishes: "queue.SimpleQueue[np.ndarray]") -> None:
+    """Moves the gamepad as wished, and saves the episode at its end."""
     page.evaluate(CONNECT_GAMEPAD)
     page.get_by_label("hand").check()
     deadline = time.monotonic() + PATIENCE_S
-    while not over.done() and time.monotonic() < deadline:
-        try:
-            axes, buttons = gamepad_for(wishes.get(timeout=0.2))
-        except queue.Empty:
-            if "save, discard" in page.inner_text("#phase"):
-                page.evaluate(MOVE_GAMEPAD, [[0.0] * 4, [0.0] * 17])
-                page.keyboard.press("Enter")
-            continue
-        page.evaluate(MOVE_GAMEPAD, [axes, buttons])
+    while "save, discard" not in page.inner_text("#phase"):
+        assert time.monotonic() < deadline
+        with suppress(queue.Empty):
+            page.evaluate(MOVE_GAMEPAD, gamepad_for(wishes.get(timeout=0.2)))
+    page.evaluate(MOVE_GAMEPAD, [[0.0] * 4, [0.0] * 17])
+    page.keyboard.press("Enter")
+    wait_for_phase(page, "The dataset is complete")

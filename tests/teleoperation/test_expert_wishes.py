@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.chromium import open_page
-from support.teleoperated import ExpertWishes, act_out, opened, running
+from support.teleoperated import ExpertWishes, act_in, act_out, opened
 
 from fleet_tools import replay
 from fleet_tools.dataset import Dataset
@@ -25,12 +24,8 @@ def test_a_task_is_solved_through_the_gamepad(task: str, tmp_path: Path):
         paces.append(ExpertWishes(env, inputs))
         return paces[0]
 
-    with (
-        opened(tmp_path, task, verify=True, make_pace=make_pace) as session,
-        open_page(session.url, width=800, height=500) as page,
-        running(session) as over,
-    ):
-        act_out(page, paces[0].wishes, over)
+    with opened(tmp_path, task, verify=True, make_pace=make_pace) as session:
+        act_in(session, lambda page: act_out(page, paces[0].wishes))
     dataset = Dataset(tmp_path)
     (record,) = dataset.stored()
     assert dataset.header.policy == "teleoperation"
