@@ -92,6 +92,13 @@ def wait_for_phase(page: "Page", text: str) -> None:
     page.get_by_role("status").filter(has_text=text).wait_for(timeout=1000 * PATIENCE_S)
 
 
+def end_and_save(page: "Page") -> None:
+    """Ends the episode in progress, and saves it."""
+    page.keyboard.press("Enter")
+    wait_for_phase(page, "save, discard or retry?")
+    page.keyboard.press("Enter")
+
+
 # --- A gamepad that the expert's plan moves -------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.teleoperated import act_in, opened, wait_for_phase
+from support.teleoperated import act_in, end_and_save, opened, wait_for_phase
 
 from fleet_tools import replay
 from fleet_tools.dataset import Dataset
@@ -32,12 +32,6 @@ def act_with_keys(page, *keys: str, ms: int = 800) -> None:
     page.wait_for_timeout(ms)
     for key in keys:
         page.keyboard.up(key)
-
-
-def end_and_save(page) -> None:
-    page.keyboard.press("Enter")
-    wait_for_phase(page, "save, discard or retry?")
-    page.keyboard.press("Enter")
 
 
 def test_episodes_are_saved_discarded_and_begun_again(tmp_path: Path, capsys):
