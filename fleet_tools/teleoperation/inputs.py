@@ -33,11 +33,16 @@ class Given:
 
 
 class Inputs:
-    """The present state of all devices, and the requests that are not answered yet."""
+    """The present state of all devices, and the requests that are not answered yet.
+
+    A key that is pressed and released between two control steps moves the arm for one step.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._commands: dict[object, tuple[tuple[Command, ...], float]] = {}
+        self._untaken: set[object] = set()  # sources that began to move since the last step
+        self._taps: dict[object, tuple[Command, ...]] = {}  # and stopped again
         self._pages: set[object] = set()
         self._target: RigidTransform | None = None
         self._requests: list[Request] = []
@@ -56,9 +61,15 @@ class Inputs:
         """
         moving = tuple(command for command in commands if command.moves)
         with self._changed:
+            before, _ = self._commands.get(source, ((), 0.0))
             self._commands[source] = moving, time.monotonic()
             if moving:
                 self._target = None
+                if not before:
+                    self._untaken.add(source)
+            elif source in self._untaken:
+                self._untaken.discard(source)
+                self._taps[source] = before
             self._requests.extend(requests)
             self._changed.notify_all()
 
@@ -73,6 +84,8 @@ class Inputs:
         with self._changed:
             self._pages.discard(page)
             self._commands.pop(page, None)
+            self._untaken.discard(page)
+            self._taps.pop(page, None)
             self._changed.notify_all()
 
     def drag(self, X_WT: RigidTransform) -> None:
@@ -87,14 +100,24 @@ class Inputs:
         """Forgets target and requests, for the next episode; held keys stay held."""
         with self._changed:
             self._target = None
+            self._taps.clear()
             self._requests.clear()
 
     def given(self) -> Given:
-        """Returns what the devices say now."""
+        """Returns what the devices say now, and what they said since the last step alone."""
         with self._changed:
             oldest = time.monotonic() - FRESH_S
             fresh = [commands for commands, at in self._commands.values() if at >= oldest]
+            fresh += self._taps.values()
             return Given(tuple(each for commands in fresh for each in commands), self._target)
+
+    def take(self) -> Given:
+        """Returns what the devices say for the step that begins now."""
+        with self._changed:
+            given = self.given()
+            self._untaken.clear()
+            self._taps.clear()
+            return given
 
     @property
     def watched(self) -> bool:

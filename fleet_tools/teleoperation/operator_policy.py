@@ -76,7 +76,7 @@ class OperatorPolicy:
             self._watcher.between(self._pace.fraction)
             self._inputs.wait(min(FRAME_S, self._pace.remaining_s))
         self._end_if_asked()
-        given = self._inputs.given()
+        given = self._inputs.take()
         self._devices |= {command.device for command in given.commands}
         X_WE = _pose(observation["end_effector_pose"])
         if given.commands or given.target is None:

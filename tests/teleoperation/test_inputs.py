@@ -52,6 +52,30 @@ def test_other_devices_take_over_from_the_gizmo(inputs: Inputs):
     assert inputs.given().target is None
 
 
+def test_a_key_that_is_tapped_between_two_steps_moves_for_one(inputs: Inputs):
+    inputs.set_commands("page", [FORWARD])
+    inputs.set_commands("page", [REST])
+    assert inputs.given().commands == (FORWARD,)
+    assert [inputs.take().commands for _ in range(2)] == [(FORWARD,), ()]
+
+
+def test_a_key_that_is_held_moves_until_it_is_released(inputs: Inputs):
+    for _ in range(3):  # pages repeat themselves
+        inputs.set_commands("page", [FORWARD])
+        assert inputs.take().commands == (FORWARD,)
+        inputs.set_commands("page", [FORWARD])
+    inputs.set_commands("page", [REST])
+    assert not inputs.take().moves
+
+
+def test_taps_of_the_last_episode_and_of_closed_pages_are_forgotten(inputs: Inputs):
+    for forget in (inputs.clear, lambda: inputs.close_page("page")):
+        inputs.set_commands("page", [FORWARD])
+        inputs.set_commands("page", [REST])
+        forget()
+        assert not inputs.given().moves
+
+
 def test_requests_are_answered_once_and_in_order(inputs: Inputs):
     inputs.set_commands("one", [], ["retry"])
     inputs.set_commands("other", [], ["save"])
