@@ -103,7 +103,7 @@ def test_keys_move_while_the_page_is_open(pages: PageServer, inputs: Inputs):
         wait_until(lambda: inputs.watched)
         page.send(FORWARD)
         wait_until(lambda: inputs.given().moves)
-        np.testing.assert_array_equal(inputs.given().commands[0].twist, np.eye(6)[0])
+        np.testing.assert_array_equal(inputs.take().commands[0].twist, np.eye(6)[0])
         page.send(Controls().to_json())
         wait_until(lambda: not inputs.given().moves)
         page.send(FORWARD)
