@@ -121,7 +121,8 @@ class Simulation:
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
         finally:
-            self._simulator.clear_monitor()
+            if watcher is not None:
+                self._simulator.clear_monitor()
         x = self.world.plant.GetPositionsAndVelocities(self._context)
         if not np.isfinite(x).all():
             raise SimulationError(f"After step {self._step} the state is not finite: {x}")
