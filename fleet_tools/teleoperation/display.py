@@ -84,9 +84,9 @@ def state_facts(env: ToolUseEnv) -> dict[str, Any]:
         "step": env.simulation.steps,
         "steps": env.task.max_episode_steps,
         "rate_hz": env.metadata["render_fps"],
-        "tool_force_N": _rounded(np.linalg.norm(forces["tool_force_N"])),
-        "tool_moment_Nm": _rounded(np.linalg.norm(forces["tool_moment_Nm"])),
-        "hand_force_N": _rounded(np.linalg.norm(state.F_E[3:])),
+        "tool_force_N": _rounded(float(np.linalg.norm(forces["tool_force_N"]))),
+        "tool_moment_Nm": _rounded(float(np.linalg.norm(forces["tool_moment_Nm"]))),
+        "hand_force_N": _rounded(float(np.linalg.norm(state.F_E[3:]))),
         "motion_scale": _rounded(state.motion_scale),
         "verdicts": [
             {"name": name, "holds": verdict.holds, "progress": _rounded(verdict.progress)}
@@ -96,4 +96,4 @@ def state_facts(env: ToolUseEnv) -> dict[str, Any]:
 
 
 def _rounded(number: float) -> float | None:
-    return round(float(number), 3) if np.isfinite(number) else None
+    return round(number, 3) if np.isfinite(number) else None

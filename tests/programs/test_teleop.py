@@ -47,7 +47,7 @@ def started(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
 
 def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: Path):
     pytest.importorskip("viser", reason="the extra `browser` is not installed")
-    folder = tmp_path / "by_hand"
+    folder, ended = tmp_path / "by_hand", []
     for attempt, ending in enumerate([signal.SIGKILL, signal.SIGTERM]):
         with (
             started(folder) as (process, url),
@@ -62,7 +62,8 @@ def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: P
             page.get_by_text(f"attempt {attempt + 1}:").wait_for()
             page.keyboard.press("KeyD")  # another one is in progress
             os.kill(process.pid, ending)
-            out, err = process.communicate(timeout=60)
+            ended.append((process, *process.communicate(timeout=60)))
+    process, out, err = ended[-1]
     assert process.returncode == 0, err
     summary = json.loads(out)
     assert (summary["attempts"], summary["attempts_now"], summary["successes"]) == (2, 1, 0)

@@ -1,6 +1,7 @@
 """A person in a real browser: keys, clicks and drags make episodes that are stored and replay."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from fleet_tools.teleoperation.scene_view import EYE, GIZMO_SIZE_M, TARGET
 
 pytest.importorskip("viser", reason="the extra `browser` is not installed")
 
-PAIR = {"tool": "claw", "object": "round_nail"}
+PAIR: dict[str, Any] = {"tool": "claw", "object": "round_nail"}
 FIELD_OF_VIEW_DEG = 75.0  # of viser's first camera, vertically
 
 
