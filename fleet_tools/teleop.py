@@ -8,9 +8,12 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pydantic
@@ -65,8 +68,14 @@ def _teleop(options: TeleopOptions) -> int:
     from fleet_tools.utils.libraries import require
 
     require("viser", "show the scene in the browser")
+    interrupted = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
-        signal.signal(ending, signal.default_int_handler)
+        signal.signal(ending, interrupt)
 
     from fleet_tools.dataset.header import describe
     from fleet_tools.dataset.summary import as_text
@@ -85,7 +94,7 @@ def _teleop(options: TeleopOptions) -> int:
         folder = options.output or Path("data") / f"{header.task.name}_{NAME}"
         with DatasetWriter(folder, header) as writer:
             before = len(writer.records)
-            failure = _act(options, env, writer)
+            failure = _act(options, env, writer, interrupted.is_set)
     summary = _summary(folder, options.episodes, before) | {
         "seconds": round(time.perf_counter() - started, 3)
     }
@@ -96,7 +105,10 @@ def _teleop(options: TeleopOptions) -> int:
 
 
 def _act(
-    options: TeleopOptions, env: "ToolUseEnv", writer: "DatasetWriter"
+    options: TeleopOptions,
+    env: "ToolUseEnv",
+    writer: "DatasetWriter",
+    interrupted: Callable[[], bool],
 ) -> BaseException | None:
     """Lets the person act; returns Ctrl-C, or an error of the disk, if one ended it."""
     from fleet_tools.teleoperation.opening import open_session
@@ -111,7 +123,7 @@ def _act(
             spacemouse=options.spacemouse,
         ) as opened:
             _announce(opened.url)
-            opened.session.run(lambda record: _report(options, record))
+            opened.session.run(lambda record: _report(options, record), interrupted)
     except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
         return error
     return None

@@ -47,6 +47,7 @@ class Session:
         self._env, self._writer, self._inputs, self._pace = env, writer, inputs, pace
         self._display, self._episodes, self._verify = display, episodes, verify
         self._operator = OperatorPolicy(inputs, env.action_scale, pace, self)
+        self._interrupted: Callable[[], bool] = lambda: False
 
     @property
     def complete(self) -> bool:
@@ -54,16 +55,24 @@ class Session:
         successes = sum(record.success for record in self._writer.records)
         return self._episodes is not None and successes >= self._episodes
 
-    def run(self, after_each: Callable[[AttemptRecord], None] = lambda record: None) -> None:
+    def run(
+        self,
+        after_each: Callable[[AttemptRecord], None] = lambda record: None,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Lets the person act until the dataset is complete.
 
         Args:
             after_each: Called with the record of each attempt that was saved or discarded.
+            interrupted: Whether Ctrl-C came; Drake turns one that its callbacks raise into an error
+                of the simulation.
 
         Raises:
+            KeyboardInterrupt: It came.
             OSError: The disk is full or gone; the dataset is as it was before that attempt.
             FleetToolsError: No episode can begin in this environment.
         """
+        self._interrupted = interrupted
         while not self.complete:
             record, content = self._attempt(self._next_attempt())
             self._display.session(phase="saving")
@@ -103,6 +112,8 @@ class Session:
             self._display.step()
         self._display.session(phase="ended", outcome=result.outcome, error=error)
         while (request := self._inputs.take_request()) is None:
+            if self._interrupted():
+                raise KeyboardInterrupt
             if shown:
                 self._display.between(1.0)
             self._inputs.wait(FRAME_S)

@@ -69,7 +69,7 @@ def act_in(
         width: Width of the page, pixels.
         height: Height of the page, pixels.
     """
-    over = threading.Event()
+    over, interrupted = threading.Event(), threading.Event()
 
     def act() -> None:
         try:
@@ -77,12 +77,13 @@ def act_in(
                 person(page)
         finally:
             if not over.is_set():
+                interrupted.set()
                 _thread.interrupt_main()
 
     with ThreadPoolExecutor(1) as executor:
         acting = executor.submit(act)
         with suppress(KeyboardInterrupt):
-            session.session.run()
+            session.session.run(interrupted=interrupted.is_set)
         over.set()
         acting.result()
 
