@@ -51,6 +51,8 @@ OPTIONAL = (
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
     Library("metaworld", "metaworld", "metaworld", "simulate Meta-World's tasks"),
     Library("mujoco", "mujoco", "metaworld", "simulate Meta-World's tasks"),
+    Library("cryptography", "cryptography", "privacy", "mask the answers of fleets"),
+    Library("dp_accounting", "dp-accounting", "privacy", "compute the epsilon of noise"),
     Library("tensorboard", "tensorboard", "tensorboard", "write curves"),
     Library("wandb", "wandb", "wandb", "send curves to Weights & Biases"),
     Library("websockets", "websockets", "serve", "serve policies over a socket"),

@@ -1,0 +1,93 @@
+"""Numbers as integers of a few bits, rounded at random so that the mean is kept.
+
+Uniform stochastic quantization as in Suresh et al., "Distributed Mean Estimation with Limited
+Communication" (2017), Section 2.2, on levels that are symmetric about zero, so that zero is a
+level. All robots whose integers are added up use the same `largest`.
+"""
+
+import math
+
+import numpy as np
+
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.errors import ConfigError
+
+BITS = (2, 4, 8, 16)
+"""Numbers of bits that an integer may have."""
+
+_ROUNDING = 2.0**-23
+"""Largest relative error of a level that was rounded to float32 twice."""
+
+
+def quantize(
+    values: np.ndarray, largest: float, bits: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Returns integers whose expected levels are the values.
+
+    A level k is the value k * largest / `top_level(bits)`. A value between two levels is rounded to
+    either, with the probabilities that make its mean the value; one that is a level up to the
+    rounding of float32 keeps it.
+
+    Args:
+        values: Finite float32 of any shape.
+        largest: The largest magnitude that is represented; larger values saturate. 0 gives zeros.
+        bits: Bits of an integer, one of `BITS`.
+        generator: Source of the rounding.
+
+    Returns:
+        int64 of the same shape, from -`top_level(bits)` to `top_level(bits)`.
+
+    Raises:
+        ConfigError: There is no such number of bits.
+        MessageError: A value is NaN or infinite, or `largest` is negative or not finite.
+    """
+    top = top_level(bits)
+    _check_largest(largest)
+    if not np.isfinite(values).all():
+        raise MessageError(f"Of {np.size(values)} values to quantize, some are NaN or infinite.")
+    if largest == 0:
+        return np.zeros(np.shape(values), np.int64)
+    with np.errstate(over="ignore"):  # saturates
+        scaled = np.clip(np.asarray(values, np.float64) / largest, -1, 1) * top
+    nearest = np.rint(scaled)
+    below = np.floor(scaled)
+    rounded = below + (generator.random(scaled.shape) < scaled - below)
+    is_level = np.abs(scaled - nearest) <= _ROUNDING * np.abs(nearest)
+    return np.where(is_level, nearest, rounded).astype(np.int64)
+
+
+def dequantize(integers: np.ndarray, largest: float, bits: int) -> np.ndarray:
+    """Returns the values of levels, or of sums of levels.
+
+    Args:
+        integers: Integers of any shape; sums may be beyond the levels.
+        largest: The largest magnitude that was represented.
+        bits: Bits of an integer of which `integers` were made, one of `BITS`.
+
+    Returns:
+        float32 of the same shape.
+
+    Raises:
+        ConfigError: There is no such number of bits.
+        MessageError: `largest` is negative or not finite.
+    """
+    _check_largest(largest)
+    return (np.asarray(integers) / top_level(bits) * largest).astype(np.float32)
+
+
+def top_level(bits: int) -> int:
+    """Returns the largest level of a number of bits, 2**(bits - 1) - 1.
+
+    Raises:
+        ConfigError: There is no such number of bits.
+    """
+    if bits not in BITS:
+        raise ConfigError(f"Values are quantized to {bits!r} bits; possible: {BITS}.")
+    return 2 ** (bits - 1) - 1
+
+
+def _check_largest(largest: float) -> None:
+    if not (math.isfinite(largest) and largest >= 0):
+        raise MessageError(
+            f"The largest magnitude to quantize is {largest}; expected: finite and at least 0."
+        )
