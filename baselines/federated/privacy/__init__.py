@@ -3,6 +3,7 @@
     quantization     numbers as few-bit integers, rounded without bias
     modular          signed integers as numbers of a few bits, and back
     bit_packing      integers of any number of bits as bytes
+    seeds            seeds and words of masks, from keys
     masks            sums of answers of which none is seen alone
     clipping         answers of bounded norm, and Gaussian noise
     accounting       the epsilon of differential privacy that noise gives

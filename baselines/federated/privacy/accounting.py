@@ -10,7 +10,9 @@ by Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy"
 Proposition 12.
 
 Replacing a robot changes the sum by up to 2 C. `dp_accounting` counts noise in units of that
-change, so it is given half of `noise_multiplier`.
+change, so it is given half of `noise_multiplier`. Where most robots take part, the bound of the
+sampled mechanism is worse than that of all robots taking part; both hold, and the lower one is
+taken.
 
 An epsilon holds only under what it assumes:
 
@@ -26,9 +28,18 @@ An epsilon holds only under what it assumes:
 
 import math
 from types import ModuleType
+from typing import Any, Final
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils.libraries import require
+
+_NO_NOISE: Final = 1e-6
+"""Multiplier below which noise counts as none."""
+
+_MUCH_NOISE: Final = 1e6
+"""Multiplier beyond which more noise counts for nothing; the library's arithmetic fails there."""
+
+_TOLERANCE: Final = 1e-3
 
 
 def epsilon(
@@ -42,7 +53,7 @@ def epsilon(
         robots: Robots of the fleet.
         participants: Robots of a round, drawn without replacement.
         rounds: Number of rounds; after 0, epsilon is 0.
-        delta: Probability with which the bound may fail; below 1 / robots to mean much.
+        delta: Probability with which the bound may fail; much less than 1 / `robots`.
 
     Returns:
         Epsilon, infinite without noise.
@@ -52,22 +63,26 @@ def epsilon(
         MissingLibraryError: `dp_accounting` is not installed.
     """
     if not (math.isfinite(noise_multiplier) and noise_multiplier >= 0):
-        raise ConfigError(f"The noise multiplier is {noise_multiplier}; expected: at least 0.")
+        raise ConfigError(
+            f"The noise multiplier is {noise_multiplier}; expected: finite and at least 0."
+        )
     _check(robots, participants, rounds, delta)
-    library = _library()
     if rounds == 0:
         return 0.0
-    if noise_multiplier == 0:
-        return math.inf
-    accountant = _accountant(library)
-    accountant.compose(_round(library, noise_multiplier, robots, participants), rounds)
-    return float(accountant.get_epsilon(delta))
+    library = _library()
+    epsilons = []
+    for sampled in (True, False):
+        accountant = _accountant(library)
+        event = _round(library, noise_multiplier, robots, participants, sampled)
+        accountant.compose(event, rounds)
+        epsilons.append(float(accountant.get_epsilon(delta)))
+    return min(epsilons)
 
 
 def noise_multiplier_for(
     target: float, *, robots: int, participants: int, rounds: int, delta: float
 ) -> float:
-    """Returns the smallest noise multiplier, to 1e-4, with at most a given epsilon.
+    """Returns the smallest noise multiplier, to 1e-3, with at most a given epsilon.
 
     Args:
         target: Epsilon, positive.
@@ -84,17 +99,18 @@ def noise_multiplier_for(
         raise ConfigError(f"Noise for the epsilon {target} after {rounds} rounds has no bound.")
     _check(robots, participants, rounds, delta)
     library = _library()
-    return float(
+    return min(
         library.calibrate_dp_mechanism(
             lambda: _accountant(library),
             lambda multiplier: library.SelfComposedDpEvent(
-                _round(library, multiplier, robots, participants), rounds
+                _round(library, multiplier, robots, participants, sampled), rounds
             ),
             target,
             delta,
-            library.LowerEndpointAndGuess(0.1, 1.0),
-            tol=1e-4,
+            library.LowerEndpointAndGuess(0.0, 1.0),
+            tol=_TOLERANCE,
         )
+        for sampled in (True, False)
     )
 
 
@@ -112,11 +128,17 @@ def _library() -> ModuleType:
     return require("dp_accounting", "compute the epsilon of differential privacy")
 
 
-def _accountant(library: ModuleType):
+def _accountant(library: ModuleType) -> Any:
     return library.rdp.RdpAccountant(neighboring_relation=library.NeighboringRelation.REPLACE_ONE)
 
 
-def _round(library: ModuleType, noise_multiplier: float, robots: int, participants: int):
-    return library.SampledWithoutReplacementDpEvent(
-        robots, participants, library.GaussianDpEvent(noise_multiplier / 2)
-    )
+def _round(
+    library: ModuleType, noise_multiplier: float, robots: int, participants: int, sampled: bool
+) -> Any:
+    """Returns the event of a round, with or without regard to the sampling of its robots."""
+    if noise_multiplier < _NO_NOISE:
+        return library.NonPrivateDpEvent()
+    noise = library.GaussianDpEvent(min(noise_multiplier, _MUCH_NOISE) / 2)
+    if not sampled:
+        return noise
+    return library.SampledWithoutReplacementDpEvent(robots, participants, noise)

@@ -25,13 +25,13 @@ def pack(integers: np.ndarray, bits: int) -> bytes:
 
     Raises:
         ConfigError: `bits` is out of range.
-        MessageError: An integer is out of range.
+        MessageError: An integer is out of range, or something else than integers is given.
     """
     check_bits(bits)
     integers = np.asarray(integers).reshape(-1)
     count = integers.size
     if integers.dtype.kind not in "iu":
-        raise MessageError(f"Integers are packed, not {integers.dtype}.")
+        raise MessageError(f"Integers are expected, not {integers.dtype}.")
     if count and (int(integers.min()) < 0 or int(integers.max()) >= 2**bits):
         raise MessageError(
             f"Integers from {integers.min()} to {integers.max()} do not fit {bits} unsigned bits."

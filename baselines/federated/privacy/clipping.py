@@ -31,7 +31,8 @@ def clip(values: Mapping[str, np.ndarray], norm: float) -> tuple[dict[str, np.nd
         raise ConfigError(f"The norm to clip to is {norm}; expected: positive and finite.")
     given = l2_norm(values)
     factor = 1.0 if given <= norm else norm / given
-    return {name: np.float32(factor) * tensor for name, tensor in values.items()}, factor
+    scaled = {name: np.asarray(factor * t, np.float32) for name, t in values.items()}
+    return scaled, factor
 
 
 def l2_norm(values: Mapping[str, np.ndarray]) -> float:
@@ -68,6 +69,6 @@ def gaussian_noise(
     if not (math.isfinite(std) and std >= 0):
         raise ConfigError(f"Noise of the standard deviation {std}; expected: finite, at least 0.")
     return {
-        name: (std * generator.standard_normal(np.shape(values[name]))).astype(np.float32)
+        name: np.asarray(std * generator.standard_normal(np.shape(values[name])), np.float32)
         for name in sorted(values)
     }

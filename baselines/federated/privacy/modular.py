@@ -2,16 +2,17 @@
 
 import numpy as np
 
+from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import ConfigError
 
-MOST_BITS = 64
+_MOST_BITS = 64
 
 
 def reduce(integers: np.ndarray, bits: int) -> np.ndarray:
     """Returns integers modulo 2**bits.
 
     Args:
-        integers: int64 or uint64 of any shape.
+        integers: Integers of any shape, signed or unsigned.
         bits: 1 to 64.
 
     Returns:
@@ -19,9 +20,13 @@ def reduce(integers: np.ndarray, bits: int) -> np.ndarray:
 
     Raises:
         ConfigError: `bits` is out of range.
+        MessageError: Something else than integers is given.
     """
     check_bits(bits)
-    return np.asarray(integers).astype(np.uint64) & np.uint64(2**bits - 1)
+    integers = np.asarray(integers)
+    if integers.dtype.kind not in "iu":
+        raise MessageError(f"Integers are expected, not {integers.dtype}.")
+    return integers.astype(np.uint64) & np.uint64(2**bits - 1)
 
 
 def centre(residues: np.ndarray, bits: int) -> np.ndarray:
@@ -38,7 +43,7 @@ def centre(residues: np.ndarray, bits: int) -> np.ndarray:
         ConfigError: `bits` is out of range.
     """
     check_bits(bits)
-    unused = MOST_BITS - bits
+    unused = _MOST_BITS - bits
     return (np.asarray(residues, np.uint64) << np.uint64(unused)).astype(np.int64) >> unused
 
 
@@ -48,5 +53,5 @@ def check_bits(bits: int) -> None:
     Raises:
         ConfigError: It is not from 1 to 64.
     """
-    if not 1 <= bits <= MOST_BITS:
-        raise ConfigError(f"An integer has {bits!r} bits; possible: 1 to {MOST_BITS}.")
+    if not 1 <= bits <= _MOST_BITS:
+        raise ConfigError(f"An integer has {bits!r} bits; possible: 1 to {_MOST_BITS}.")

@@ -16,7 +16,7 @@ BITS = (2, 4, 8, 16)
 """Numbers of bits that an integer may have."""
 
 _ROUNDING = 2.0**-23
-"""Largest relative error of a level that was rounded to float32 twice."""
+"""Relative distance from a level within which a value is the level: the spacing of float32."""
 
 
 def quantize(
@@ -25,8 +25,8 @@ def quantize(
     """Returns integers whose expected levels are the values.
 
     A level k is the value k * largest / `top_level(bits)`. A value between two levels is rounded to
-    either, with the probabilities that make its mean the value; one that is a level up to the
-    rounding of float32 keeps it.
+    either, with the probabilities that make its mean the value; a value that is a level, up to the
+    spacing of float32, becomes that level.
 
     Args:
         values: Finite float32 of any shape.
@@ -72,7 +72,22 @@ def dequantize(integers: np.ndarray, largest: float, bits: int) -> np.ndarray:
         MessageError: `largest` is negative or not finite.
     """
     _check_largest(largest)
-    return (np.asarray(integers) / top_level(bits) * largest).astype(np.float32)
+    return np.asarray(np.asarray(integers) / top_level(bits) * largest, np.float32)
+
+
+def rounded_norm(norm: float, count: int, largest: float, bits: int) -> float:
+    """Returns a bound of the L2 norm of values after rounding: norm + step * sqrt(count).
+
+    Args:
+        norm: Bound of the norm of the values.
+        count: Number of values.
+        largest: The largest magnitude that is represented.
+        bits: Bits of an integer, one of `BITS`.
+
+    Raises:
+        ConfigError: There is no such number of bits.
+    """
+    return norm + math.sqrt(count) * largest / top_level(bits)
 
 
 def top_level(bits: int) -> int:
