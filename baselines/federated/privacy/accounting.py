@@ -70,13 +70,12 @@ def epsilon(
     if rounds == 0:
         return 0.0
     library = _library()
-    epsilons = []
-    for sampled in (True, False):
-        accountant = _accountant(library)
+
+    def bound(sampled: bool) -> float:
         event = _round(library, noise_multiplier, robots, participants, sampled)
-        accountant.compose(event, rounds)
-        epsilons.append(float(accountant.get_epsilon(delta)))
-    return min(epsilons)
+        return float(_accountant(library).compose(event, rounds).get_epsilon(delta))
+
+    return min(bound(sampled=True), bound(sampled=False))
 
 
 def noise_multiplier_for(
@@ -96,11 +95,15 @@ def noise_multiplier_for(
         MissingLibraryError: `dp_accounting` is not installed.
     """
     if not (math.isfinite(target) and target > 0) or rounds == 0:
-        raise ConfigError(f"Noise for the epsilon {target} after {rounds} rounds has no bound.")
+        raise ConfigError(
+            f"Noise for the epsilon {target} after {rounds} rounds; expected: positive and finite, "
+            "after at least one round."
+        )
     _check(robots, participants, rounds, delta)
     library = _library()
-    return min(
-        library.calibrate_dp_mechanism(
+
+    def smallest(sampled: bool) -> float:
+        return library.calibrate_dp_mechanism(
             lambda: _accountant(library),
             lambda multiplier: library.SelfComposedDpEvent(
                 _round(library, multiplier, robots, participants, sampled), rounds
@@ -110,8 +113,8 @@ def noise_multiplier_for(
             library.LowerEndpointAndGuess(0.0, 1.0),
             tol=_TOLERANCE,
         )
-        for sampled in (True, False)
-    )
+
+    return min(smallest(sampled=True), smallest(sampled=False))
 
 
 def _check(robots: int, participants: int, rounds: int, delta: float) -> None:
