@@ -1,5 +1,9 @@
 """What a robot is sent once, before the first message."""
 
+from typing import Any
+
+from fleet_tools.baselines.federated.streaming.config import StreamingConfig
+from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.config.values import GrownValue, NonNegative
@@ -18,6 +22,8 @@ class Assignment(GrownValue):
         initialization: Seed of the initial weights.
         moment_noise: Noise in answers about moments, see `LocalDataHolder`.
         proximal: Weight of the proximal term, see `training.loop.train`.
+        streaming: How the robot aligns its policy and sends it, in a streaming fleet.
+        method, options: The merging method of a streaming fleet.
     """
 
     robot: int
@@ -30,4 +36,12 @@ class Assignment(GrownValue):
     moment_noise: NonNegative = 0.0
     proximal: NonNegative = 0.0
 
-    later_fields = ("moment_noise", "proximal")
+    streaming: StreamingConfig | None = None
+    method: str = ""
+    options: MethodOptions = {}
+
+    later_fields = ("moment_noise", "proximal", "streaming", "method", "options")
+
+    def method_options(self) -> dict[str, Any]:
+        """Returns the keyword arguments of the method."""
+        return keyword_arguments(self.method, self.options)

@@ -1,13 +1,14 @@
 """Configuration of a fleet; `python -m fleet_tools.baselines.fleet` reads it from YAML."""
 
-import json
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
+from fleet_tools.baselines.federated.closing import ClosingConfig
 from fleet_tools.baselines.federated.references import REFERENCES
+from fleet_tools.baselines.federated.streaming.config import StreamingConfig, require_streamable
 from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.methods.options import read_options
+from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.config.values import (
@@ -135,12 +136,17 @@ class FleetConfig(GrownValue):
             merged policy is evaluated, or what is made of it by `combination` and `distillation`.
         try_robots: Whether to evaluate robots' own policies before the last merge, too: in all
             tasks, or with "own_tasks" in those of their episodes.
+        streaming: Lets robots align at home and send changes, which the server adds up as they
+            come, so that fleets of any size need the memory of one policy; None merges all
+            policies of a round at once. Of the methods, naive_average, common_init, git_rebasin
+            and fleet_merge can stream.
+        closing: When a round closes.
     """
 
     data: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     policy: Annotated[PolicyConfig, pydantic.BeforeValidator(_with_named_policy)]
     method: str
-    options: dict[str, bool | int | float | str | None] = {}
+    options: MethodOptions = {}
     robots: Count = 5
     split: PartitionConfig = PartitionConfig()
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
@@ -158,7 +164,18 @@ class FleetConfig(GrownValue):
     rollout_every: Count = 1
     try_robots: bool | Literal["own_tasks"] = False
 
-    later_fields = ("moment_noise", "combination", "distillation", "server", "proximal")
+    streaming: StreamingConfig | None = None
+    closing: ClosingConfig = ClosingConfig()
+
+    later_fields = (
+        "moment_noise",
+        "combination",
+        "distillation",
+        "server",
+        "proximal",
+        "streaming",
+        "closing",
+    )
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
@@ -177,6 +194,19 @@ class FleetConfig(GrownValue):
                 "first round each begins with its own; give `initialization: common`"
             )
         self.method_options()
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _require_streamable(self) -> Self:
+        if self.streaming is not None:
+            require_streamable(
+                self.streaming, self.method, self.method_options(), self.initialization
+            )
+            if self.combination is not None or self.try_robots:
+                raise ConfigError(
+                    "`streaming` keeps no robot's weights, of which `combination` and `try_robots` "
+                    "make policies; give one or the other"
+                )
         return self
 
     @pydantic.model_validator(mode="after")
@@ -249,11 +279,13 @@ class FleetConfig(GrownValue):
             UnknownNameError, MergeError: There is no such method, it has no such option, or the
                 option has no such value.
         """
-        texts = [
-            f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-            for name, value in self.options.items()
-        ]
-        return read_options(registry.find(self.method), texts)
+        return keyword_arguments(self.method, self.options)
+
+    def assigned_streaming(self) -> dict[str, Any]:
+        """Returns the fields of assignments that robots of a streaming fleet need."""
+        if self.streaming is None:
+            return {}
+        return {"streaming": self.streaming, "method": self.method, "options": self.options}
 
 
 def reference(config: FleetConfig, name: str) -> FleetConfig:
@@ -279,6 +311,8 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         "participation": 1.0,
         "server": None,
         "proximal": 0.0,
+        "streaming": None,
+        "closing": ClosingConfig(),
     }
     unmerged = {"try_robots": True, "fine_tuning": None}
     changes = {

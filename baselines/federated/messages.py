@@ -55,8 +55,13 @@ class LocalUpdate:
 
 def encode_request(request: LocalUpdateRequest) -> bytes:
     """Returns a request as bytes."""
-    numbers = {name: _int64(getattr(request, name)) for name in ("round", "epoch", "epochs")}
-    return _encode(numbers, request.weights or {})
+    return save(tensors_of_request(request))
+
+
+def tensors_of_request(request: LocalUpdateRequest) -> dict[str, torch.Tensor]:
+    """Returns the content of a request by name."""
+    numbers = {name: int64(getattr(request, name)) for name in ("round", "epoch", "epochs")}
+    return numbers | named(_WEIGHTS, request.weights or {})
 
 
 def is_request(message: bytes) -> bool:
@@ -74,23 +79,35 @@ def decode_request(message: bytes) -> LocalUpdateRequest:
     Raises:
         MessageError: The bytes are not a request.
     """
-    tensors = unpacked(message, "request")
+    return take_request(unpacked(message, "request"))
+
+
+def take_request(tensors: dict[str, torch.Tensor]) -> LocalUpdateRequest:
+    """Returns the request in the content of a message, in which nothing else may be.
+
+    Raises:
+        MessageError: It holds something else.
+    """
     return LocalUpdateRequest(
-        round=_take_integer(tensors, "round"),
-        epoch=_take_integer(tensors, "epoch"),
-        epochs=_take_integer(tensors, "epochs"),
+        round=take_integer(tensors, "round"),
+        epoch=take_integer(tensors, "epoch"),
+        epochs=take_integer(tensors, "epochs"),
         weights=_weights(tensors) or None,
     )
 
 
 def encode_update(update: LocalUpdate) -> bytes:
     """Returns a local update as bytes, a robot's reply."""
-    numbers = {
-        "round": _int64(update.round),
-        "steps": _int64(update.steps),
+    return save(result_numbers(update) | named(_WEIGHTS, update.weights))
+
+
+def result_numbers(update: LocalUpdate) -> dict[str, torch.Tensor]:
+    """Returns what a robot's reply holds beside weights, by name."""
+    return {
+        "round": int64(update.round),
+        "steps": int64(update.steps),
         "loss": torch.tensor(update.loss, dtype=torch.float64),
     }
-    return _encode(numbers, update.weights)
 
 
 def decode_update(
@@ -108,39 +125,64 @@ def decode_update(
             else, or a number that is not finite.
     """
     tensors = unpacked(reply, "reply")
-    loss = _take_scalar(tensors, "loss", torch.float64).item()
-    number, steps = _take_integer(tensors, "round"), _take_integer(tensors, "steps")
+    steps, loss = take_result(tensors, round_number)
     weights = _weights(tensors)
     try:
         require_weights(expected, weights)
     except CheckpointError as error:
         raise MessageError(str(error)) from None
+    in_order = {name: weights[name] for name in expected}  # a file has them in any order
+    return LocalUpdate(round_number, steps, loss, in_order)
+
+
+def take_result(tensors: dict[str, torch.Tensor], round_number: int) -> tuple[int, float]:
+    """Removes what `result_numbers` returned, and returns the number of steps and the loss.
+
+    Raises:
+        MessageError: A number is missing or impossible, or of another round.
+    """
+    loss = take_scalar(tensors, "loss", torch.float64).item()
+    number, steps = take_integer(tensors, "round"), take_integer(tensors, "steps")
     if number != round_number or steps < 1 or not loss >= 0 or loss == float("inf"):
         raise MessageError(
             f"A reply to round {round_number} with at least 1 step and a finite loss is expected; "
             f"this one is to round {number}, with {steps} steps and the loss {loss:g}."
         )
-    in_order = {name: weights[name] for name in expected}  # a file has them in any order
-    return LocalUpdate(number, steps, loss, in_order)
+    return steps, loss
 
 
-def _encode(numbers: Mapping[str, torch.Tensor], weights: Tensors) -> bytes:
-    from safetensors.torch import save
-
-    tensors = {f"{_WEIGHTS}{name}": packed(tensor) for name, tensor in weights.items()}
-    return save({**numbers, **tensors})
+def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
+    """Returns tensors as they are sent, with a prefix before their names."""
+    return {f"{prefix}{name}": packed(tensor) for name, tensor in tensors.items()}
 
 
-def _int64(number: int) -> torch.Tensor:
+def save(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """Returns tensors as a message."""
+    from safetensors.torch import save as as_bytes
+
+    return as_bytes(dict(tensors))
+
+
+def int64(number: int) -> torch.Tensor:
+    """Returns an integer as it is sent."""
     return torch.tensor(number, dtype=torch.int64)
 
 
-def _take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
-    return int(_take_scalar(tensors, name, torch.int64).item())
+def take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
+    """Removes an integer from a message's tensors, and returns it.
+
+    Raises:
+        MessageError: There is none of this name.
+    """
+    return int(take_scalar(tensors, name, torch.int64).item())
 
 
-def _take_scalar(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype) -> torch.Tensor:
-    """Removes a scalar from a message's tensors, and returns it."""
+def take_scalar(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype) -> torch.Tensor:
+    """Removes a scalar from a message's tensors, and returns it.
+
+    Raises:
+        MessageError: There is none of this name and type.
+    """
     tensor = tensors.pop(name, None)
     if tensor is None or tensor.dim() or tensor.dtype != dtype:
         raise MessageError(f"A message holds no {name!r}, or one that is not a {dtype} scalar.")

@@ -1,5 +1,6 @@
 """The plan of a fleet: the robots' data, and what all robots have in common."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ class FleetPlan:
         rest = [indices[episode] for episode in learned.episodes]
         blueprint = blueprint_of(config.policy, held_out)
         kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
+        streaming = config.assigned_streaming()
         clients = []
         for robot, part in enumerate(partition(kinds, config.robots, config.split, seed)):
             episodes = tuple(rest[index] for index in part)
@@ -95,6 +97,7 @@ class FleetPlan:
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
                 moment_noise=config.moment_noise,
                 proximal=config.proximal,
+                **streaming,
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))
             tasks = tuple(sorted({episode.task for episode in own.episodes}))
@@ -140,9 +143,19 @@ class FleetPlan:
 
     def participants(self, round_number: int) -> list[int]:
         """Returns the numbers of the robots that take part in a round, ascending."""
+        config = self.config
         return draw_participants(
-            len(self.clients), self.config.participation, self.seed, round_number
+            len(self.clients),
+            config.participation,
+            self.seed,
+            round_number,
+            config.closing.over_sampling,
         )
+
+    @property
+    def wanted(self) -> int:
+        """Number of robots whose answers a round waits for."""
+        return wanted_robots(len(self.clients), self.config.participation)
 
     def merge_seed(self, round_number: int) -> int:
         """Returns the seed from which a round's merge draws."""
@@ -163,7 +176,19 @@ class FleetPlan:
         return derive_seed(self.seed, _SCENES, actor, task)
 
 
-def draw_participants(robots: int, participation: float, seed: int, round_number: int) -> list[int]:
+def wanted_robots(robots: int, participation: float) -> int:
+    """Returns the number of robots that are wanted in a round, at least one.
+
+    Args:
+        robots: Number of robots in the fleet.
+        participation: Fraction of them that takes part.
+    """
+    return max(1, round(participation * robots))
+
+
+def draw_participants(
+    robots: int, participation: float, seed: int, round_number: int, over_sampling: float = 1.0
+) -> list[int]:
     """Draws the robots that take part in a round.
 
     Args:
@@ -171,11 +196,12 @@ def draw_participants(robots: int, participation: float, seed: int, round_number
         participation: Fraction of them that takes part.
         seed: Seed of the fleet.
         round_number: Number of the round.
+        over_sampling: Number of robots that are asked for each one that is wanted.
 
     Returns:
         Their numbers, at least one, ascending.
     """
-    count = max(1, round(participation * robots))
+    count = min(robots, math.ceil(over_sampling * wanted_robots(robots, participation)))
     generator = np.random.default_rng(derive_seed(seed, _ROUND, round_number))
     return sorted(generator.choice(robots, count, replace=False).tolist())
 

@@ -1,73 +1,36 @@
 """Progress of a fleet, and summaries of its rounds."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
 
-import pydantic
-
+from fleet_tools.baselines.federated.closing import LATE
 from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.robot_summary import RobotSummary, Tally, stored_as
 from fleet_tools.baselines.federated.rounds import RobotResult, RoundResult
 from fleet_tools.baselines.federated.server_optimizer import ServerState
+from fleet_tools.baselines.federated.streaming.rounds import StreamedRound
 from fleet_tools.baselines.training.curves import Point, success_values
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
 from fleet_tools.baselines.training.state import Tensors
-from fleet_tools.config.values import Value
+from fleet_tools.config.values import GrownValue
 
 
-def _stored_as(name: str) -> Any:
-    """Returns a field with another name in files, which have those of version 0.1."""
-    return pydantic.Field(validation_alias=name, serialization_alias=name)
-
-
-class RobotSummary(Value):
-    """Summary of a robot in a round.
-
-    Attributes:
-        robot: Number of the robot.
-        steps: Number of steps that it learned from; None if it was lost before it replied.
-        loss: Mean loss over them; None likewise.
-        left_out: Why it was left out of the merge; None if it was merged.
-        messages: Number of messages that it was sent.
-        bytes_to_robot, bytes_from_robot: Size of the messages.
-    """
-
-    robot: int
-    steps: int | None
-    loss: float | None
-    left_out: str | None
-    messages: int = _stored_as("calls")
-    bytes_to_robot: int = _stored_as("bytes_to_it")
-    bytes_from_robot: int = _stored_as("bytes_from_it")
-
-    @classmethod
-    def of(cls, robot: int, result: RobotResult) -> Self:
-        """Summarizes a result."""
-        update, traffic = result.update, result.traffic
-        return cls(
-            robot=robot,
-            steps=update and update.steps,
-            loss=update and update.loss,
-            left_out=result.left_out,
-            messages=traffic.calls,
-            bytes_to_robot=traffic.bytes_to_robots,
-            bytes_from_robot=traffic.bytes_from_robots,
-        )
-
-
-class RoundSummary(Value):
+class RoundSummary(GrownValue):
     """Summary of a round, a line of `rounds.jsonl`.
 
     Attributes:
         round: Number of the round, from 1.
         epochs: Number of epochs so far, of a robot that took part in every round.
-        robots: Summaries of the participants.
+        robots: Summaries of the participants; of a streaming round none, see `tally`.
         bytes_so_far: Size of all messages to and from robots since the first round.
         loss: Loss of the merged policy on the held-out episodes.
         moved_fraction: Fraction of the units that alignment moved; None if its permutations are
             soft.
         rollouts: Successes of the merged policy by task; None if it was not evaluated.
         seconds: Wall time of the round, since it was last begun.
+        tally: Numbers of the participants of a streaming round, whose summaries have a file of
+            their own; None of another round.
     """
 
     round: int
@@ -75,9 +38,12 @@ class RoundSummary(Value):
     robots: tuple[RobotSummary, ...]
     bytes_so_far: int
     loss: float
-    moved_fraction: float | None = _stored_as("moved")
+    moved_fraction: float | None = stored_as("moved")
     rollouts: dict[str, TaskSuccesses] | None
     seconds: float
+    tally: Tally | None = None
+
+    later_fields = ("tally",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +86,7 @@ def after_round(
         seconds: Wall time of the round.
     """
     rounds = () if before is None else before.rounds
-    robots = tuple(RobotSummary.of(robot, each) for robot, each in result.robots.items())
+    robots = tuple(_summary_of(robot, each) for robot, each in result.robots.items())
     summary = RoundSummary(
         round=result.number,
         epochs=result.number * plan.config.epochs_per_round,
@@ -138,6 +104,64 @@ def after_round(
         if (update := each.merged_update) is not None
     }
     return FleetProgress((*rounds, summary), result.weights, robot_weights, result.server_state)
+
+
+def after_streamed_round(
+    before: FleetProgress | None,
+    plan: FleetPlan,
+    result: StreamedRound,
+    rollouts: dict[str, TaskSuccesses] | None,
+    seconds: float,
+) -> FleetProgress:
+    """Returns the progress after another streaming round; see `after_round`."""
+    rounds = () if before is None else before.rounds
+    tally = _tally(result)
+    summary = RoundSummary(
+        round=result.number,
+        epochs=result.number * plan.config.epochs_per_round,
+        robots=(),
+        bytes_so_far=(rounds[-1].bytes_so_far if rounds else 0)
+        + tally.bytes_to_robots
+        + tally.bytes_from_robots,
+        loss=result.loss,
+        moved_fraction=None,
+        rollouts=rollouts,
+        seconds=round(seconds, 3),
+        tally=tally,
+    )
+    return FleetProgress((*rounds, summary), result.weights, {}, result.server_state)
+
+
+def _summary_of(robot: int, result: RobotResult) -> RobotSummary:
+    update, traffic = result.update, result.traffic
+    return RobotSummary(
+        robot=robot,
+        steps=update and update.steps,
+        loss=update and update.loss,
+        left_out=result.left_out,
+        messages=traffic.calls,
+        bytes_to_robot=traffic.bytes_to_robots,
+        bytes_from_robot=traffic.bytes_from_robots,
+    )
+
+
+def _tally(result: StreamedRound) -> Tally:
+    robots = list(result.robots.values())
+    merged = [each for each in robots if each.left_out is None]
+    late = sum(each.left_out == LATE for each in robots)
+    losses = [each.loss for each in merged if each.loss is not None]
+    return Tally(
+        asked=len(robots),
+        merged=len(merged),
+        failed=len(robots) - len(merged) - late,
+        not_awaited=late,
+        came_late=result.came_late,
+        steps=sum(each.steps or 0 for each in merged),
+        loss=math.fsum(losses) / len(losses) if losses else None,
+        messages=sum(each.messages for each in robots),
+        bytes_to_robots=sum(each.bytes_to_robot for each in robots),
+        bytes_from_robots=sum(each.bytes_from_robot for each in robots),
+    )
 
 
 def round_point(summary: RoundSummary) -> Point:

@@ -3,6 +3,8 @@
     config.json             what the fleet depends on (`run_spec.FleetRunSpec`)
     state.safetensors       all that is needed to resume it (`progress.FleetProgress`)
     replies/N.safetensors   reply of robot N in the present round
+    exchange.safetensors    the present exchange of a streaming round (`streaming.partial`)
+    answers/N.jsonl         a line for each robot in the streaming round N (`robot_summary`)
     rounds.jsonl            a line for each round (`progress.RoundSummary`)
     merged.safetensors      the policy after the last round (`policies.checkpoint`)
     robots/N.safetensors    the policy of robot N before the last merge; stored at the end
@@ -18,6 +20,8 @@ Lines and policies follow from the state, which is stored first.
 import contextlib
 import json
 import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +29,21 @@ from fleet_tools.baselines.federated.messages import decode_update
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
 from fleet_tools.baselines.federated.resumption import defects
+from fleet_tools.baselines.federated.robot_summary import RobotSummary
 from fleet_tools.baselines.federated.run_spec import FleetRunSpec
 from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
+from fleet_tools.baselines.federated.streaming import partial
+from fleet_tools.baselines.federated.streaming.partial import Partial
+from fleet_tools.baselines.federated.streaming.vectors import sizes
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
+from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
@@ -41,6 +52,7 @@ MERGED, COMBINED = "merged.safetensors", "combined.safetensors"
 FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
 DISTILLED = "distilled.safetensors"
 REPLIES, ROBOTS, SCENES, SERVER = "replies", "robots", "scenes", "server"
+EXCHANGE, ANSWERS = "exchange.safetensors", "answers"
 
 _KEY, _WHAT = "fleet_tools_fleet", "a fleet"
 
@@ -97,6 +109,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         rounds = [each.model_dump(mode="json", by_alias=True) for each in progress.rounds]
         write_checked(self.folder / STATE, tensors, {_KEY: json.dumps(rounds)})
         shutil.rmtree(self.folder / REPLIES, ignore_errors=True)
+        (self.folder / EXCHANGE).unlink(missing_ok=True)
         self._save_rest(progress)
 
     def finish(self, progress: FleetProgress) -> None:
@@ -107,7 +120,8 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         """
         shutil.rmtree(self.folder / REPLIES, ignore_errors=True)
         self._save_rest(progress)
-        (self.folder / ROBOTS).mkdir(exist_ok=True)
+        if progress.robot_weights:
+            (self.folder / ROBOTS).mkdir(exist_ok=True)
         for robot, weights in progress.robot_weights.items():
             self._save_policy(f"{ROBOTS}/{robot}.safetensors", weights)
 
@@ -131,6 +145,39 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         """Stores a robot's reply in the present round."""
         (self.folder / REPLIES).mkdir(exist_ok=True)
         store_reply(self.folder / REPLIES / f"{robot}.safetensors", reply)
+
+    def partial(self) -> Partial | None:
+        """Returns the exchange of a streaming round that was in progress; None if there is none."""
+        found = partial.load(self.folder / EXCHANGE)
+        if found is None:
+            return None
+        expected = self.plan.blueprint.create_empty().state_dict()
+        try:
+            require_weights(expected, found.reference)
+        except CheckpointError:
+            return None
+        reference = {name: found.reference[name] for name in expected}
+        if found.total.terms.shape != (sum(sizes(reference)),):
+            return None
+        return replace(found, reference=reference)
+
+    def save_partial(self, exchange: Partial) -> None:
+        """Stores an exchange in progress.
+
+        Raises:
+            OSError: The disk is full or gone.
+        """
+        partial.store(self.folder / EXCHANGE, exchange)
+
+    def save_answers(self, round_number: int, robots: Iterable[RobotSummary]) -> None:
+        """Stores what was exchanged with each robot in a streaming round, a line for each.
+
+        Raises:
+            OSError: The disk is full or gone.
+        """
+        (self.folder / ANSWERS).mkdir(exist_ok=True)
+        with atomic_write(self.folder / ANSWERS / f"{round_number}.jsonl") as aside:
+            aside.write_text("".join(f"{each.to_json()}\n" for each in robots))
 
     def _save_rest(self, progress: FleetProgress) -> None:
         self.write_log([each.to_json() for each in progress.rounds])

@@ -27,7 +27,9 @@ class CachingTransport:
     def __init__(self, inner: Transport, assignments: Sequence[Assignment], folder: Path) -> None:
         self._inner, self._assignments, self._folder = inner, assignments, folder
 
-    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+    ) -> Iterator[tuple[int, bytes | LostRobot]]:
         """See `Transport`."""
         paths = {
             robot: self._path(robot, message)
@@ -38,11 +40,15 @@ class CachingTransport:
         cached = {robot: reply for robot, reply in stored.items() if reply is not None}
         yield from cached.items()
         others = {robot: message for robot, message in messages.items() if robot not in cached}
-        for robot, answer in self._inner.exchange(others):
+        for robot, answer in self._inner.exchange(others, deadline_s=deadline_s):
             if robot in paths and not isinstance(answer, LostRobot):
                 self._folder.mkdir(parents=True, exist_ok=True)
                 store_reply(paths[robot], answer)
             yield robot, answer
+
+    def late(self) -> list[int]:
+        """See `Transport`."""
+        return self._inner.late()
 
     def end(self, robot: int) -> None:
         """See `Transport`."""

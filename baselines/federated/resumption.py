@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import torch
 
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.progress import FleetProgress, RobotSummary, RoundSummary
+from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
+from fleet_tools.baselines.federated.robot_summary import RobotSummary, Tally
 from fleet_tools.baselines.federated.server_optimizer import state_names
 from fleet_tools.baselines.merging.average import floating_tensors
 from fleet_tools.baselines.policies.errors import CheckpointError
@@ -34,17 +35,44 @@ def _of_rounds(plan: FleetPlan, rounds: tuple[RoundSummary, ...]) -> Iterator[st
     size = 0
     for number, each in enumerate(rounds, 1):
         size += sum(robot.bytes_to_robot + robot.bytes_from_robot for robot in each.robots)
+        if each.tally is not None:
+            size += each.tally.bytes_to_robots + each.tally.bytes_from_robots
         if (
             (each.round, each.epochs) != (number, number * config.epochs_per_round)
-            or [robot.robot for robot in each.robots] != plan.participants(number)
+            or not _are_participants(plan, number, each)
             or each.bytes_so_far != size
             or (each.rollouts is not None) != config.evaluates(number)
             or not 0 <= each.loss < math.inf
             or not 0 <= (each.moved_fraction or 0) <= 1
-            or not all(map(_is_possible, each.robots))
-            or all(robot.left_out is not None for robot in each.robots)
         ):
             yield f"the summary of round {number} is not one of this fleet"
+
+
+def _are_participants(plan: FleetPlan, number: int, summary: RoundSummary) -> bool:
+    """Whether a summary speaks of the robots that a round asked, and of what they can have done."""
+    participants = plan.participants(number)
+    if plan.config.streaming is not None:
+        tally = summary.tally
+        return not summary.robots and tally is not None and _adds_up(tally, len(participants))
+    robots = summary.robots
+    return (
+        summary.tally is None
+        and [robot.robot for robot in robots] == participants
+        and all(map(_is_possible, robots))
+        and any(robot.left_out is None for robot in robots)
+    )
+
+
+def _adds_up(tally: Tally, asked: int) -> bool:
+    parts = (tally.merged, tally.failed, tally.not_awaited)
+    numbers = (*parts, tally.came_late, tally.bytes_to_robots, tally.bytes_from_robots)
+    return (
+        tally.asked == sum(parts) == asked
+        and tally.merged >= 1
+        and tally.steps >= tally.merged
+        and min(numbers) >= 0
+        and 0 <= (tally.loss or 0) < math.inf
+    )
 
 
 def _is_possible(robot: RobotSummary) -> bool:
@@ -69,7 +97,7 @@ def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
             yield f"{owner}: {error}".rstrip(".")
     if progress.rounds:
         last = progress.rounds[-1].robots
-        merged = sorted(robot.robot for robot in last if robot.left_out is None)
+        merged = sorted(robot.robot for robot in last if robot.left_out is None)  # not streaming
         if list(progress.robot_weights) != merged:
             yield f"it holds weights of the robots {list(progress.robot_weights)}, not {merged}"
 

@@ -1,8 +1,9 @@
 """A robot of a fleet: it has data, trains on them, and answers queries about models."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,20 @@ import torch
 from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.messages import (
     LocalUpdate,
+    LocalUpdateRequest,
     decode_request,
+    encode_request,
     encode_update,
     is_request,
+)
+from fleet_tools.baselines.federated.streaming.home import change, require_streaming, secret_of
+from fleet_tools.baselines.federated.streaming.mask_messages import (
+    answer_mask_message,
+    is_mask_message,
+)
+from fleet_tools.baselines.federated.streaming.messages import (
+    decode_change_request,
+    is_change_request,
 )
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
@@ -23,7 +35,7 @@ from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.demonstrations import content_digest
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train
-from fleet_tools.baselines.training.state import TrainingState
+from fleet_tools.baselines.training.state import Tensors, TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
@@ -40,6 +52,7 @@ class FleetRobot:
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
+        self._last: tuple[bytes, LocalUpdate] | None = None
 
     def answer(self, message: bytes) -> bytes:
         """Returns the reply to a request, or the answer to a query.
@@ -50,19 +63,45 @@ class FleetRobot:
             DivergedError: A loss, a gradient or weights are not finite.
         """
         torch.set_num_threads(1)
+        if is_mask_message(message):
+            assignment = self._assignment
+            return answer_mask_message(message, assignment.robot, secret_of(assignment))
+        if is_change_request(message):
+            return self._change(message)
         if is_request(message):
-            return self._train(message)
+            request = decode_request(message)
+            return encode_update(self._trained(request, self._first_weights(request.weights)))
         return self._data_holder.answer(message)
 
-    def _train(self, message: bytes) -> bytes:
-        request, assignment = decode_request(message), self._assignment
-        weights = assignment.blueprint.create(assignment.initialization).state_dict()
-        if request.weights is not None:
-            try:
-                require_weights(weights, request.weights)
-            except CheckpointError as error:
-                raise MessageError(str(error)) from None
-            weights = request.weights
+    def _change(self, message: bytes) -> bytes:
+        """Returns the difference of the trained policy from a reference."""
+        request = decode_change_request(message)
+        weights = self._first_weights(request.training.weights)
+        reference = self._first_weights(request.reference) if request.reference else weights
+        config = require_streaming(self._assignment)
+        asked = hashlib.blake2b(encode_request(request.training)).digest()
+        if self._last is not None and self._last[0] == asked:
+            update = self._last[1]
+        else:
+            update = self._trained(request.training, weights)
+        # It may be asked again with another reference; training again would give the same bits.
+        self._last = (asked, update) if config.asks_again else None
+        return change(self._assignment, request, reference, update, self._data_holder)
+
+    def _first_weights(self, given: Tensors | None) -> Tensors:
+        """Returns given weights, or else the robot's own initial ones."""
+        assignment = self._assignment
+        own = assignment.blueprint.create(assignment.initialization).state_dict()
+        if given is None:
+            return own
+        try:
+            require_weights(own, given)
+        except CheckpointError as error:
+            raise MessageError(str(error)) from None
+        return {name: given[name] for name in own}
+
+    def _trained(self, request: LocalUpdateRequest, weights: Tensors) -> LocalUpdate:
+        assignment = self._assignment
         state = train(
             assignment.blueprint,
             self._trajectories,
@@ -72,12 +111,12 @@ class FleetRobot:
             proximal=assignment.proximal,
         )
         steps = self._trajectories.steps
-        return encode_update(LocalUpdate(request.round, steps, state.loss, state.policy_weights))
+        return LocalUpdate(request.round, steps, state.loss, state.policy_weights)
 
     @cached_property
     def _trajectories(self) -> Trajectories:
         assignment = self._assignment
-        samples = Samples(assignment.data, observations=list(assignment.blueprint.observation))
+        samples = _samples(assignment.data, tuple(assignment.blueprint.observation))
         if max(assignment.episodes) >= len(samples.episodes):
             raise DatasetError(f"There are only {len(samples.episodes)} episodes here; {_REMEDY}")
         own = samples.subset(assignment.episodes)
@@ -93,6 +132,12 @@ class FleetRobot:
         )
         # In earnest, the seed of the noise is a secret of the robot.
         return replace(holder, noise=assignment.moment_noise, noise_seed=assignment.training.seed)
+
+
+@lru_cache(maxsize=1)
+def _samples(data: tuple[str, ...], observations: tuple[str, ...]) -> Samples:
+    """Opens datasets once for all robots that this process serves."""
+    return Samples(data, observations=list(observations))
 
 
 _ROWS = 4096

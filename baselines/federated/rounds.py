@@ -1,11 +1,13 @@
 """One round of a fleet: local updates, their merge, and its evaluation."""
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
+from fleet_tools.baselines.federated.closing import LATE
 from fleet_tools.baselines.federated.messages import (
     LocalUpdate,
     LocalUpdateRequest,
@@ -99,17 +101,7 @@ def run_round(
     )
     base = plan.first_base() if weights is None else weights
     merge, results = _merge(plan, transport, number, results, base)
-    state, after = merge.state, server_state or {}
-    if plan.config.server is not None and base is not None:
-        state, after = server_step(plan.config.server, base, state, after)
-    merged = recompute_statistics(plan, state)
-    loss = plan.held_out_loss(merged)
-    if not math.isfinite(loss) or not all(map(_is_finite, merged.values())):
-        rate = plan.config.training.learning_rate
-        raise DivergedError(
-            f"The merged policy of round {number} has the loss {loss:g} on the held-out episodes. "
-            f"Give a smaller learning rate than {rate:g}."
-        )
+    merged, after, loss = after_merge(plan, number, base, merge.state, server_state or {})
     group = plan.blueprint.symmetry().group(merged)
     moved_fraction = group.moved_fraction(merge.permutations)
     return RoundResult(
@@ -120,6 +112,49 @@ def run_round(
         moved_fraction=moved_fraction,
         robots={robot: results[robot] for robot in participants},
     )
+
+
+def after_merge(
+    plan: FleetPlan, number: int, base: Tensors | None, merged: Tensors, state: ServerState
+) -> tuple[Tensors, ServerState, float]:
+    """Takes the server's step, if it has an optimizer, and measures the result.
+
+    Args:
+        plan: The fleet.
+        number: Number of the round.
+        base: Weights from which all robots began; None if there are no such.
+        merged: Merged weights.
+        state: State of the server's optimizer after the round before.
+
+    Returns:
+        Weights, the state, and the loss on the held-out episodes.
+
+    Raises:
+        DivergedError: The weights or their loss are not finite.
+    """
+    if plan.config.server is not None and base is not None:
+        merged, state = server_step(plan.config.server, base, merged, state)
+    merged = recompute_statistics(plan, merged)
+    loss = plan.held_out_loss(merged)
+    if not math.isfinite(loss) or not all(map(_is_finite, merged.values())):
+        rate = plan.config.training.learning_rate
+        raise DivergedError(
+            f"The merged policy of round {number} has the loss {loss:g} on the held-out episodes. "
+            f"Give a smaller learning rate than {rate:g}."
+        )
+    return merged, state, loss
+
+
+def training_request(plan: FleetPlan, number: int, weights: Tensors | None) -> LocalUpdateRequest:
+    """Returns the request to train in a round.
+
+    Args:
+        plan: The fleet.
+        number: Number of the round, from 1.
+        weights: Merged weights of the round before; None in the first.
+    """
+    epochs = plan.config.epochs_per_round
+    return LocalUpdateRequest(number, (number - 1) * epochs, epochs, weights)
 
 
 def merge_problem(
@@ -172,8 +207,7 @@ def _local_updates(
     store_reply: Callable[[int, bytes], None],
 ) -> dict[int, RobotResult]:
     """Lets the participants train, and returns their results before the merge."""
-    epochs = plan.config.epochs_per_round
-    request = encode_request(LocalUpdateRequest(number, (number - 1) * epochs, epochs, weights))
+    request = encode_request(training_request(plan, number, weights))
     expected = plan.blueprint.create().state_dict()
     results: dict[int, RobotResult] = {}
     for robot in participants:
@@ -182,19 +216,30 @@ def _local_updates(
             update = decode_update(reply, number, expected)
             results[robot] = RobotResult(update, None, Traffic(1, len(request), len(reply)))
     requests = {robot: request for robot in participants if robot not in stored_replies}
-    for robot, reply in transport.exchange(requests):
-        if isinstance(reply, LostRobot):
-            results[robot] = RobotResult(None, reply.reason, Traffic(1, len(request), 0))
-            continue
-        traffic = Traffic(1, len(request), len(reply))
-        try:
-            update = decode_update(reply, number, expected)
-        except MessageError as error:
-            transport.end(robot)
-            results[robot] = RobotResult(None, str(error), traffic)
-            continue
-        store_reply(robot, reply)
-        results[robot] = RobotResult(update, None, traffic)
+    missing, closing = plan.wanted - len(results), plan.config.closing
+    if missing <= 0:
+        requests = {}
+    with contextlib.closing(transport.exchange(requests, deadline_s=closing.deadline)) as replies:
+        for robot, reply in replies:
+            if isinstance(reply, LostRobot):
+                results[robot] = RobotResult(None, reply.reason, Traffic(1, len(request), 0))
+                continue
+            traffic = Traffic(1, len(request), len(reply))
+            try:
+                update = decode_update(reply, number, expected)
+            except MessageError as error:
+                transport.end(robot)
+                results[robot] = RobotResult(None, str(error), traffic)
+                continue
+            store_reply(robot, reply)
+            results[robot] = RobotResult(update, None, traffic)
+            missing -= 1
+            if missing == 0:
+                break
+    for robot in participants:
+        if robot not in results:
+            results[robot] = RobotResult(None, LATE, Traffic(1, len(request), 0))
+    closing.require_quorum(number, len(_merged_updates(results)), plan.wanted)
     return results
 
 

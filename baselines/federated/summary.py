@@ -1,10 +1,12 @@
 """The report of a fleet: `report.json`, and the same as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet_tools.baselines.federated.plan import ClientData, FleetPlan
+from fleet_tools.baselines.federated.privacy.accounting import epsilon
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
+from fleet_tools.baselines.federated.streaming.config import StreamingConfig
 
 _LEFT_OUT_SHOWN, _KINDS_SHOWN = 10, 3
 """Largest number of robots left out, and of kinds of episodes of a robot, in the text."""
@@ -16,11 +18,11 @@ def summarize(plan: FleetPlan, progress: FleetProgress) -> dict[str, Any]:
     Returns:
         In "traffic", the messages between the driver and the robots; its "assignments" are the
         bytes that each robot is sent once, before the first message. "data_at_home" is the size of
-        the robots' data (`ClientData.data_bytes`); "curve" has an entry for each round.
+        the robots' data (`ClientData.data_bytes`); "curve" has an entry for each round. Of a
+        streaming fleet, "robots" and "left_out" are empty, and "streaming" has numbers of them.
     """
     rounds, last = progress.rounds, progress.rounds[-1]
-    exchanged = [each for summary in rounds for each in summary.robots]
-    return {
+    report = {
         "method": plan.config.method,
         "rounds": len(rounds),
         "epochs": last.epochs,
@@ -30,9 +32,7 @@ def summarize(plan: FleetPlan, progress: FleetProgress) -> dict[str, Any]:
             "loss": last.loss,
         },
         "traffic": {
-            "messages": sum(each.messages for each in exchanged),
-            "bytes_to_robots": sum(each.bytes_to_robot for each in exchanged),
-            "bytes_from_robots": sum(each.bytes_from_robot for each in exchanged),
+            **_traffic(rounds),
             "assignments": sum(len(assignment.to_json()) for assignment in plan.assignments),
         },
         "data_at_home": sum(client.data_bytes for client in plan.clients),
@@ -44,8 +44,45 @@ def summarize(plan: FleetPlan, progress: FleetProgress) -> dict[str, Any]:
             for each in summary.robots
             if each.left_out is not None
         ],
-        "robots": [_robot_entry(plan, progress, client) for client in plan.clients],
+        "robots": [],
     }
+    if plan.config.streaming is not None:
+        return report | {"streaming": _streaming_entry(plan, plan.config.streaming, rounds)}
+    return report | {"robots": [_robot_entry(plan, progress, client) for client in plan.clients]}
+
+
+def _traffic(rounds: Sequence[RoundSummary]) -> dict[str, int]:
+    exchanged = [each for summary in rounds for each in summary.robots]
+    tallies = [summary.tally for summary in rounds if summary.tally is not None]
+    return {
+        "messages": sum(each.messages for each in (*exchanged, *tallies)),
+        "bytes_to_robots": sum(each.bytes_to_robot for each in exchanged)
+        + sum(each.bytes_to_robots for each in tallies),
+        "bytes_from_robots": sum(each.bytes_from_robot for each in exchanged)
+        + sum(each.bytes_from_robots for each in tallies),
+    }
+
+
+def _streaming_entry(
+    plan: FleetPlan, config: StreamingConfig, rounds: Sequence[RoundSummary]
+) -> dict[str, Any]:
+    """Returns the numbers of robots in all rounds, and epsilon if there is noise."""
+    tallies = [summary.tally for summary in rounds if summary.tally is not None]
+    names = ("asked", "merged", "failed", "not_awaited", "came_late")
+    entry: dict[str, Any] = {
+        "robots": len(plan.clients),
+        **{name: sum(getattr(each, name) for each in tallies) for name in names},
+    }
+    if config.noise:
+        entry["epsilon"] = epsilon(
+            config.noise,
+            robots=len(plan.clients),
+            participants=max(each.asked for each in tallies),
+            rounds=len(rounds),
+            delta=config.delta,
+        )
+        entry["delta"] = config.delta
+    return entry
 
 
 def _curve_entry(summary: RoundSummary) -> dict[str, Any]:
@@ -82,7 +119,8 @@ def as_text(output: str, report: Mapping[str, Any]) -> str:
         output: Folder of the fleet.
         report: Content of `report.json`.
     """
-    robots, rounds = len(report["robots"]), report["rounds"]
+    streaming, rounds = report.get("streaming"), report["rounds"]
+    robots = streaming["robots"] if streaming else len(report["robots"])
     epochs, held_out = report["epochs"] // rounds, report["held_out"]
     lines = [
         f"{output}: {robots} robot{_s(robots)}, {report['method']}, {rounds} round{_s(rounds)} of "
@@ -90,6 +128,7 @@ def as_text(output: str, report: Mapping[str, Any]) -> str:
         f"  loss {held_out['loss']:.3g} on {held_out['episodes']} held-out "
         f"episode{_s(held_out['episodes'])}",
         *map(_robot_line, report["robots"]),
+        *([_streaming_line(streaming)] if streaming else []),
     ]
     traffic = report["traffic"]
     lines.append(
@@ -124,6 +163,17 @@ def _robot_line(robot: Mapping[str, Any]) -> str:
         + ("" if loss is None else f"; loss {loss:.3g}")
         + ("" if held_out_loss is None else f", on held-out episodes {held_out_loss:.3g}")
     )
+
+
+def _streaming_line(streaming: Mapping[str, Any]) -> str:
+    line = (
+        f"  {streaming['asked']} requests: {streaming['merged']} changes merged, "
+        f"{streaming['not_awaited']} not awaited, {streaming['failed']} failed; "
+        f"{streaming['came_late']} came late"
+    )
+    if "epsilon" not in streaming:
+        return line
+    return f"{line}\n  epsilon {streaming['epsilon']:.3g} at delta {streaming['delta']:g}"
 
 
 def _success_lines(policy: str, rollouts: Mapping[str, Any] | None) -> list[str]:

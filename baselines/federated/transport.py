@@ -33,9 +33,15 @@ class LostRobot:
 class Transport(Protocol):
     """Sends messages to the robots of a fleet, wherever they run."""
 
-    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+    ) -> Iterator[tuple[int, bytes | LostRobot]]:
         """Sends messages, by robot number, and yields each answer as soon as it arrives."""
         ...
+
+    def late(self) -> list[int]:
+        """See `Transport`."""
+        return []
 
     def end(self, robot: int) -> None:
         """Ends a robot, whatever it is doing."""
@@ -57,7 +63,9 @@ class LocalTransport:
         self._assignments = assignments
         self._robots: dict[int, FleetRobot] = {}
 
-    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+    ) -> Iterator[tuple[int, bytes | LostRobot]]:
         """See `Transport`."""
         for robot, message in messages.items():
             if robot not in self._robots:
@@ -69,6 +77,10 @@ class LocalTransport:
                 yield robot, LostRobot(_one_line(error))
             else:
                 yield robot, answer
+
+    def late(self) -> list[int]:
+        """See `Transport`."""
+        return []
 
     def end(self, robot: int) -> None:
         """See `Transport`."""
@@ -115,7 +127,9 @@ class RayTransport:
         self.locations: dict[int, actors.ActorLocation] = {}
         self._liveness = liveness_of(ray)
 
-    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+    ) -> Iterator[tuple[int, bytes | LostRobot]]:
         """See `Transport`."""
         import ray
 
@@ -146,6 +160,10 @@ class RayTransport:
                     waiting.append(task.robot)
                 else:
                     yield task.robot, result
+
+    def late(self) -> list[int]:
+        """See `Transport`."""
+        return []
 
     def end(self, robot: int) -> None:
         """See `Transport`."""

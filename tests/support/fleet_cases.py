@@ -139,12 +139,17 @@ class RecordingTransport:
         self._inner, self._tamper = inner, tamper
         self.exchanges: list[tuple[int, bytes, bytes | LostRobot]] = []
 
-    def exchange(self, messages: Mapping[int, bytes]) -> Iterator[tuple[int, bytes | LostRobot]]:
-        for robot, answer in self._inner.exchange(messages):
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+    ) -> Iterator[tuple[int, bytes | LostRobot]]:
+        for robot, answer in self._inner.exchange(messages, deadline_s=deadline_s):
             before = sum(each[0] == robot for each in self.exchanges)
             answer = self._tamper(robot, before, answer)
             self.exchanges.append((robot, messages[robot], answer))
             yield robot, answer
+
+    def late(self) -> list[int]:
+        return self._inner.late()
 
     def end(self, robot: int) -> None:
         self._inner.end(robot)

@@ -31,9 +31,12 @@ from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import require_start
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
-from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
 POINTS = ("interpolation", "simplex", "average")
+
+TRUST = 0.9
+"""Default of `trust`."""
 
 LISTING = Descent(noise=0.0, projection="after")
 """The descent of Algorithm 1, but for numbers that the paper does not give."""
@@ -46,7 +49,7 @@ def fleet_merge(
     descent: Descent | None = None,
     participants: int | None = None,
     start: str = "matching",
-    trust: float | None = 0.9,
+    trust: float | None = TRUST,
     point: str = "interpolation",
     soft: bool = False,
     monotone: bool = False,
@@ -135,6 +138,40 @@ def fleet_merge(
     )
 
 
+def align_with_mean(
+    symmetry: Symmetry,
+    model: State,
+    start: Permutation,
+    mean: State,
+    data_holder: DataHolder,
+    generator: np.random.Generator,
+    descent: Descent,
+    trust: float | None,
+) -> dict[str, np.ndarray]:
+    """Aligns one model with the average: lines 8 to 12 for one model.
+
+    At the default point they need nothing of the other models but their average, so that whoever
+    has the model and its data can align it alone.
+
+    Args:
+        symmetry: Table of both.
+        model: The model.
+        start: Its permutation before.
+        mean: The average at the beginning of the epoch.
+        data_holder: The model's own data.
+        generator: Draws points, seeds and noise.
+        descent: See `fleet_merge`.
+        trust: See `fleet_merge`.
+
+    Raises:
+        MessageError: The data holder's answer is invalid.
+    """
+    points = _between(mean, generator)
+    gradient = _gradient(data_holder, points, generator, TrafficMeter())
+    soft = descend(symmetry, model, start, gradient, descent, generator, trust)
+    return harden(symmetry.group(model), soft)
+
+
 def _initial_permutations(problem: MergeProblem, start: str) -> list[Permutation]:
     if start == "identity":
         return [problem.group.identity() for _ in problem.models]
@@ -176,12 +213,7 @@ def _points(
     if point == "average":
         return lambda: (others, float(problem.normalized_weights[index]))
     if point == "interpolation":
-
-        def between() -> tuple[WeightedSum, float]:
-            coefficient = generator.uniform()
-            return WeightedSum().plus(mean, 1 - coefficient), coefficient
-
-        return between
+        return _between(mean, generator)
     permuted = problem.permuted(permutations)
     del permuted[index]
 
@@ -191,6 +223,18 @@ def _points(
         return weighted_sum(permuted, coefficients), coefficient
 
     return among_all
+
+
+def _between(
+    mean: State, generator: np.random.Generator
+) -> Callable[[], tuple[WeightedSum, float]]:
+    """Returns a function that draws points between the moving model and an average."""
+
+    def draw() -> tuple[WeightedSum, float]:
+        coefficient = generator.uniform()
+        return WeightedSum().plus(mean, 1 - coefficient), coefficient
+
+    return draw
 
 
 def _gradient(

@@ -1,14 +1,33 @@
 """Options of merging methods, as NAME=VALUE."""
 
 import inspect
+import json
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, get_args
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
+from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.methods.registry import Method
 from fleet_tools.errors import UnknownNameError
+
+MethodOptions = dict[str, bool | int | float | str | None]
+"""Options of a method by name, as a YAML file has them."""
+
+
+def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
+    """Returns the keyword arguments of a method from the options of a YAML file.
+
+    Raises:
+        UnknownNameError, MergeError: There is no such method, it has no such option, or the option
+            has no such value.
+    """
+    texts = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in options.items()
+    ]
+    return read_options(registry.find(method), texts)
 
 
 def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:

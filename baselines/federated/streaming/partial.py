@@ -1,0 +1,72 @@
+"""A streaming round in progress, as a file: what robots sent is not asked for again."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fleet_tools.baselines.federated.robot_summary import RobotSummary
+from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
+from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
+from fleet_tools.storage.tensor_files import read_checked, write_checked
+
+_KEY, _REFERENCE, _TERMS = "fleet_tools_streaming_round", "reference/", "terms"
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """An exchange in progress.
+
+    Attributes:
+        session: Its number, see `messages.ChangeRequest`.
+        reference: Its reference.
+        total: Sum of the answers so far.
+        robots: What was exchanged with each robot in the round so far, by robot number.
+        waiting: Numbers of the robots that have not answered.
+    """
+
+    session: int
+    reference: Tensors
+    total: FixedPointSum
+    robots: dict[int, RobotSummary]
+    waiting: tuple[int, ...]
+
+
+def store(path: Path, partial: Partial) -> None:
+    """Stores an exchange in progress.
+
+    Raises:
+        OSError: The disk is full or gone.
+    """
+    content = {
+        "session": partial.session,
+        "weight": partial.total.weight,
+        "count": partial.total.count,
+        "waiting": partial.waiting,
+        "robots": [each.model_dump(mode="json", by_alias=True) for each in partial.robots.values()],
+    }
+    tensors = {f"{_REFERENCE}{name}": each for name, each in partial.reference.items()}
+    tensors[_TERMS] = torch.from_numpy(partial.total.terms)
+    write_checked(path, tensors, {_KEY: json.dumps(content)})
+
+
+def load(path: Path) -> Partial | None:
+    """Returns a stored exchange; None if there is none, or if it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        tensors, metadata = read_checked(path, TrainingError, "")
+        content = json.loads((metadata or {})[_KEY])
+        robots = [parse(RobotSummary, each, str(path)) for each in content["robots"]]
+        terms = tensors.pop(_TERMS).numpy()
+        total = FixedPointSum(terms, int(content["weight"]), int(content["count"]))
+        reference = {name.removeprefix(_REFERENCE): each for name, each in tensors.items()}
+        waiting = tuple(int(robot) for robot in content["waiting"])
+    except (TrainingError, ConfigError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    by_number = {each.robot: each for each in robots}
+    return Partial(int(content["session"]), reference, total, by_number, waiting)
