@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from fleet_tools.baselines.federated.references import ReferenceName
 from fleet_tools.baselines.training.curve_options import CurveOptions
@@ -27,10 +27,15 @@ if TYPE_CHECKING:
 
 
 class RobotWorkerOptions(WorkerOptions):
-    """Number, time limit and place of the processes of robots."""
+    """Number, time limit and place of the processes that serve robots, each many of them."""
 
     timeout: Positive = 3600.0
     """Time limit of a robot's answer, s; after it, the round continues without the robot."""
+    place: Annotated[tuple[str, ...], UseAppendAction] = ()
+    """Resource of the Ray cluster whose machines alone serve a robot, for data that only they have
+    (`ray start --resources '{"lab_a": 1}'`, or node:ADDRESS); more of them go to robots in turn."""
+    robot_memory: Positive = 256.0
+    """Memory of each process for the data of robots that it served last, MB."""
 
 
 class FleetOptions(cli.Options):
@@ -124,18 +129,36 @@ def _config(options: FleetOptions) -> "FleetConfig":
 
 
 @contextlib.contextmanager
-def _transport(workers: WorkerOptions, plan: "FleetPlan") -> Generator["Transport"]:
-    from fleet_tools.baselines.federated.transport import LocalTransport, RayTransport
+def _transport(workers: RobotWorkerOptions, plan: "FleetPlan") -> Generator["Transport"]:
+    from fleet_tools.baselines.federated.ray_transport import RayTransport
+    from fleet_tools.baselines.federated.transport import LocalTransport
+    from fleet_tools.errors import WorkersError
     from fleet_tools.parallel.cluster import connected
 
-    count = workers.count
+    count, memory = workers.count, workers.robot_memory * 1e6
     with connected(count, workers.ray_address) if count else contextlib.nullcontext() as ray:
         if ray is None:
-            yield LocalTransport(plan.assignments)
+            if workers.place:
+                raise WorkersError("This process has no places. Leave out --place, or --workers 0.")
+            yield LocalTransport(plan.assignments, memory=memory, report=_report)
             return
-        transport = RayTransport(plan.assignments, at_once=count, timeout_s=workers.timeout)
+        transport = RayTransport(
+            plan.assignments,
+            at_once=count,
+            timeout_s=workers.timeout,
+            places=workers.place,
+            memory=memory,
+            report=_report,
+        )
         with contextlib.closing(transport):
             yield transport
+
+
+def _report(line: str) -> None:
+    """Writes a line to stderr, above the progress bar."""
+    from tqdm import tqdm
+
+    tqdm.write(line, file=sys.stderr)
 
 
 class _RoundBar:

@@ -1,14 +1,16 @@
 """A cache of robots' replies to the first round, for all fleets that begin alike."""
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.messages import decode_request, is_request
 from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
-from fleet_tools.baselines.federated.transport import LostRobot, Transport
+from fleet_tools.baselines.federated.transport import Answers, LostRobot, Transport
 from fleet_tools.baselines.training.run_spec import packages
 
 
@@ -29,22 +31,26 @@ class CachingTransport:
 
     def exchange(
         self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
-    ) -> Iterator[tuple[int, bytes | LostRobot]]:
-        """See `Transport`."""
-        paths = {
-            robot: self._path(robot, message)
-            for robot, message in messages.items()
-            if is_request(message) and decode_request(message).weights is None
-        }
-        stored = {robot: read_reply(path) for robot, path in paths.items()}
-        cached = {robot: reply for robot, reply in stored.items() if reply is not None}
-        yield from cached.items()
-        others = {robot: message for robot, message in messages.items() if robot not in cached}
-        for robot, answer in self._inner.exchange(others, deadline_s=deadline_s):
-            if robot in paths and not isinstance(answer, LostRobot):
-                self._folder.mkdir(parents=True, exist_ok=True)
-                store_reply(paths[robot], answer)
-            yield robot, answer
+    ) -> Answers:
+        """See `Transport`. Replies of the cache come first."""
+        begun = time.monotonic()
+        paths = {robot: self._path(robot, message) for robot, message in messages.items()}
+        others = {}
+        for robot, path in paths.items():
+            if deadline_s is not None and time.monotonic() - begun >= deadline_s:
+                return
+            reply = None if path is None else read_reply(path)
+            if reply is None:
+                others[robot] = messages[robot]
+            else:
+                yield robot, reply
+        left = None if deadline_s is None else max(0.0, begun + deadline_s - time.monotonic())
+        with contextlib.closing(self._inner.exchange(others, deadline_s=left)) as answers:
+            for robot, answer in answers:
+                if (path := paths[robot]) is not None and not isinstance(answer, LostRobot):
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    store_reply(path, answer)
+                yield robot, answer
 
     def late(self) -> list[int]:
         """See `Transport`."""
@@ -58,7 +64,10 @@ class CachingTransport:
         """See `Transport`."""
         self._inner.close()
 
-    def _path(self, robot: int, message: bytes) -> Path:
+    def _path(self, robot: int, message: bytes) -> Path | None:
+        """Returns the file of a reply; None if it is none to the first round."""
+        if not is_request(message) or decode_request(message).weights is not None:
+            return None
         digest = hashlib.blake2b(message, digest_size=16)
         for text in (self._assignments[robot].to_json(), json.dumps(packages())):
             digest.update(text.encode())

@@ -1,9 +1,9 @@
 """A robot of a fleet: it has data, trains on them, and answers queries about models."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,20 @@ class FleetRobot:
 
     Args:
         assignment: Its data, which are opened with the first message, and how it trains.
+        samples: Opens datasets, see `open_samples`; robots that share one share what it caches.
     """
 
-    def __init__(self, assignment: Assignment) -> None:
-        self._assignment = assignment
+    def __init__(self, assignment: Assignment, samples: "OpenSamples | None" = None) -> None:
+        self._assignment, self._samples = assignment, samples or open_samples
         self._last: tuple[bytes, LocalUpdate] | None = None
+
+    @property
+    def held_bytes(self) -> float:
+        """Approximate memory that it holds: less than a megabyte until its data are opened."""
+        opened = self.__dict__.get("_trajectories")  # as `cached_property` stores it
+        remembered = 0 if self._last is None else _bytes(self._last[1].weights)
+        # Read, and mapped.
+        return _OPEN_BYTES + remembered + (0 if opened is None else 2 * opened.nbytes)
 
     def answer(self, message: bytes) -> bytes:
         """Returns the reply to a request, or the answer to a query.
@@ -116,10 +125,10 @@ class FleetRobot:
     @cached_property
     def _trajectories(self) -> Trajectories:
         assignment = self._assignment
-        samples = _samples(assignment.data, tuple(assignment.blueprint.observation))
+        samples = self._samples(assignment.data, tuple(assignment.blueprint.observation))
         if max(assignment.episodes) >= len(samples.episodes):
             raise DatasetError(f"There are only {len(samples.episodes)} episodes here; {_REMEDY}")
-        own = samples.subset(assignment.episodes)
+        own = samples.subset(assignment.episodes, own_mappings=True)
         if content_digest(own) != assignment.content_digest:
             raise DatasetError(f"The episodes here are not the assigned ones; {_REMEDY}")
         return Trajectories(own, assignment.blueprint)
@@ -134,11 +143,20 @@ class FleetRobot:
         return replace(holder, noise=assignment.moment_noise, noise_seed=assignment.training.seed)
 
 
-@lru_cache(maxsize=1)
-def _samples(data: tuple[str, ...], observations: tuple[str, ...]) -> Samples:
-    """Opens datasets once for all robots that this process serves."""
-    return Samples(data, observations=list(observations))
+OpenSamples = Callable[[tuple[str, ...], tuple[str, ...]], Samples]
+"""Opens datasets, given their folders and the names of observations."""
 
+
+def open_samples(folders: Sequence[str], observations: Sequence[str]) -> Samples:
+    """Returns the single steps of datasets; see `Samples`."""
+    return Samples(list(folders), observations=list(observations))
+
+
+def _bytes(weights: Tensors) -> int:
+    return sum(tensor.nbytes for tensor in weights.values())
+
+
+_OPEN_BYTES = 1e6  # records of episodes, the assignment and a network, as measured
 
 _ROWS = 4096
 """Number of steps in a pass of a policy without memory, for moments."""

@@ -56,6 +56,7 @@ class Trajectories:
         with_memory: Whether items are episodes instead of steps.
         lengths: (n,) numbers of steps of the episodes that have any.
         imitated: (steps,) bool, whether a step is to be imitated.
+        nbytes: Size of the observations of all steps.
 
     Raises:
         DatasetError: The samples are windows, there is no step to imitate, an episode's `info` is
@@ -95,7 +96,8 @@ class Trajectories:
         self._taught = taught
         self._samples, self._names = samples, list(blueprint.observation)
         self._in_memory: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
-        if self._bytes(blueprint) < _MEMORY_FRACTION * _free_memory(self.device):
+        self.nbytes = self._bytes(blueprint)
+        if self.nbytes < _MEMORY_FRACTION * _free_memory(self.device):
             self._in_memory = self._read(np.arange(len(self.imitated)))
 
     @property

@@ -135,13 +135,17 @@ class Samples:
         """
         return self._mapped.rows(self.episodes[episode])
 
-    def subset(self, episodes: Iterable[int]) -> Self:
+    def subset(self, episodes: Iterable[int], *, own_mappings: bool = False) -> Self:
         """Returns the samples of some of the episodes, such as those of one robot.
 
         Args:
             episodes: Their indices in `episodes`.
+            own_mappings: Whether files that the subset opens are closed with it; otherwise they
+                stay open as long as those of the whole.
         """
-        subset = copy.copy(self)  # shares the mappings
+        subset = copy.copy(self)
+        if own_mappings:
+            subset._mapped = MappedEpisodes(subset._arrays())
         subset.episodes = tuple(self.episodes[index] for index in episodes)
         subset._windows = subset._cut()
         return subset

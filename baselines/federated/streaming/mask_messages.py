@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 import torch
 
 from fleet_tools.baselines.federated.messages import int64, save, take_integer
-from fleet_tools.baselines.federated.privacy.masks import KEY_BYTES, Reveal, public_key, reveal
+from fleet_tools.baselines.federated.privacy.masks import Reveal, public_key, reveal
+from fleet_tools.baselines.federated.privacy.seeds import KEY_BYTES
 from fleet_tools.baselines.federated.streaming.messages import (
     encoded_keys,
     require_empty,

@@ -1,0 +1,287 @@
+"""Robots in Ray actors, one for each core, of which each serves many robots in turn."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.outbox import Outbox, Place
+from fleet_tools.baselines.federated.places import place_cores, require_places
+from fleet_tools.baselines.federated.ray_host import Gone, RayHost
+from fleet_tools.baselines.federated.robot_host import MEMORY
+from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss
+from fleet_tools.errors import WorkersError
+from fleet_tools.parallel import actors
+from fleet_tools.parallel.liveness import liveness_of
+from fleet_tools.parallel.workers import POLL_S, TRIES
+
+PATIENCE_S = 1.0
+"""Time after which a host without work takes a robot that another one has open."""
+
+CHECK_S = 5.0
+"""Time without work after which a host is asked whether it still runs, before it gets a message."""
+
+_INLINE = 100_000  # bytes of a message up to which Ray sends it with the call
+
+
+class RayTransport:
+    """Robots served by hosts: Ray actors on the cluster to which this process is connected.
+
+    Hosts start when there are messages for them. They reserve no core, and Ray spreads them over
+    the machines. A robot's messages go to the host that has its data open; one that has been
+    without work for `PATIENCE_S` takes over robots of others.
+
+    A host that dies or hangs loses the one robot that it serves, and is replaced; a robot that
+    raises is lost alone. Where Ray does not reach a host for some time, the message is sent again:
+    an answer depends on the assignment and the message alone.
+
+    Args:
+        assignments: Assignments of the robots, by robot number.
+        at_once: Number of hosts, and so of robots that work at the same time; with places, at most
+            that many at each, and not more than its machines have cores.
+        timeout_s: Time limit of an answer.
+        places: Names of Ray resources. Robot i is served only by machines that have the resource
+            i % n; without names, by all.
+        memory: Of each host, see `RobotHost`.
+        report: Is told of lost robots and machines.
+
+    Raises:
+        UnknownNameError: No machine has the resource of a place.
+    """
+
+    def __init__(
+        self,
+        assignments: Sequence[Assignment],
+        *,
+        at_once: int,
+        timeout_s: float,
+        places: Sequence[str] = (),
+        memory: float = MEMORY,
+        report: Report = lambda line: None,
+    ) -> None:
+        import ray
+
+        require_places(places)
+        self._assignments, self._places = assignments, tuple(places)
+        self._at_once, self._timeout_s = at_once, timeout_s
+        self._memory, self._report = memory, report
+        self._liveness = liveness_of(ray)
+        self._hosts: list[RayHost] = []
+        self._homes: dict[int, RayHost] = {}  # the host that was sent a robot's last message
+        self._limits: dict[Place, int] = {}  # of the numbers of hosts
+        self._failed_starts: defaultdict[Place, list[str]] = defaultdict(list)  # in a row
+        self._late: list[int] = []
+        self._lost_machines: set[str] = set()
+        self._stored: tuple[bytes, Any] | None = None
+
+    @property
+    def locations(self) -> dict[int, actors.ActorLocation]:
+        """Where robots were served last, by robot number; of hosts that still run."""
+        return {
+            robot: host.location
+            for robot, host in self._homes.items()
+            if host in self._hosts and host.location is not None
+        }
+
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+    ) -> Answers:
+        """See `Transport`.
+
+        Raises:
+            WorkersError: No host starts.
+            LostClusterError: Ray's own processes died.
+        """
+        exchange = _Exchange(messages)
+        deadline = exchange.begun + (math.inf if deadline_s is None else deadline_s)
+        self._prepare(exchange)
+        while exchange.outbox.places() or any(host.exchange is exchange for host in self._hosts):
+            left = deadline - time.monotonic()
+            if left > 0:
+                yield from self._begin(exchange)
+            for host in self._ended(min(POLL_S, max(left, 0.0)), all_of_them=left <= 0):
+                answer = self._settle(host, exchange)
+                if answer is not None:
+                    yield answer
+            if left <= 0:
+                return
+
+    def late(self) -> list[int]:
+        """See `Transport`."""
+        for host in self._ended(0.0, all_of_them=True):
+            self._settle(host, None)
+        late, self._late = self._late, []
+        return late
+
+    def end(self, robot: int) -> None:
+        """See `Transport`. A host that serves the robot ends; otherwise it drops the robot."""
+        host = self._homes.pop(robot, None)
+        if host is None or host not in self._hosts:
+            return
+        if host.robot == robot:
+            host.ended = True
+            host.end()
+        else:
+            host.actor.forget.remote(self._assignments[robot].to_json())
+
+    def close(self) -> None:
+        """See `Transport`."""
+        for host in self._hosts:
+            host.end()
+        self._hosts.clear()
+        self._homes.clear()
+        self._stored = None
+
+    def _prepare(self, exchange: "_Exchange") -> None:
+        """Sorts the messages, and asks hosts that had no work whether they still run."""
+        self._failed_starts.clear()
+        self._measure_places()
+        hosts = set(self._hosts)
+        for robot in exchange.messages:
+            home = self._homes.get(robot)
+            exchange.outbox.put(robot, self._place(robot), home if home in hosts else None)
+        for host in self._hosts:
+            if host.free and exchange.begun - host.free_since > CHECK_S:
+                host.ask_location()
+
+    def _begin(self, exchange: "_Exchange") -> Iterator[tuple[int, LostRobot]]:
+        """Gives work to free hosts, and starts more; yields robots that no host can serve."""
+        now = time.monotonic()
+        for host in self._hosts:
+            if host.free:
+                free_for = now - max(host.free_since, exchange.begun)
+                robot = exchange.outbox.take(host.place, host, of_others=free_for > PATIENCE_S)
+                if robot is not None:
+                    assignment = self._assignments[robot].to_json()
+                    message = self._with_call(exchange.messages[robot])
+                    host.serve(robot, exchange, assignment, message, self._timeout_s)
+                    self._homes[robot] = host
+        for place in exchange.outbox.places():
+            if (problem := self._start_hosts(place, exchange.outbox.count(place))) is not None:
+                for robot in exchange.outbox.drop(place):
+                    self._report(loss(robot, lost := LostRobot(problem)))
+                    yield robot, lost
+
+    def _start_hosts(self, place: Place, wanted: int) -> str | None:
+        """Starts as many hosts as there is work for, and returns why there will be none."""
+        here = [host for host in self._hosts if host.place == place]
+        if place is not None and self._limits[place] == 0:
+            return f"no machine has its place {place!r}"
+        if len(failed := self._failed_starts[place]) > TRIES:
+            if here:
+                return None  # these remain
+            if not self._hosts:
+                raise WorkersError(
+                    f"The processes of robots do not start: {failed[-1]}. Fewer --workers need "
+                    "less memory; --workers 0 shows the error."
+                )
+            return f"no process starts at its place {place!r}: {failed[-1]}"
+        starting = sum(not host.free and host.robot is None for host in here)
+        for _ in range(min(self._limits[place] - len(here), wanted - starting)):
+            self._hosts.append(RayHost.start(place, self._memory))
+        return None
+
+    def _with_call(self, message: bytes) -> Any:
+        """Returns a message, or a reference to it: what many robots are sent, is stored once."""
+        import ray
+
+        if len(message) <= _INLINE:
+            return message
+        if self._stored is None or self._stored[0] != message:
+            self._stored = message, ray.put(message)
+        return self._stored[1]
+
+    def _ended(self, timeout_s: float, *, all_of_them: bool) -> list[RayHost]:
+        """Waits, and returns a host that is done, or all, and those that exceed their limit."""
+        import ray
+
+        self._liveness.require()
+        busy = {host.reference: host for host in self._hosts if not host.free}
+        if not busy:
+            time.sleep(timeout_s)
+            return []
+        count = len(busy) if all_of_them else 1
+        done, _ = ray.wait(list(busy), num_returns=count, timeout=timeout_s)
+        now = time.monotonic()
+        late = [each for each, host in busy.items() if host.deadline < now]
+        return [busy[each] for each in dict.fromkeys([*done, *late])]
+
+    def _settle(
+        self, host: RayHost, present: "_Exchange | None"
+    ) -> tuple[int, bytes | LostRobot] | None:
+        """Takes what a host has done, and returns what the present exchange awaits of it."""
+        robot, exchange = host.robot, host.exchange
+        result = host.result()
+        if result is None:
+            return None
+        if isinstance(result, Gone):
+            well = self._liveness.await_answers()
+            reason = self._machine_loss(host) or result.reason
+            self._remove(host, present)
+            if robot is None:
+                if host.location is None and well:
+                    self._failed_starts[host.place].append(reason)
+                return None
+            if not well:  # the host may have died with a process of Ray, and not of this message
+                if present is not None and exchange is present:
+                    present.outbox.put(robot, host.place)
+                return None
+            result = LostRobot(reason)
+        else:
+            host.rest()
+        if isinstance(result, actors.ActorLocation):
+            host.location = result
+            self._failed_starts[host.place].clear()
+            return None
+        assert robot is not None
+        if isinstance(result, LostRobot):
+            self._report(loss(robot, result))
+        if exchange is present:
+            return robot, result
+        if not isinstance(result, LostRobot):
+            self._late.append(robot)
+        return None
+
+    def _remove(self, host: RayHost, present: "_Exchange | None") -> None:
+        if host in self._hosts:
+            self._hosts.remove(host)
+        host.end()
+        if present is not None:
+            present.outbox.release(host.place, host)
+        self._measure_places()
+
+    def _machine_loss(self, host: RayHost) -> str | None:
+        """Returns that the machine of a host is lost, if it is, and reports it once."""
+        import ray
+
+        lost = {
+            node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if not node["Alive"]
+        }
+        if host.location is None or host.location.node not in lost:
+            return None
+        address = lost[host.location.node]
+        if host.location.node not in self._lost_machines:
+            self._lost_machines.add(host.location.node)
+            self._report(f"Machine {address} is lost.")
+        return f"its machine {address} is lost"
+
+    def _place(self, robot: int) -> Place:
+        return self._places[robot % len(self._places)] if self._places else None
+
+    def _measure_places(self) -> None:
+        cores = place_cores() if self._places else {}
+        self._limits = {None: self._at_once} | {
+            place: min(self._at_once, cores.get(place, 0)) for place in self._places
+        }
+
+
+@dataclass(eq=False)
+class _Exchange:
+    """One exchange of messages."""
+
+    messages: Mapping[int, bytes]
+    outbox: Outbox = field(default_factory=Outbox)
+    begun: float = field(default_factory=time.monotonic)
