@@ -31,9 +31,9 @@ class RobotHost:
         self._samples = lru_cache(_DATASETS)(open_samples)
 
     @property
-    def held(self) -> int:
-        """Number of robots whose data are open."""
-        return len(self._robots)
+    def held(self) -> list[str]:
+        """Assignments of the robots whose data are open, the last one served last."""
+        return list(self._robots)
 
     def answer(self, assignment: str, message: bytes) -> bytes:
         """Returns the answer of a robot to a message.

@@ -1,8 +1,8 @@
 """Small fleets, and a transport that records messages."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,17 @@ import yaml
 from support.small_datasets import Drawn, a_header, write
 
 from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
-from fleet_tools.baselines.federated.transport import LocalTransport, LostRobot, Transport
+from fleet_tools.baselines.federated.transport import (
+    Answers,
+    LocalTransport,
+    LostRobot,
+    Transport,
+)
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
 
@@ -63,6 +69,12 @@ def plan_of(data: Path, **changes: Any) -> FleetPlan:
 def local(plan: FleetPlan) -> LocalTransport:
     """Returns a transport to robots in this process."""
     return LocalTransport(plan.assignments)
+
+
+def request(plan: FleetPlan, epochs: int = 1) -> bytes:
+    """Returns a request to train, from the same weights for all robots."""
+    weights = plan.blueprint.create(3).state_dict()
+    return encode_request(LocalUpdateRequest(1, 0, epochs, weights))
 
 
 def run_rounds(
@@ -141,12 +153,13 @@ class RecordingTransport:
 
     def exchange(
         self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
-    ) -> Iterator[tuple[int, bytes | LostRobot]]:
-        for robot, answer in self._inner.exchange(messages, deadline_s=deadline_s):
-            before = sum(each[0] == robot for each in self.exchanges)
-            answer = self._tamper(robot, before, answer)
-            self.exchanges.append((robot, messages[robot], answer))
-            yield robot, answer
+    ) -> Answers:
+        with closing(self._inner.exchange(messages, deadline_s=deadline_s)) as answers:
+            for robot, answer in answers:
+                before = sum(each[0] == robot for each in self.exchanges)
+                answer = self._tamper(robot, before, answer)
+                self.exchanges.append((robot, messages[robot], answer))
+                yield robot, answer
 
     def late(self) -> list[int]:
         return self._inner.late()

@@ -22,8 +22,8 @@ from fleet_tools.baselines.federated.messages import (
     tensors_of_request,
 )
 from fleet_tools.baselines.federated.privacy.bit_packing import pack, unpack
-from fleet_tools.baselines.federated.privacy.seeds import KEY_BYTES
 from fleet_tools.baselines.federated.privacy.quantization import dequantize
+from fleet_tools.baselines.federated.privacy.seeds import KEY_BYTES
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import tensor_names, unpacked
 from fleet_tools.baselines.training.state import Tensors

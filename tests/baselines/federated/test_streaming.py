@@ -1,6 +1,6 @@
 """A streaming round: laws of the sum, of alignment at home, and of what robots may send."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from fleet_tools.baselines.federated.streaming.messages import (
 from fleet_tools.baselines.federated.streaming.partial import Partial
 from fleet_tools.baselines.federated.streaming.rounds import StreamedRound, run_streaming_round
 from fleet_tools.baselines.federated.streaming.vectors import difference, displaced, sizes
-from fleet_tools.baselines.federated.transport import LocalTransport, LostRobot, Transport
+from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostRobot, Transport
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.content_order import content_order
@@ -91,7 +91,7 @@ class Ordered:
 
     def exchange(
         self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
-    ) -> Iterator[tuple[int, bytes | LostRobot]]:
+    ) -> Answers:
         for robot in sorted(messages, key=self._order):
             if robot not in self._silent:
                 yield from self._inner.exchange({robot: messages[robot]})
@@ -264,7 +264,9 @@ def test_a_robot_that_forgot_its_training_gives_the_same_bits(data: Path) -> Non
     plan = plan_of(data, method="git_rebasin", streaming={"passes": 2}, merge_every=None)
 
     class Forgetful(LocalTransport):
-        def exchange(self, messages: Mapping[int, bytes], *, deadline_s: float | None = None):
+        def exchange(
+            self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        ) -> Answers:
             for robot in list(messages):
                 yield from LocalTransport(plan.assignments).exchange({robot: messages[robot]})
 
