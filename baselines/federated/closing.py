@@ -1,6 +1,8 @@
 """When a round closes: after enough answers, or at a deadline."""
 
 import math
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated
 
 import pydantic
@@ -10,6 +12,8 @@ from fleet_tools.config.values import Number, Positive, Value
 
 LATE = "it had not answered when the round closed"
 """Why a robot is left out for whose answer the round did not wait."""
+
+_REASONS_SHOWN = 3
 
 
 class ClosingConfig(Value):
@@ -29,13 +33,20 @@ class ClosingConfig(Value):
     deadline: Positive | None = None
     quorum: Annotated[Number, pydantic.Field(ge=0, le=1)] = 0.0
 
-    def require_quorum(self, number: int, answered: int, wanted: int) -> None:
+    def require_quorum(
+        self,
+        number: int,
+        answered: int,
+        wanted: int,
+        reasons: Mapping[int, str | None] | None = None,
+    ) -> None:
         """Checks that enough robots answered.
 
         Args:
             number: Number of the round.
             answered: Number of robots that answered.
             wanted: Number of robots that were wanted.
+            reasons: Why robots were left out, by robot number; None of those that were not.
 
         Raises:
             TrainingError: Too few did.
@@ -46,4 +57,11 @@ class ClosingConfig(Value):
                 f"In round {number}, {answered} of {wanted} robots answered before it closed, and "
                 f"its quorum is {needed}. The same command asks again; a longer `deadline` or a "
                 "smaller `quorum` of `closing` may help."
+                + "".join(f" Robot {robot}: {reason}." for robot, reason in _first(reasons or {}))
             )
+
+
+def _first(reasons: Mapping[int, str | None]) -> Iterator[tuple[int, str]]:
+    """Yields the first few robots that have a reason."""
+    given = ((robot, reason) for robot, reason in reasons.items() if reason is not None)
+    return islice(given, _REASONS_SHOWN)

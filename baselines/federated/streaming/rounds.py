@@ -123,7 +123,8 @@ def run_streaming_round(
             )  # fmt: skip
             total = _summed(plan, transport, number, message, state, wanted, store)
             summaries, partial = state.robots, None
-            plan.config.closing.require_quorum(number, total.count, plan.wanted)
+            left_out = {robot: each.left_out for robot, each in summaries.items()}
+            plan.config.closing.require_quorum(number, total.count, plan.wanted, left_out)
             mean, count = total.mean(), total.count
         if config.noise and config.clip is not None:
             generator = np.random.default_rng(plan.merge_seed(number))
