@@ -23,8 +23,7 @@ class PrivateSumsOptions(cli.Options):
 
     Exit codes:
     0: everything is measured.
-    1: a library is missing.
-    2: it cannot begin.
+    2: it cannot begin, or a library is missing.
     """
 
     weights: Count = 100_000

@@ -1,6 +1,7 @@
 """The epsilon of noise, by the exact privacy of Gaussian noise and of sampled pairs of fleets."""
 
 import math
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -34,9 +35,13 @@ def exact(noise_multiplier: float, rounds: int, delta: float) -> float:
 
     def excess(candidate: float) -> float:
         upper = norm.cdf(mean / 2 - candidate / mean)
-        return upper - math.exp(candidate + norm.logcdf(-mean / 2 - candidate / mean)) - delta
+        return (
+            float(upper) - math.exp(candidate + norm.logcdf(-mean / 2 - candidate / mean)) - delta
+        )
 
-    return 0.0 if excess(0.0) <= 0 else brentq(excess, 0.0, mean**2 / 2 + 10 * mean + 10)
+    if excess(0.0) <= 0:
+        return 0.0
+    return cast(float, brentq(excess, 0.0, mean**2 / 2 + 10 * mean + 10))
 
 
 @given(noise_multiplier=MULTIPLIERS, rounds=ROUNDS, delta=DELTAS)
@@ -46,7 +51,8 @@ def test_without_sampling_it_is_the_best_bound_over_all_orders(noise_multiplier,
         renyi = rounds * order * 2 / noise_multiplier**2
         return renyi + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
 
-    best = minimize_scalar(bound, bounds=(-6, 8), method="bounded").fun
+    minimum: Any = minimize_scalar(bound, bounds=(-6, 8), method="bounded")
+    best = minimum.fun
     found = everyone(noise_multiplier, rounds, delta)
     assert max(best, 0) * (1 - 1e-6) <= found <= max(best, 0) * 1.05 + 1e-3
 

@@ -104,7 +104,7 @@ def test_the_masked_sum_is_the_plain_sum_whoever_is_lost(case):
     bits = modulus_bits(bits, len(integers))
     answers = {robot: fleet.answer(robot, each, bits) for robot, each in integers.items()}
     assert all(each.dtype == np.uint64 and (each < 2**bits).all() for each in answers.values())
-    total = np.sum([answers[robot] for robot in answered], axis=0, dtype=np.uint64)
+    total = np.asarray(np.sum([answers[robot] for robot in answered], axis=0, dtype=np.uint64))
     if any(set(fleet.graph[robot]) <= lost for robot in answered):
         with pytest.raises(MessageError, match="given up"):
             [fleet.reveal(robot, lost) for robot in answered]

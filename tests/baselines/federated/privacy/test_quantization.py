@@ -24,7 +24,7 @@ LARGEST = st.floats(1e-20, 1e20)
 VALUES = arrays(
     np.float32,
     array_shapes(min_dims=0, min_side=0, max_side=5),
-    elements=st.floats(-1e20, 1e20, width=32),
+    elements=st.floats(-(2.0**66), 2.0**66, width=32),
 )
 
 
