@@ -26,8 +26,10 @@ memory and records. It does not protect from a server that lies:
   that tells the robot that its answer is in the sum, and all its neighbours that it is lost, is
   given them. Robots that compare what they were told, and sign it, would notice (Bonawitz et al.,
   Section 7); ours do not.
-- A robot that masks two answers with the same secret in the same round reveals their difference. A
-  round is repeated with the same message only, and each run of a fleet has new secrets.
+- A robot that masks two answers with the same secret and round number reveals their difference, and
+  a round that is closed twice, with other robots lost, reveals answers. So every attempt at a
+  round, also after the server was resumed, has a number of its own, which a robot answers once, and
+  each run of a fleet has new secrets.
 
 Nor does it protect from the following:
 
@@ -171,7 +173,7 @@ def mask(
         robot: The robot's number, at least 0.
         secret: The robot's secret, 32 bytes.
         public_keys: Public keys of all its neighbours in this round, by their numbers.
-        round_number: Number of the round, at least 0.
+        round_number: Number of this attempt at a round, at least 0.
 
     Returns:
         uint64 of the same shape, below 2**modulus_bits.
@@ -210,7 +212,7 @@ def reveal(
         robot: The robot's number.
         secret: The robot's secret.
         public_keys: Public keys of all its neighbours in this round, as for its answer.
-        round_number: Number of the round.
+        round_number: Number of this attempt at a round.
 
     Raises:
         MessageError: A lost robot is no neighbour; all neighbours are lost, so that nothing would
