@@ -8,6 +8,7 @@
 sends nothing but answers as in `merging.queries.wire`, and its location.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,11 +56,17 @@ class RayDataHolder:
     def answer(self, message: bytes) -> bytes:
         """Sends a message, and waits for the answer; see `DataHolder`.
 
+        The message is sent again as long as Ray does not reach the actor, but takes it for alive.
+
         Raises:
             FleetToolsError: An error that the data holder raised.
             MessageError: The actor ended.
         """
-        return result_of(self.begin(message))
+        from ray.exceptions import ActorUnavailableError
+
+        while True:
+            with contextlib.suppress(ActorUnavailableError):
+                return result_of(self.begin(message))
 
 
 def result_of(reference: Any) -> Any:
@@ -71,12 +78,15 @@ def result_of(reference: Any) -> Any:
     Raises:
         FleetToolsError: An error that the data holder raised.
         MessageError: The actor ended.
+        ActorUnavailableError: Ray's: it did not reach the actor, which may be asked again.
     """
     import ray
-    from ray.exceptions import RayActorError, RayTaskError
+    from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 
     try:
         return ray.get(reference)
+    except ActorUnavailableError:
+        raise
     except RayTaskError as error:
         # The error itself, not the traceback in which Ray wraps it.
         if isinstance(error.cause, FleetToolsError):

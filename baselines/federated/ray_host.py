@@ -110,15 +110,13 @@ class RayHost:
             return Gone("it was ended")
         try:
             return ray.get(self.reference, timeout=0)
-        except GetTimeoutError:
+        except (GetTimeoutError, ActorUnavailableError):
+            if time.monotonic() < self.deadline:
+                self.reference = self._call()
+                return None
             return Gone(f"it took longer than {self.limit_s:g} s")
         except RayTaskError as error:
             return LostRobot(one_line(error.cause))
-        except ActorUnavailableError:
-            if time.monotonic() > self.deadline:
-                return Gone(f"its process was not reached within {self.limit_s:g} s")
-            self.reference = self._call()
-            return None
         except RayError as error:
             return Gone(f"its process ended: {_reason(error)}")
 

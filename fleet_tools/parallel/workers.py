@@ -165,8 +165,15 @@ class _Pool(Generic[J, R]):
 
     def _start(self) -> None:
         actor = self._actors.remote()
-        task = _Task[J](actor, None, time.monotonic() + START_LIMIT_S)
-        self._tasks[actor.start.remote(self._make_work)] = task
+        self._ask(_Task[J](actor, None, time.monotonic() + START_LIMIT_S))
+
+    def _ask(self, task: _Task[J]) -> None:
+        """Asks a worker to start, or to do its job."""
+        actor = task.actor
+        reference = (
+            actor.start.remote(self._make_work) if task.job is None else actor.do.remote(task.job)
+        )
+        self._tasks[reference] = task
 
     def _begin(self, next_job: Callable[[], J | None]) -> bool:
         job, tries = self._retries.popleft() if self._retries else (next_job(), 0)
@@ -174,8 +181,7 @@ class _Pool(Generic[J, R]):
             return False
         worker = self._idle.popleft()
         deadline = time.monotonic() + self._timeout_s
-        task = _Task(worker.actor, worker.location, deadline, job, tries + 1)
-        self._tasks[worker.actor.do.remote(job)] = task
+        self._ask(_Task(worker.actor, worker.location, deadline, job, tries + 1))
         return True
 
     def _ended(self) -> list[tuple[Any, _Task[J]]]:
@@ -189,7 +195,13 @@ class _Pool(Generic[J, R]):
     def _after(self, reference: Any, task: _Task[J]) -> Iterator[tuple[J, R | LostJob]]:
         try:
             result = self._ray.get(reference, timeout=0)
-        except self._ray.exceptions.GetTimeoutError:
+        except (
+            self._ray.exceptions.GetTimeoutError,
+            self._ray.exceptions.ActorUnavailableError,
+        ):
+            if time.monotonic() < task.deadline:  # Ray did not reach the worker, which may run on
+                self._ask(task)
+                return
             actors.end(task.actor, task.location)
             limit = START_LIMIT_S if task.job is None else self._timeout_s
             yield from self._lose(task, f"it took longer than {limit:g} s")

@@ -1,9 +1,11 @@
-"""Robots in Ray actors: the same bits, and actors that really die and really hang."""
+"""Robots served by Ray actors: the same bits, and actors that really die and really hang."""
 
 import os
 import signal
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,31 +15,30 @@ pytest.importorskip("safetensors")
 
 import psutil
 import torch
-from support.fleet_cases import (
-    RecordingTransport,
-    local,
-    plan_of,
-    run_rounds,
-    same,
-)
+from support.fleet_cases import RecordingTransport, local, plan_of, request, run_rounds, same
 
-from fleet_tools.baselines.federated.messages import is_request
+from fleet_tools.baselines.federated import ray_transport
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.ray_data_holder import RayDataHolder, result_of
-from fleet_tools.baselines.federated.transport import LostRobot, RayTransport
+from fleet_tools.baselines.federated.ray_data_holder import RayDataHolder
+from fleet_tools.baselines.federated.ray_transport import RayTransport
+from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
 from fleet_tools.baselines.merging.queries.wire import Query, encode_query
+from fleet_tools.errors import UnknownNameError
 from fleet_tools.parallel import cluster
 
-ROBOTS = 2
+ROBOTS = 5
 ALIGNED = {
     "robots": ROBOTS,
+    "split": {"by": "nothing"},
     "method": "fleet_merge",
     "options": {"epochs": 1, "steps": 2},
     "merge_every": 1,
 }
-AT_ONCE, TIMEOUT_S = 1, 30.0  # a busy machine answers late
+AT_ONCE, TIMEOUT_S = 2, 120.0  # a busy machine answers late
+LONG = 10**6
+"""Epochs that no robot completes within a test."""
 
 
 @pytest.fixture(scope="module", name="plan")
@@ -45,106 +46,245 @@ def _plan(data: Path) -> FleetPlan:
     return plan_of(data, **ALIGNED)
 
 
-@pytest.fixture(scope="module", name="transport")
-def _transport(plan: FleetPlan) -> Iterator[RayTransport]:
-    """More robots than work at once; actors take seconds to start, and serve all tests."""
+@pytest.fixture(scope="module", name="cluster", autouse=True)
+def _cluster() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with cluster.connected(AT_ONCE, None) as ray:
             if ray is None:
                 pytest.skip("Ray does not start here")
-            transport = RayTransport(plan.assignments, at_once=AT_ONCE, timeout_s=TIMEOUT_S)
-            yield transport
-            transport.close()
+            yield
 
 
-def test_robots_in_actors_compute_the_same_bits(plan: FleetPlan, transport: RayTransport) -> None:
+@pytest.fixture(scope="module", name="transport")
+def _transport(plan: FleetPlan, cluster: None) -> Iterator[RayTransport]:
+    """More robots than hosts, which take seconds to start, and serve most tests."""
+    with closing(RayTransport(plan.assignments, at_once=AT_ONCE, timeout_s=TIMEOUT_S)) as transport:
+        yield transport
+
+
+def query(plan: FleetPlan, seed: int = 7) -> bytes:
+    return encode_query(Query(plan.blueprint.create(1).state_dict(), seed, True))
+
+
+def processes(transport: RayTransport) -> set[int]:
+    """Returns the processes that served robots last."""
+    return {location.process for location in transport.locations.values()}
+
+
+def all_of(plan: FleetPlan, message: bytes) -> dict[int, bytes]:
+    return dict.fromkeys(range(len(plan.assignments)), message)
+
+
+def expected(plan: FleetPlan) -> dict[int, bytes | LostRobot]:
+    """Returns the answers to a request of robots in this process."""
+    return dict(local(plan).exchange(all_of(plan, request(plan))))
+
+
+def await_late(transport: RayTransport, limit_s: float = 60.0) -> list[int]:
+    """Returns the robots that are late, once there are any."""
+    until = time.monotonic() + limit_s
+    while not (late := transport.late()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return late
+
+
+def killed(process: int) -> bool:
+    return not psutil.pid_exists(process) or psutil.Process(process).status() == "zombie"
+
+
+def test_robots_on_hosts_compute_the_same_bits(plan: FleetPlan, transport: RayTransport) -> None:
     for one, other in zip(run_rounds(plan), run_rounds(plan, transport), strict=True):
         assert same(one.weights, other.weights) and one.loss == other.loss
         for robot, result in one.robots.items():
             assert result.traffic == other.robots[robot].traffic
-    processes = {location.process for location in transport.locations.values()}
-    assert len(processes) == ROBOTS and os.getpid() not in processes
+    assert len(transport.locations) == ROBOTS
+    assert len(processes(transport)) <= AT_ONCE and os.getpid() not in processes(transport)
 
 
-def test_an_actor_has_no_methods_but_its_answer_and_its_location(transport: RayTransport) -> None:
-    holder = transport.data_holders[0]
-    assert [name for name in dir(holder.actor) if not name.startswith("_")] == [
-        "answer",
-        "location",
-    ]
-    assert result_of(holder.location()) == transport.locations[0]
-
-
-def test_an_error_of_a_robot_arrives_with_its_own_message(transport: RayTransport) -> None:
-    query = encode_query(Query({"other": torch.ones(1)}, None, False))
-    with pytest.raises(MessageError, match=r"^The query is about another architecture"):
-        transport.data_holders[0].answer(query)
-
-
-def kill(transport: RayTransport, robot: int, number: int) -> int:
-    """Sends a signal to the process of a robot, and returns its identifier."""
-    process = transport.locations[robot].process
-    os.kill(process, number)
-    return process
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "reason"),
-    [
-        (signal.SIGKILL, "its actor ended"),
-        (signal.SIGSTOP, "it took longer than 30 s"),
-    ],
-)
-def test_a_robot_that_dies_or_hangs_while_others_train_is_left_out_and_returns(
-    data: Path, transport: RayTransport, number: int, reason: str
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
+    plan: FleetPlan, at_once: int
 ) -> None:
-    killed: list[int] = []
+    def exchanged(transport: RayTransport, robots: Sequence[int]) -> dict[int, bytes | LostRobot]:
+        answers = dict(transport.exchange({robot: request(plan) for robot in robots}))
+        return answers | dict(transport.exchange({robot: query(plan) for robot in robots[::2]}))
 
-    def tamper(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
-        if not killed:  # robot 0 has answered, and with one at once robot 1 waits for its turn
-            killed.append(kill(transport, 1, number))
-        return answer
-
-    first, second = run_rounds(plan_of(data, robots=ROBOTS), RecordingTransport(transport, tamper))
-    (only,) = (each.merged_update for each in first.robots.values() if each.left_out is None)
-    left_out = first.robots[1].left_out
-    assert left_out is not None and reason in left_out and "\n" not in left_out
-    assert only is not None and same(first.weights, only.weights)
-    assert [result.left_out for result in second.robots.values()] == [None] * ROBOTS
-    assert transport.locations[1].process != killed[0]
-    assert not psutil.pid_exists(killed[0]) or psutil.Process(killed[0]).status() == "zombie"
+    robots = [3, 0, 4, 1, 2]
+    correct = dict(local(plan).exchange(all_of(plan, request(plan))))
+    correct |= dict(local(plan).exchange({robot: query(plan) for robot in robots[::2]}))
+    transport = RayTransport(plan.assignments, at_once=at_once, timeout_s=TIMEOUT_S, memory=0.0)
+    with closing(transport):
+        assert exchanged(transport, robots) == correct
+        assert len(processes(transport)) <= at_once
 
 
-def test_a_robot_that_dies_during_alignment_is_left_out_of_the_merge_and_returns(
+def test_the_messages_of_a_robot_go_to_the_host_that_has_it_open(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
-    killed: list[int] = []
+    dict(transport.exchange(all_of(plan, request(plan))))
+    homes = dict(transport.locations)
+    for seed in range(10):
+        for robot in (4, 1, 3):
+            dict(transport.exchange({robot: query(plan, seed)}))
+    assert transport.locations == homes
 
-    class Killing(RecordingTransport):
-        def exchange(
-            self, messages: Mapping[int, bytes]
-        ) -> Iterator[tuple[int, bytes | LostRobot]]:
-            queries = sum(not is_request(sent) for _, sent, _ in self.exchanges)
-            if queries == 1 and not killed:
-                killed.append(kill(transport, 0, signal.SIGKILL))
-            yield from super().exchange(messages)
 
-    rounds = run_rounds(plan, Killing(transport), count=2)
-    lost = rounds[0].robots[0]
-    assert lost.left_out is not None and "its actor ended" in lost.left_out
-    assert lost.update is not None  # it had trained
-    assert [result.left_out for result in rounds[1].robots.values()] == [None] * ROBOTS
+def test_a_robot_that_raises_is_lost_alone_and_its_host_serves_on(
+    plan: FleetPlan, transport: RayTransport
+) -> None:
+    foreign = encode_query(Query({"other": torch.ones(1)}, None, False))
+    before = set(transport.exchange(all_of(plan, request(plan))))
+    hosts = processes(transport)
+    answers = dict(transport.exchange(all_of(plan, request(plan)) | {2: foreign}))
+    lost = answers[2]
+    assert isinstance(lost, LostRobot)
+    assert lost.reason.startswith("MessageError: The query is about another architecture")
+    assert {each for each in before if each[0] != 2} == set(answers.items()) - {(2, lost)}
+    assert dict(transport.exchange(all_of(plan, request(plan)))) == dict(before)
+    assert processes(transport) == hosts
 
+
+@pytest.mark.parametrize(
+    ("number", "reason", "timeout_s"),
+    [
+        (signal.SIGKILL, "its process ended", TIMEOUT_S),
+        pytest.param(signal.SIGSTOP, "it took longer than 20 s", 20.0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_host_that_dies_or_hangs_loses_the_robot_that_it_serves_and_is_replaced(
+    plan: FleetPlan, number: int, reason: str, timeout_s: float
+) -> None:
+    lines: list[str] = []
+    with closing(
+        RayTransport(plan.assignments, at_once=2, timeout_s=timeout_s, report=lines.append)
+    ) as transport:
+        answers: dict[int, bytes | LostRobot] = {}
+        process = 0
+        for robot, answer in transport.exchange(
+            all_of(plan, request(plan)) | {0: request(plan, LONG)}
+        ):
+            answers[robot] = answer
+            if not process:  # robot 0 was sent its message first, and trains
+                process = transport.locations[0].process
+                os.kill(process, number)
+        lost = answers.pop(0)
+        assert isinstance(lost, LostRobot) and reason in lost.reason and "\n" not in lost.reason
+        assert lines == [f"Robot 0 is lost: {lost.reason}"]
+        assert answers == {k: each for k, each in expected(plan).items() if k}
+        assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
+        assert process not in processes(transport) and killed(process)
+
+
+def test_a_host_that_dies_without_work_loses_no_robot(
+    plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_transport, "CHECK_S", 0.0)
+    dict(transport.exchange(all_of(plan, request(plan))))
+    for process in processes(transport):
+        os.kill(process, signal.SIGKILL)
+    assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
+
+
+def test_at_the_deadline_the_iterator_ends_and_late_answers_are_named(
+    plan: FleetPlan, transport: RayTransport
+) -> None:
+    dict(transport.exchange(all_of(plan, request(plan))))  # both hosts run
+    begun = time.monotonic()
+    dict(transport.exchange({0: request(plan, 200)}))
+    epochs = int(8 * 200 / (time.monotonic() - begun))  # of about 8 s
+    messages = {0: request(plan, epochs), 1: request(plan)}
+    begun = time.monotonic()
+    answers = dict(transport.exchange(messages, deadline_s=3.0))
+    assert time.monotonic() - begun < 5.0
+    assert answers == {1: expected(plan)[1]} and transport.late() == []
+    others = {robot: request(plan) for robot in (1, 2, 3, 4)}
+    assert dict(transport.exchange(others)) == {k: expected(plan)[k] for k in others}
+    assert await_late(transport) == [0]
+    assert transport.late() == []
+    assert dict(transport.exchange({}, deadline_s=0.0)) == {}
+    assert dict(transport.exchange(messages, deadline_s=0.0)) == {}
+    assert transport.late() == []
+
+
+def test_after_the_iterator_is_closed_no_message_is_begun(plan: FleetPlan) -> None:
+    with closing(RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S)) as transport:
+        with closing(transport.exchange(all_of(plan, request(plan)))) as answers:
+            first, _ = next(answers)
+        assert first == 0 and transport.late() == [] and list(transport.locations) == [0]
+        with closing(transport.exchange(all_of(plan, request(plan, 50)))) as answers:
+            next(answers)
+            next(answers)
+        assert set(transport.locations) == {0, 1}
+        assert dict(transport.exchange({4: request(plan)})) == {4: expected(plan)[4]}
+
+
+def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: FleetPlan) -> None:
+    with closing(RayTransport(plan.assignments, at_once=2, timeout_s=6.0)) as transport:
+        dict(transport.exchange(all_of(plan, request(plan))))
+        messages = {0: request(plan, LONG), 1: request(plan)}
+        with closing(transport.exchange(messages)) as answers:
+            assert next(answers)[0] == 1
+        process = transport.locations[0].process
+        others = {robot: request(plan) for robot in (1, 2, 3, 4)}
+        assert dict(transport.exchange(others)) == {k: expected(plan)[k] for k in others}
+        time.sleep(6.0)
+        assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
+        assert killed(process) and transport.late() == []
+
+
+def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
+    plan: FleetPlan, transport: RayTransport
+) -> None:
     def lose(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
         return b"" if (robot, before) == (0, 1) else answer  # its first answer to a query
 
-    (expected,) = run_rounds(plan, RecordingTransport(local(plan), lose), count=1)
-    assert same(rounds[0].weights, expected.weights)
+    rounds = run_rounds(plan, RecordingTransport(transport, lose), count=2)
+    lost = rounds[0].robots[0]
+    assert lost.left_out is not None and lost.update is not None  # it had trained
+    assert [result.left_out for result in rounds[1].robots.values()] == [None] * ROBOTS
+    (other,) = run_rounds(plan, RecordingTransport(local(plan), lose), count=1)
+    assert same(rounds[0].weights, other.weights)
 
 
-def test_why_an_actor_ended_is_reported(plan: FleetPlan, transport: RayTransport) -> None:
+def test_a_robot_that_is_ended_is_lost_and_returns(plan: FleetPlan) -> None:
+    with closing(RayTransport(plan.assignments, at_once=2, timeout_s=TIMEOUT_S)) as transport:
+        answers = {}
+        for robot, answer in transport.exchange({0: request(plan, LONG), 1: request(plan)}):
+            answers[robot] = answer
+            transport.end(0)  # it trains
+            transport.end(1)  # it has answered
+        assert answers == {0: LostRobot("it was ended"), 1: expected(plan)[1]}
+        assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
+
+
+def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
+    plan = plan_of(data, robots=200, split={"by": "nothing"})
+    transport = RayTransport(plan.assignments, at_once=2, timeout_s=TIMEOUT_S, memory=10e6)
+    with closing(transport):
+        some = dict.fromkeys(range(20), request(plan))
+        answers = dict(transport.exchange(some))
+        before = {each: psutil.Process(each).memory_info().rss for each in processes(transport)}
+        answers |= dict(transport.exchange(all_of(plan, request(plan))))
+        assert len(answers) == 200 and not any(isinstance(a, LostRobot) for a in answers.values())
+        assert processes(transport) == before.keys() and len(before) <= 2
+        for process, held in before.items():
+            assert psutil.Process(process).memory_info().rss - held < 50e6
+
+
+def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
+    with pytest.raises(UnknownNameError, match=r"Unknown place: 'lab_a'.*node:127.*ray start"):
+        RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=["lab_a"])
+    import ray
+
+    here = f"node:{ray.nodes()[0]['NodeManagerAddress']}"
+    with closing(
+        RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=[here])
+    ) as transport:
+        assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
+
+
+def test_why_an_actor_ended_is_reported(plan: FleetPlan) -> None:
     def make() -> DataHolder:
         raise FileNotFoundError("no/such/drive")
 
