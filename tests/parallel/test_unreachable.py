@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray")
-
 pytestmark = pytest.mark.slow
 
 JOBS, LOST = 12, 12
@@ -80,8 +78,8 @@ def main() -> None:
 
 @pytest.mark.parametrize("lost", ["req_failure_prob", "resp_failure_prob"])
 def test_an_actor_that_ray_does_not_reach_for_a_moment_is_asked_again(lost: str, tmp_path: Path):
-    pytest.importorskip("torch")
-    pytest.importorskip("safetensors")
+    for library in ("ray", "torch", "safetensors"):
+        pytest.importorskip(library)
     failures = {"num_failures": LOST, "req_failure_prob": 0, "resp_failure_prob": 0, lost: 25}
     chaos = json.dumps({"CoreWorkerService.grpc_client.PushTask": failures})
     tests = Path(__file__).parents[1]
