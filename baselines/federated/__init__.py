@@ -7,7 +7,12 @@
     messages         what the driver and a robot send each other
     robot            a data holder that also trains
     robot_holder     a robot as the data holder of a merge
-    transport        where robots run: in this process, or each in a Ray actor
+    transport        how messages reach robots; robots in this process
+    robot_host       serves many robots in turn, in little memory
+    ray_transport    robots on Ray: hosts, one for each core
+    ray_host         a host in a Ray actor
+    outbox           which robot is next for a host
+    places           on which machines a robot lives
     ray_data_holder  a data holder in a Ray actor
     reply_cache      replies to the first round, shared by fleets that begin alike
     rounds           one round: local updates, merge, evaluation

@@ -1,4 +1,4 @@
-"""What a robot is sent once, before the first message."""
+"""What a robot is sent once, before the first message; a host that serves many, with each message."""
 
 from typing import Any
 

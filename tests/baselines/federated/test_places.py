@@ -1,0 +1,93 @@
+"""Robots that live at places of a cluster of several Ray nodes, of which one really ends."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from support.fleet_cases import local, plan_of, request
+
+from fleet_tools.baselines.federated.places import place_cores
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.ray_transport import RayTransport
+from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.parallel import cluster
+
+pytestmark = pytest.mark.slow
+
+ROBOTS, PLACES = 4, ["lab_a", "lab_b"]
+
+
+@pytest.fixture(scope="module", name="nodes")
+def _nodes() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """A cluster whose head is at no place, and its nodes by their place."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        nodes = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        try:
+            places = {
+                place: nodes.add_node(num_cpus=count, resources={place: 1})
+                for place, count in zip(PLACES, (2, 1), strict=True)
+            }
+            nodes.wait_for_nodes()
+            with cluster.connected(1, nodes.address):
+                yield nodes, places
+        finally:
+            nodes.shutdown()
+
+
+@pytest.fixture(scope="module", name="plan")
+def _plan(data: Path) -> FleetPlan:
+    return plan_of(data, robots=ROBOTS, split={"by": "nothing"})
+
+
+def test_each_robot_is_served_at_its_place_until_its_machine_is_lost(
+    plan: FleetPlan, nodes: tuple[Any, dict[str, Any]]
+) -> None:
+    lines: list[str] = []
+    messages = dict.fromkeys(range(ROBOTS), request(plan))
+    expected = dict(local(plan).exchange(messages))
+    assert place_cores().items() >= {"lab_a": 2, "lab_b": 1}.items()
+    with pytest.raises(UnknownNameError, match=r"'lab_c'.*Did you mean.*lab_a, lab_b"):
+        RayTransport(plan.assignments, at_once=9, timeout_s=100.0, places=["lab_a", "lab_c"])
+    with closing(
+        RayTransport(
+            plan.assignments, at_once=9, timeout_s=100.0, places=PLACES, report=lines.append
+        )
+    ) as transport:
+        assert dict(transport.exchange(messages)) == expected
+        where = {robot: location.node for robot, location in transport.locations.items()}
+        cluster_, places = nodes
+        assert [where[robot] for robot in range(ROBOTS)] == [
+            places[PLACES[robot % 2]].node_id for robot in range(ROBOTS)
+        ]
+        at_a = {
+            location.process for robot, location in transport.locations.items() if not robot % 2
+        }
+        assert len(at_a) <= 2 and os.getpid() not in at_a  # as many as it has cores
+
+        long = messages | {1: request(plan, 10**6)}
+        answers = {}
+        for robot, answer in transport.exchange(long):
+            answers[robot] = answer
+            if robot == 0:
+                cluster_.remove_node(places["lab_b"], allow_graceful=False)
+        for robot in (1, 3):
+            lost = answers.pop(robot)
+            assert isinstance(lost, LostRobot)
+            assert f"Robot {robot} is lost: {lost.reason}" in lines
+        assert answers == {0: expected[0], 2: expected[2]}
+        assert sum(line.startswith("Machine ") for line in lines) == 1, lines
+        again = dict(transport.exchange(messages))
+        assert {0: again[0], 2: again[2]} == answers
+        assert again[1] == again[3] == LostRobot("no machine has its place 'lab_b'")
