@@ -124,7 +124,8 @@ def _watched(command: list[str]) -> dict[str, float] | None:
         tree = psutil.Process(process.pid)
         while process.poll() is None:
             try:
-                sizes = [each.memory_full_info().pss for each in (tree, *tree.children(recursive=True))]
+                processes = (tree, *tree.children(recursive=True))
+                sizes = [each.memory_full_info().pss for each in processes]
             except psutil.NoSuchProcess:
                 continue  # it ended meanwhile
             driver, everything = max(driver, sizes[0]), max(everything, sum(sizes))

@@ -15,11 +15,15 @@
     places           on which machines a robot lives
     ray_data_holder  a data holder in a Ray actor
     reply_cache      replies to the first round, shared by fleets that begin alike
+    closing          when a round closes
     rounds           one round: local updates, merge, evaluation
+    streaming/       rounds in which robots align at home and send changes
+    privacy/         compression, masks and noise
     combination      larger policies made of the robots' networks
     run              all rounds, resumed after the last one that is stored
     run_spec         what a run depends on
     progress         progress of a fleet, and summaries of its rounds
+    robot_summary    what a report says of a robot in a round
     record           the output folder
     summary          the report, as JSON and as text
 

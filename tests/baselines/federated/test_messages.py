@@ -150,6 +150,9 @@ def test_no_row_of_data_is_in_messages_or_assignments(
         "initialization",
         "moment_noise",
         "proximal",
+        "streaming",
+        "method",
+        "options",
     }
     for assignment in plan.assignments:
         samples = Samples(assignment.data).subset(assignment.episodes)
