@@ -7,6 +7,7 @@ import pydantic
 
 from fleet_tools.config.values import Count, CountOrZero, NonNegative, Number, Positive, Value
 from fleet_tools.errors import ConfigError
+from fleet_tools.utils.libraries import require
 
 METHODS = ("naive_average", "common_init", "git_rebasin", "fleet_merge")
 """Methods by which a robot can align its policy with a reference on its own."""
@@ -58,6 +59,17 @@ class StreamingConfig(Value):
     def asks_again(self) -> bool:
         """Whether a robot may be asked more than once for the changes of a round."""
         return self.passes > 1 or bool(self.neighbours)
+
+    def require_libraries(self) -> None:
+        """Checks that what masks and epsilon need is installed, before anything begins.
+
+        Raises:
+            MissingLibraryError: It is not.
+        """
+        if self.neighbours:
+            require("cryptography", "mask changes of robots")
+        if self.noise:
+            require("dp_accounting", "compute the epsilon of noise")
 
 
 def require_streamable(
