@@ -1,4 +1,4 @@
-"""What a robot is sent once, before the first message; a host that serves many, with each message."""
+"""What a robot is sent once, or with each message if a host serves many robots."""
 
 from typing import Any
 

@@ -1,5 +1,6 @@
 """A streaming round: laws of the sum, of alignment at home, and of what robots may send."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from support.fleet_cases import (
     RecordingTransport,
     answered,
+    arguments,
     config_of,
     local,
     plan_of,
@@ -27,6 +29,8 @@ from fleet_tools.baselines.federated.closing import LATE
 from fleet_tools.baselines.federated.messages import LocalUpdate, LocalUpdateRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.privacy.quantization import quantize
+from fleet_tools.baselines.federated.progress import after_streamed_round
+from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.robot import FleetRobot, local_data_holder
 from fleet_tools.baselines.federated.streaming.alignment import align
 from fleet_tools.baselines.federated.streaming.config import StreamingConfig
@@ -39,8 +43,11 @@ from fleet_tools.baselines.federated.streaming.messages import (
 )
 from fleet_tools.baselines.federated.streaming.partial import Partial
 from fleet_tools.baselines.federated.streaming.rounds import StreamedRound, run_streaming_round
+from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
 from fleet_tools.baselines.federated.streaming.vectors import difference, displaced, sizes
+from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostRobot, Transport
+from fleet_tools.baselines.fleet import main
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.content_order import content_order
@@ -49,6 +56,7 @@ from fleet_tools.baselines.merging.methods.git_rebasin import match_models
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError
 
 COMMON: dict[str, Any] = {"initialization": "common", "method": "common_init"}
@@ -483,3 +491,72 @@ def test_assignments_of_other_fleets_are_as_they_were(data: Path) -> None:
     (assignment, *_) = plan_of(data).assignments
     assert not {"streaming", "method", "options"} & set(assignment.model_dump(mode="json"))
     assert torch.get_num_threads() == 1
+
+
+# --- The program ----------------------------------------------------------------------------------
+
+
+def test_the_program_stores_answers_and_resumes(large: Path, tmp_path: Path) -> None:
+    changes = {**COMMON, "robots": 10, "participation": 0.5, "streaming": {"bits": 8}}
+    assert main(arguments(large, tmp_path / "whole", **changes)) == 0
+    report = json.loads((tmp_path / "whole/report.json").read_text())
+    numbers = {"robots": 10, "asked": 10, "merged": 10, "failed": 0}
+    assert report["streaming"] == numbers | {"not_awaited": 0, "came_late": 0}
+    assert report["robots"] == [] and report["traffic"]["messages"] == 10
+    lines = [(tmp_path / f"whole/answers/{n}.jsonl").read_text().splitlines() for n in (1, 2)]
+    assert [len(each) for each in lines] == [5, 5]
+    plan = plan_of(large, **changes)
+    assert [json.loads(line)["robot"] for line in lines[1]] == plan.participants(2)
+    # Killed after the first round, with half of the second one done.
+    with FleetWriter(tmp_path / "killed", plan) as writer:
+        first = run_streaming_round(plan, local(plan), 1, None)
+        writer.save(after_streamed_round(None, plan, first, None, 0.0))
+        writer.save_answers(1, first.robots.values())
+        stored: list[Partial] = []
+
+        def store(partial: Partial) -> None:
+            writer.save_partial(partial)
+            stored.append(partial)
+            if len(stored) == 3:
+                raise _KilledError
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(_KilledError):
+            patch.setattr("fleet_tools.baselines.federated.streaming.rounds.STORE_EVERY_S", 0.0)
+            run_streaming_round(plan, local(plan), 2, first.weights, store=store)
+    assert main(arguments(large, tmp_path / "killed", **changes)) == 0
+    assert "10 requests: 10 changes merged, 0 not awaited, 0 failed" in as_text("", report)
+    for name in ("merged.safetensors", "report.json", "answers/2.jsonl"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "killed/exchange.safetensors").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"nothing", None])
+def test_a_damaged_exchange_is_asked_for_again(
+    large: Path, tmp_path: Path, damage: bytes | None
+) -> None:
+    plan = plan_of(large, **COMMON, robots=4, streaming={}, merge_every=None)
+    other = plan_of(large, **COMMON, robots=4, streaming={}, policy={"body": {"type": "mlp"}})
+    with FleetWriter(tmp_path / "fleet", plan) as writer:
+        if damage is None:  # of another network
+            base = other.first_base()
+            assert base is not None
+            total = FixedPointSum.zero(sum(sizes(base)))
+            writer.save_partial(Partial(1000, base, total, {}, (0, 1, 2, 3)))
+        else:
+            (tmp_path / "fleet/exchange.safetensors").write_bytes(damage)
+        assert writer.partial() is None
+
+
+def test_no_row_of_data_is_in_changes(large: Path) -> None:
+    plan = plan_of(
+        large, method="fleet_merge", options={"steps": 2}, streaming={}, merge_every=None
+    )
+    recording = RecordingTransport(local(plan))
+    stream(plan, recording)
+    exchanged = b"".join(sent + answered(answer) for _, sent, answer in recording.exchanges)
+    for assignment in plan.assignments:
+        samples = Samples(assignment.data).subset(assignment.episodes)
+        rows = samples.gather(np.arange(len(samples)))
+        for array in (rows["action"], *rows["observation"].values()):
+            for row in array.reshape(len(array), -1):
+                assert row[:2].tobytes() not in exchanged
