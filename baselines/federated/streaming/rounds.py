@@ -102,7 +102,7 @@ def run_streaming_round(
         reference = base or _policy_of_one(plan, transport, number, robots, summaries)
     for each in range(begin, config.passes if base is None else 1):
         session = number * _PASSES + each
-        sent = None if reference is base else reference
+        sent = reference if base is None else None  # otherwise, training begins there
         if config.neighbours:
             mean, count = masked_mean(
                 plan,
