@@ -33,7 +33,8 @@ class RobotWorkerOptions(WorkerOptions):
     """Time limit of a robot's answer, s; after it, the round continues without the robot."""
     place: Annotated[tuple[str, ...], UseAppendAction] = ()
     """Resource of the Ray cluster whose machines alone serve a robot, for data that only they have
-    (`ray start --resources '{"lab_a": 1}'`, or node:ADDRESS); robots get several of them in turn."""
+    (`ray start --resources '{"lab_a": 1}'`, or node:ADDRESS). Several, each after --place, go to
+    robots in turn."""
     robot_memory: Positive = 256.0
     """Memory of each process for the data of robots that it served last, MB."""
 
