@@ -62,8 +62,8 @@ def _barriers(options: BarrierOptions) -> int:
 
     fleets, config = _read_fleets(options), options.lines
     jobs = line_jobs(fleets, config)
-    folders = [fleet.folder for fleet in fleets]
-    make_work = partial(make_measure, folders, config, options.output / CACHE)
+    folders = [fleet.folder.absolute() for fleet in fleets]  # workers may be elsewhere
+    make_work = partial(make_measure, folders, config, (options.output / CACHE).absolute())
     try:
         done = dict(run_jobs(options.workers, jobs, make_work, unit="line", quiet=options.quiet))
         report = make_report(fleets, config, {job: done[job] for job in jobs})

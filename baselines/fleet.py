@@ -80,7 +80,7 @@ def _fleet(options: FleetOptions) -> int:
         config = _config(options)
         plan = FleetPlan.of(config)
         measure_success = make_success_measure(
-            config.data, config.rollouts, plan.blueprint, options.workers.count
+            config.data, config.rollouts, plan.blueprint, options.workers.workers
         )
         if options.restart and (former := restart(options.output)):
             print(f"The former fleet is kept in {former}.", file=sys.stderr)
@@ -106,7 +106,7 @@ def _fleet(options: FleetOptions) -> int:
                     transport,
                     measure_success=measure_success,
                     after_round=after_round,
-                    worker_count=options.workers.count,
+                    worker_count=options.workers.workers,
                 )
             except LostClusterError as reason:
                 return cli.stopped(reason)
@@ -134,10 +134,10 @@ def _transport(workers: RobotWorkerOptions, plan: "FleetPlan") -> Generator["Tra
     from fleet_tools.baselines.federated.ray_transport import RayTransport
     from fleet_tools.baselines.federated.transport import LocalTransport
     from fleet_tools.errors import WorkersError
-    from fleet_tools.parallel.cluster import connected
+    from fleet_tools.parallel.cluster import connected, worker_count
 
-    count, memory = workers.count, workers.robot_memory * 1e6
-    with connected(count, workers.ray_address) if count else contextlib.nullcontext() as ray:
+    count, memory = workers.workers, workers.robot_memory * 1e6
+    with connected(count, workers.ray_address) if count != 0 else contextlib.nullcontext() as ray:
         if ray is None:
             if workers.place:
                 raise WorkersError("This process has no places. Leave out --place, or --workers 0.")
@@ -145,7 +145,7 @@ def _transport(workers: RobotWorkerOptions, plan: "FleetPlan") -> Generator["Tra
             return
         transport = RayTransport(
             plan.assignments,
-            at_once=count,
+            at_once=worker_count(ray, count),
             timeout_s=workers.timeout,
             places=workers.place,
             memory=memory,

@@ -54,7 +54,7 @@ def _sweep(options: SweepOptions) -> int:
     sweep = load_yaml(Sweep, options.sweep)
     runs = planned_runs(sweep)
     distinct = list({run.folder: run for run in runs}.values())
-    make_work = partial(make_fleet_runner, options.output)
+    make_work = partial(make_fleet_runner, options.output.absolute())  # workers may be elsewhere
     clear_old_leftovers(options.output)  # of robots' replies, which fleets share
     try:
         done = run_jobs(options.workers, distinct, make_work, unit="fleet", quiet=options.quiet)

@@ -139,13 +139,13 @@ def _meshcat_port() -> int:
 def _workers() -> str:
     import ray
 
-    from fleet_tools.parallel import workers
+    from fleet_tools.parallel import cluster, workers
 
     jobs = iter([-1])
     make_work = partial(partial, abs)
     results = workers.run(lambda: next(jobs, None), make_work, count=1, timeout_s=60.0)
     assert list(results) == [(-1, 1)]
-    return f"Ray {ray.__version__}; {workers.default_count()} by default, for cores and memory"
+    return f"Ray {ray.__version__}; {cluster.default_count()} by default, for cores and memory"
 
 
 # --- The program ----------------------------------------------------------------------------

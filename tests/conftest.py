@@ -26,7 +26,11 @@ hypothesis.settings.load_profile("fleet_tools")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Lets each process of `pytest -n 2` use one core; processes inherit the environment."""
+    """Lets each process of `pytest -n 2` use one core, and no Ray cluster that runs already.
+
+    Processes inherit the environment.
+    """
+    os.environ.pop("RAY_ADDRESS", None)
     if config.getoption("numprocesses", None):
         for name, threads in ONE_THREAD.items():
             os.environ.setdefault(name, threads)

@@ -15,7 +15,7 @@ from fleet_tools.dataset.samples import Samples
 
 
 def distill(
-    writer: FleetWriter, progress: FleetProgress, teacher: Checkpoint, worker_count: int = 0
+    writer: FleetWriter, progress: FleetProgress, teacher: Checkpoint, worker_count: int | None = 0
 ) -> Checkpoint:
     """Trains the last merged policy to act as the combined one, and stores the result.
 
@@ -23,7 +23,8 @@ def distill(
         writer: Writer of the fleet; its merged and combined policies are stored already.
         progress: Progress after the last round.
         teacher: The combined policy.
-        worker_count: Number of worker processes that simulate; 0 simulates in this one.
+        worker_count: Number of worker processes that simulate, see `workers.run`; 0 simulates in
+            this one.
 
     Raises:
         DivergedError: A loss, a gradient or weights are not finite.

@@ -36,7 +36,7 @@ def complete(
     *,
     measure_success: SuccessMeasure = lambda checkpoint, /, tasks=None: None,
     after_round: Callable[[FleetProgress], None] = lambda progress: None,
-    worker_count: int = 0,
+    worker_count: int | None = 0,
 ) -> dict[str, Any]:
     """Runs all rounds, and stores and returns the report.
 
@@ -45,8 +45,8 @@ def complete(
         transport: See `run`.
         measure_success: See `run`.
         after_round: See `run`.
-        worker_count: Number of worker processes that simulate episodes for distillation; 0
-            simulates in this one.
+        worker_count: Number of worker processes that simulate episodes for distillation, see
+            `workers.run`; 0 simulates in this one.
 
     Raises:
         FleetToolsError, OSError: See `run` and `distillation.distill`.
@@ -149,7 +149,7 @@ def _beyond_merging(
     transport: Transport,
     progress: FleetProgress,
     measure_success: SuccessMeasure,
-    worker_count: int,
+    worker_count: int | None,
 ) -> dict[str, Any]:
     """Stores the combined policy and the one that imitates it, and returns what to report."""
     config = writer.plan.config

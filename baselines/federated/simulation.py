@@ -20,7 +20,9 @@ _TIMEOUT_S = 300.0
 """Time limit of an episode, s."""
 
 
-def simulate(folder: Path, plan: FleetPlan, scenes: int, worker_count: int = 0) -> list[Path]:
+def simulate(
+    folder: Path, plan: FleetPlan, scenes: int, worker_count: int | None = 0
+) -> list[Path]:
     """Simulates episodes of each task, half with the combined policy and half with the merged one.
 
     Scenes are drawn as those of datasets, so that no policy is evaluated in them. Episodes are
@@ -30,7 +32,7 @@ def simulate(folder: Path, plan: FleetPlan, scenes: int, worker_count: int = 0) 
         folder: Folder of the fleet, with both policies.
         plan: The fleet.
         scenes: Number of episodes of each task.
-        worker_count: Number of worker processes; 0 simulates in this one.
+        worker_count: Number of worker processes, see `workers.run`; 0 simulates in this one.
 
     Returns:
         Folders of the datasets.
@@ -62,7 +64,7 @@ def simulate(folder: Path, plan: FleetPlan, scenes: int, worker_count: int = 0) 
 
 
 def _attempt(
-    writer: DatasetWriter, policy: PolicySource, numbers: Iterable[int], worker_count: int
+    writer: DatasetWriter, policy: PolicySource, numbers: Iterable[int], worker_count: int | None
 ) -> None:
     """Adds attempts to a dataset, except for those that it has."""
     done = {record.attempt for record in writer.records}

@@ -60,7 +60,7 @@ RolloutJob = tuple[str, int]
 
 
 def make_success_measure(
-    folders: Sequence[str | Path], episodes: int, blueprint: Blueprint, worker_count: int = 0
+    folders: Sequence[str | Path], episodes: int, blueprint: Blueprint, worker_count: int | None = 0
 ) -> SuccessMeasure:
     """Returns a function that evaluates policies, after checking that they can act.
 
@@ -89,7 +89,7 @@ def count_successes(
     /,
     tasks: Collection[str] | None = None,
     *,
-    worker_count: int = 0,
+    worker_count: int | None = 0,
     timeout_s: float = 300.0,
 ) -> dict[str, TaskSuccesses]:
     """Runs a policy in the first scenes of `seeds.VALIDATION`, which are the same each time.
@@ -99,7 +99,7 @@ def count_successes(
         episodes: Number of episodes in each environment.
         checkpoint: The policy.
         tasks: Names of the tasks in which it runs; None for all.
-        worker_count: Number of worker processes; 0 runs it in this one.
+        worker_count: Number of worker processes, see `workers.run`; 0 runs it in this one.
         timeout_s: Time limit of an episode.
 
     Returns:

@@ -13,20 +13,43 @@ import psutil
 
 from fleet_tools.errors import LostClusterError, WorkersError
 from fleet_tools.parallel.interrupts import immediate_interrupt
+from fleet_tools.utils import machine
+
+_WORKER_BYTES = 500e6  # memory of a worker with cameras
+
+
+def default_count() -> int:
+    """Returns the number of workers for which this machine has cores and memory, at least one."""
+    return max(
+        1, min(int(machine.available_cores()), int(machine.available_memory() // _WORKER_BYTES))
+    )
+
+
+def worker_count(ray: Any, given: int | None) -> int:
+    """Returns the number of workers on the cluster to which this process is connected.
+
+    Args:
+        ray: The module, as `connected` yields it.
+        given: The number that a user gave; None for as many as all machines of the cluster have
+            cores.
+    """
+    return max(1, int(ray.cluster_resources().get("CPU", 1))) if given is None else given
 
 
 @contextlib.contextmanager
-def connected(cores: int, address: str | None) -> Iterator[Any]:
+def connected(cores: int | None, address: str | None) -> Iterator[Any]:
     """Yields the module `ray`, connected, or None if Ray does not run on this machine.
 
     Args:
-        cores: Number of cores that a cluster of this machine alone uses.
+        cores: Number of cores that a cluster of this machine alone uses; None for as many as have
+            memory for a worker, see `default_count`.
         address: Address of a running cluster; None for the one to which this process is connected,
             or else for that of the environment variable RAY_ADDRESS, or else for a new one that
             ends with the context ("local" in any case).
 
     Raises:
-        WorkersError: There is no cluster at the address, or it is one of Ray Client.
+        WorkersError: There is no cluster at the address, it asks for another token, or it is one of
+            Ray Client.
     """
     address = _cluster_address(address)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry
@@ -46,6 +69,7 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
     logging.getLogger("ray").setLevel(logging.CRITICAL)  # our errors report what matters
     options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
     if address is None:
+        cores = default_count() if cores is None else cores
         options |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
     else:
         _require_listener(address)
@@ -57,7 +81,13 @@ def connected(cores: int, address: str | None) -> Iterator[Any]:
         ray.shutdown()  # what has started already
         if not isinstance(error, Exception):
             raise
-        _require_none(address, f"Ray does not start ({type(error).__name__}: {error}).")
+        reason = f"{type(error).__name__}: {error}".rstrip(".")
+        if address not in (None, "auto"):  # a port of which it is known that something listens
+            raise WorkersError(
+                f"Something listens at {address}, but this process cannot join it as a Ray cluster "
+                f"({reason}). {_token_remedy()}"
+            ) from error
+        _require_none(address, f"Ray does not start ({reason}).")
         yield None
         return
     orphans = []
@@ -97,16 +127,34 @@ def _processes_of_ray() -> list[psutil.Process]:
 def _keep_private() -> None:
     """Lets a cluster that Ray starts serve this machine and this user only.
 
-    Ray reads these variables when it is imported, and passes them on to its processes; one that the
-    caller has imported before stays as it is.
+    Ray reads the first two variables when it is imported, and passes them on to its processes; if
+    the caller has imported it before, it listens as it does by default. The token is read later:
+    without one, Ray would leave its own in the home folder, for which clusters that are started
+    there afterwards would ask.
     """
+    if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     if "ray" in sys.modules:
         return
     # Where several machines are no choice, Ray listens on 127.0.0.1 instead of on all addresses.
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_AUTH_MODE", "token")
-    if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def _token_remedy() -> str:
+    """Says what to do if a cluster asks for another token than this process gives, or for one."""
+    if os.environ.get("RAY_AUTH_MODE", "").lower() == "token":
+        return (
+            "This process gives the token of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or "
+            "~/.ray/auth_token, the first that there is. Give the one that the cluster was started "
+            "with."
+        )
+    return (
+        "This process gives no token, and the cluster may ask for one: `ray start --head` does so "
+        "wherever there is a file ~/.ray/auth_token, which any program with Ray may have left. "
+        "Set RAY_AUTH_MODE=token here and on all machines, with the head's token in RAY_AUTH_TOKEN "
+        "or in that file; or delete the file, and start the cluster again."
+    )
 
 
 def _require_none(address: str | None, reason: str) -> None:

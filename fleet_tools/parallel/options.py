@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import CountOrZero, Positive
-from fleet_tools.parallel.workers import LostJob, Work, default_count, run
+from fleet_tools.parallel.workers import LostJob, Work, run
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -15,19 +15,14 @@ class WorkerOptions(OptionGroup):
     """Number, time limit and place of worker processes."""
 
     workers: CountOrZero | None = None
-    """Number of worker processes, each on one core (default: as many as fit this machine); 0 works
-    in this process."""
+    """Number of worker processes, each on one core (default: as many as fit this machine, or as
+    many as a running cluster has cores); 0 works in this process."""
     timeout: Positive = 300.0
     """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
     ray_address: str | None = None
     """Address of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same
     packages installed and see the same files (default: the environment variable RAY_ADDRESS, which
     Ray sets for its jobs); local works on this machine in any case."""
-
-    @property
-    def count(self) -> int:
-        """Number of workers, by default as many as fit this machine."""
-        return default_count() if self.workers is None else self.workers
 
     def run(
         self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]
@@ -46,7 +41,7 @@ class WorkerOptions(OptionGroup):
         return run(
             next_job,
             make_work,
-            count=self.count,
+            count=self.workers,
             timeout_s=self.timeout,
             address=self.ray_address,
         )

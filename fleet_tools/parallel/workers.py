@@ -14,9 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from fleet_tools.errors import FleetToolsError, WorkersError
 from fleet_tools.parallel import actors
-from fleet_tools.parallel.cluster import connected
+from fleet_tools.parallel.cluster import connected, worker_count
 from fleet_tools.parallel.liveness import liveness_of
-from fleet_tools.utils import machine
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -33,8 +32,6 @@ START_LIMIT_S = 300.0
 POLL_S = 0.5
 """Time to wait for a result before looking whether a worker exceeds its limit."""
 
-_WORKER_BYTES = 500e6  # memory of a worker with cameras
-
 
 @dataclass(frozen=True)
 class LostJob:
@@ -43,18 +40,11 @@ class LostJob:
     reason: str
 
 
-def default_count() -> int:
-    """Returns the number of workers for which this machine has cores and memory, at least one."""
-    return max(
-        1, min(int(machine.available_cores()), int(machine.available_memory() // _WORKER_BYTES))
-    )
-
-
 def run(
     next_job: Callable[[], J | None],
     make_work: Callable[[], Work[J, R]],
     *,
-    count: int,
+    count: int | None,
     timeout_s: float,
     address: str | None = None,
 ) -> Generator[tuple[J, R | LostJob], None, None]:
@@ -68,7 +58,8 @@ def run(
             each result. The work ends when it returns None and no job is in progress.
         make_work: Makes the function that does a job, in each worker. Ray must be able to pickle
             it.
-        count: Number of workers; 0 works in this process, without a time limit.
+        count: Number of workers, None for as many as the cluster has cores, see
+            `cluster.connected`; 0 works in this process, without a time limit.
         timeout_s: Time limit of a job. After it, its worker is killed and the job started again.
         address: Address of a running Ray cluster, HOST:PORT, or "auto" for the one of this
             machine; see `cluster.connected`.
@@ -78,13 +69,14 @@ def run(
         WorkersError: Workers cannot be started.
         LostClusterError: Ray's own processes died.
     """
-    with connected(count, address) if count > 0 else contextlib.nullcontext() as ray:
+    with connected(count, address) if count != 0 else contextlib.nullcontext() as ray:
         if ray is None:
             work = make_work()
             while (job := next_job()) is not None:
                 yield job, work(job)
         else:
-            with contextlib.closing(_Pool[J, R](ray, make_work, count, timeout_s)) as pool:
+            pool = _Pool[J, R](ray, make_work, worker_count(ray, count), timeout_s)
+            with contextlib.closing(pool):
                 yield from pool.run(next_job)
 
 

@@ -1,29 +1,106 @@
-"""The connection to Ray where there is no cluster, or no Ray."""
+"""The connection to Ray where there is no cluster, none that lets us in, or no Ray."""
 
+import json
+import os
+import shutil
 import socket
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import psutil
 import pytest
+from support.processes import ROOT
 
 from fleet_tools.errors import WorkersError
 from fleet_tools.parallel.cluster import connected
 
+CONNECT = """
+import json, sys
+from fleet_tools.errors import WorkersError
+from fleet_tools.parallel.cluster import connected
+try:
+    with connected(1, sys.argv[1]) as ray:
+        print(json.dumps(None))
+except WorkersError as error:
+    print(json.dumps(str(error)))
+"""
 
-def local_processes() -> set[str]:
-    """Returns the names of all processes of this machine."""
-    return {process.info["name"] for process in psutil.process_iter(["name"])}
+OPEN = """
+import json, os
+import ray  # which would leave a token of its own
+from fleet_tools.parallel.cluster import connected
+with connected(1, None) as ray:
+    address = ray.get_runtime_context().gcs_address
+    print(json.dumps([address, os.environ["RAY_AUTH_TOKEN"]]), flush=True)
+    input()
+"""
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "localhost:{port}", "auto"])
-def test_absent_cluster_is_named_with_its_remedy(
-    address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def error_of(address: str, *, within: Sequence[str] = (), **variables: str) -> str | None:
+    """Returns the error of another process that connects; None if there is none.
+
+    Args:
+        address: Address of the cluster.
+        within: Command that runs another.
+        variables: Its environment variables of Ray.
+    """
+    finished = subprocess.run(
+        [*within, sys.executable, "-c", CONNECT, address],
+        cwd=ROOT,
+        env=_without_ray(os.environ) | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def _without_ray(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith("RAY_")}
+
+
+def test_no_cluster_of_this_machine_is_named_with_its_remedy(tmp_path: Path):
+    """Ray looks for the processes of any cluster, so it gets process identifiers of its own."""
     pytest.importorskip("ray")
-    if address == "auto" and "gcs_server" in local_processes():
-        pytest.skip("a Ray cluster runs on this machine, to which Ray would connect")
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # where "auto" looks
+    alone = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if os.geteuid() != 0:
+        alone += ["--user", "--map-root-user"]
+    if not shutil.which("unshare") or subprocess.run([*alone, "true"]).returncode != 0:
+        pytest.skip("this machine does not allow namespaces of processes")
+    error = error_of("auto", within=alone, RAY_TMPDIR=str(tmp_path))
+    assert error is not None and "ray start --head" in error
+
+
+@pytest.mark.slow
+def test_a_cluster_that_asks_for_another_token_is_named_with_its_remedy(tmp_path: Path):
+    pytest.importorskip("ray")
+    with subprocess.Popen(
+        [sys.executable, "-c", OPEN],
+        cwd=ROOT,
+        env=_without_ray(os.environ) | {"HOME": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as cluster:
+        try:
+            assert cluster.stdout is not None
+            address, token = json.loads(cluster.stdout.readline())
+            mode = {"RAY_AUTH_MODE": "token", "RAY_NUM_REDIS_GET_RETRIES": "2"}  # soon tired
+            assert error_of(address, RAY_AUTH_TOKEN=token, **mode) is None
+            wrong = error_of(address, RAY_AUTH_TOKEN="a" * 64, **mode)
+            none = error_of(address, RAY_NUM_REDIS_GET_RETRIES="2")
+        finally:
+            cluster.communicate("end\n")
+    assert wrong and address in wrong and "gives the token of RAY_AUTH_TOKEN" in wrong
+    assert none and address in none and "gives no token" in none
+    assert not (tmp_path / ".ray").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "localhost:{port}"])
+def test_absent_cluster_is_named_with_its_remedy(address: str):
+    pytest.importorskip("ray")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = address.format(port=closed.getsockname()[1])

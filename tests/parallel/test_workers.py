@@ -3,12 +3,15 @@
 import contextlib
 import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+import psutil
 import pytest
 
 from fleet_tools.errors import InfeasibleError, UnknownNameError, WorkersError
@@ -22,18 +25,23 @@ ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do no
 J = TypeVar("J")
 R = TypeVar("R")
 
+CORES = 3  # of the cluster, whatever this machine has
+
 
 @pytest.fixture(name="cluster", scope="module", autouse=True)
 def _cluster() -> Iterator[Any]:
     """One cluster for all tests, because its start takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "7")  # as a user may have it
-        with cluster.connected(2, None) as ray:
+        with cluster.connected(CORES, None) as ray:
             yield ray
 
 
 def results_of(
-    jobs: Iterable[J], make_work: Callable[[], Work[J, R]], count: int, timeout_s: float = 60.0
+    jobs: Iterable[J],
+    make_work: Callable[[], Work[J, R]],
+    count: int | None,
+    timeout_s: float = 60.0,
 ) -> dict[J, R | LostJob]:
     remaining = iter(jobs)
     run = workers.run(lambda: next(remaining, None), make_work, count=count, timeout_s=timeout_s)
@@ -60,6 +68,41 @@ def make_trouble(folder: Path) -> Work[str, str]:
             case "freeze":
                 os.kill(os.getpid(), signal.SIGSTOP)
         return verb
+
+    return work
+
+
+def make_meeting(folder: Path, members: int) -> Work[int, int]:
+    """Returns a function that waits until it is at work in so many workers at the same time."""
+
+    def work(job: int) -> int:
+        (folder / str(os.getpid())).touch()
+        while len(list(folder.iterdir())) < members:
+            time.sleep(0.05)
+        return os.getpid()
+
+    return work
+
+
+def make_disconnection(folder: Path, driver: int, times: int) -> Work[int, list[int]]:
+    """Returns a function that cuts the connections to the driver the first times.
+
+    Its result are the processes in which it was called, one after another.
+    """
+
+    def work(job: int) -> list[int]:
+        calls = folder / "calls"
+        with calls.open("a") as file:
+            print(os.getpid(), file=file)
+        processes = [int(line) for line in calls.read_text().split()]
+        if len(processes) <= times:
+            ports = {each.laddr.port for each in psutil.Process(driver).net_connections("tcp")}
+            for connection in psutil.Process().net_connections("tcp"):
+                if connection.raddr and connection.raddr.port in ports:
+                    with socket.socket(fileno=os.dup(connection.fd)) as cut:
+                        cut.shutdown(socket.SHUT_RDWR)
+            time.sleep(1)
+        return processes
 
     return work
 
@@ -95,7 +138,21 @@ def test_options_run_jobs_that_are_listed_or_given_one_by_one():
     expected = {0: 0, 1: 1, 2: 4}
     assert dict(options.run(range(3), make_square)) == expected
     assert dict(options.run(lambda: next(jobs, None), make_square)) == expected
-    assert WorkerOptions().count == workers.default_count() >= 1
+
+
+def test_by_default_there_are_as_many_workers_as_the_cluster_has_cores(tmp_path: Path):
+    assert cluster.default_count() >= 1
+    assert WorkerOptions().workers is None
+    meeting = partial(make_meeting, tmp_path, CORES)
+    assert len({*results_of(range(CORES), meeting, None).values()}) == CORES
+
+
+def test_a_worker_that_cannot_be_reached_for_a_while_goes_on(tmp_path: Path):
+    disconnections = workers.TRIES + 1  # more than a job survives whose workers die
+    cut = partial(make_disconnection, tmp_path, os.getpid(), disconnections)
+    (processes,) = results_of([0], cut, 1).values()
+    assert not isinstance(processes, LostJob)
+    assert len(processes) == disconnections + 1 and len({*processes}) == 1
 
 
 def test_workers_that_die_or_freeze_are_replaced_and_a_job_that_lost_two_is_lost_alone(
