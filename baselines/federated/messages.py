@@ -16,6 +16,9 @@ from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.state import Tensors
 
+CHANGE = "change"
+"""Name that marks a request for a change (`streaming.messages`), which is also one to train."""
+
 _WEIGHTS = "weights."
 
 
@@ -65,12 +68,13 @@ def tensors_of_request(request: LocalUpdateRequest) -> dict[str, torch.Tensor]:
 
 
 def is_request(message: bytes) -> bool:
-    """Whether a message is a request to train, and not a query of `merging.queries.wire`.
+    """Whether a message is a `LocalUpdateRequest`, and no other message to robots.
 
     Raises:
         MessageError: The bytes are not a message.
     """
-    return "round" in tensor_names(message, "message")
+    names = tensor_names(message, "message")
+    return "round" in names and CHANGE not in names
 
 
 def decode_request(message: bytes) -> LocalUpdateRequest:

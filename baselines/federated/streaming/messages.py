@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.federated.messages import (
+    CHANGE,
     LocalUpdate,
     LocalUpdateRequest,
     int64,
@@ -28,7 +29,7 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import tensor_names, unpacked
 from fleet_tools.baselines.training.state import Tensors
 
-_MARK, _REFERENCE = "change", "reference."
+_REFERENCE = "reference."
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ def encode_change_request(request: ChangeRequest) -> bytes:
         {
             **tensors_of_request(request.training),
             **named(_REFERENCE, request.reference or {}),
-            _MARK: int64(request.session),
+            CHANGE: int64(request.session),
             "modulus_bits": int64(request.modulus_bits),
             "nonce": int64(request.nonce),
             **encoded_keys(request.public_keys),
@@ -72,7 +73,7 @@ def is_change_request(message: bytes) -> bool:
     Raises:
         MessageError: The bytes are not a message.
     """
-    return _MARK in tensor_names(message, "message")
+    return CHANGE in tensor_names(message, "message")
 
 
 def decode_change_request(message: bytes) -> ChangeRequest:
@@ -82,7 +83,7 @@ def decode_change_request(message: bytes) -> ChangeRequest:
         MessageError: The bytes are not such a request.
     """
     tensors = unpacked(message, "request")
-    session, bits = take_integer(tensors, _MARK), take_integer(tensors, "modulus_bits")
+    session, bits = take_integer(tensors, CHANGE), take_integer(tensors, "modulus_bits")
     nonce, keys = take_integer(tensors, "nonce"), take_keys(tensors)
     reference = {
         name.removeprefix(_REFERENCE): tensors.pop(name)

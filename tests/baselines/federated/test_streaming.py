@@ -31,6 +31,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.privacy.quantization import quantize
 from fleet_tools.baselines.federated.progress import after_streamed_round
 from fleet_tools.baselines.federated.record import FleetWriter
+from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.robot import FleetRobot, local_data_holder
 from fleet_tools.baselines.federated.streaming.alignment import align
 from fleet_tools.baselines.federated.streaming.config import StreamingConfig
@@ -545,6 +546,14 @@ def test_a_damaged_exchange_is_asked_for_again(
         else:
             (tmp_path / "fleet/exchange.safetensors").write_bytes(damage)
         assert writer.partial() is None
+
+
+def test_a_cache_of_replies_lets_changes_through(large: Path, tmp_path: Path) -> None:
+    plan = plan_of(large, method="git_rebasin", robots=4, streaming={}, merge_every=None)
+    cached = [CachingTransport(local(plan), plan.assignments, tmp_path) for _ in range(2)]
+    results = [stream(plan, transport)[0] for transport in (*cached, local(plan))]
+    assert same(results[0].weights, results[2].weights)
+    assert same(results[1].weights, results[2].weights)
 
 
 def test_no_row_of_data_is_in_changes(large: Path) -> None:
