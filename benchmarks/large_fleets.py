@@ -35,6 +35,8 @@ COLUMNS = (
     "success",
 )
 MEASURED = "measured.json"
+ROBOT_MEMORY = "32"
+"""MB that each process holds for robots."""
 
 
 class LargeFleetsOptions(cli.Options):
@@ -100,7 +102,8 @@ def _measure(options: LargeFleetsOptions) -> int:
             config = options.output / f"{robots}.yaml"
             config.write_text(yaml.safe_dump(settings(options, robots), sort_keys=False))
             command = ["-m", "fleet_tools.baselines.fleet", str(config), "--output", str(folder)]
-            used = _watched([sys.executable, *command, "--workers", str(options.workers)])
+            hosts = ["--workers", str(options.workers), "--robot-memory", ROBOT_MEMORY]
+            used = _watched([sys.executable, *command, *hosts])
             if used is None:
                 return cli.FAILED
             (folder / MEASURED).write_text(json.dumps(used))

@@ -110,6 +110,8 @@ def run(
                 partial=writer.partial(),
                 store=writer.save_partial,
             )
+            if number == config.rounds:
+                transport.close()  # so that its processes and those of rollouts need not coexist
             rollouts = _rollouts(plan, number, streamed.weights, measure_success)
             seconds = time.monotonic() - started
             writer.save_answers(number, streamed.robots.values())
