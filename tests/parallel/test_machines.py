@@ -69,24 +69,25 @@ def finished(
     *,
     after: int,
 ) -> dict[str, Any]:
-    """Runs a program on the head, disturbs the second machine meanwhile, and returns its report.
+    """Runs a program on the head, disturbs another machine at work, and returns the report.
 
     Args:
         cluster: The machines.
-        command: The program, with `--json`.
+        command: The program.
         progress: Returns what the program has done so far.
-        disturb: What is done to the machine.
+        disturb: What is done to a machine.
         after: Progress after which it is done.
     """
-    head, other, *_ = cluster
+    head, *others = cluster
     began = time.monotonic()
     command = [sys.executable, "-m", *command, "--ray-address", head.address, "--json"]
     with head.running(*command) as process:
-        while progress() < after:
+        while progress() < after or not (at_work := [each for each in others if each.actors()]):
             assert process.poll() is None, process.communicate()
             assert time.monotonic() - began < LIMIT_S
             time.sleep(0.05)
-        print(f"{disturb.__name__} at {progress()}, after {time.monotonic() - began:.1f} s")
+        other, seconds = at_work[0], time.monotonic() - began
+        print(f"{disturb.__name__} of {other.actors()} at {progress()}, after {seconds:.1f} s")
         disturbing = threading.Thread(target=disturb, args=(other,))
         disturbing.start()
         with contextlib.closing(_Watch(progress)):

@@ -112,6 +112,15 @@ class Machine:
         """Address of the cluster whose head this machine is."""
         return f"{self.ip}:{_PORT}"
 
+    def actors(self) -> list[str]:
+        """Returns the names of the actors that run on this machine, and their present methods."""
+        names = []
+        for process in _processes(self.namespace):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                names.append(" ".join(psutil.Process(process).cmdline()).strip())
+        agents = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
+        return [name for name in names if name.startswith("ray::") and name not in agents]
+
     def kill(self) -> None:
         """Kills all processes of this machine, as if its power failed."""
         _kill_processes(self.namespace)
@@ -218,12 +227,16 @@ def _delete(namespace: str) -> None:
 def _kill_processes(namespace: str) -> None:
     """Kills all processes of a namespace, also those that are started meanwhile."""
     deadline = time.monotonic() + 30
-    while found := _ip("netns", "pids", namespace).split():
+    while found := _processes(namespace):
         assert time.monotonic() < deadline, f"processes {found} of {namespace} do not end"
         for process in found:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
         time.sleep(0.05)
+
+
+def _processes(namespace: str) -> list[int]:
+    return [int(process) for process in _ip("netns", "pids", namespace).split()]
 
 
 def _ip(*arguments: str) -> str:
