@@ -59,6 +59,7 @@ OPTIONAL = (
     Library("msgpack", "msgpack", "serve", "serve policies over a socket"),
     Library("viser", "viser", "browser", "show pages in the browser"),
     Library("pyspacemouse", "pyspacemouse", "spacemouse", "read a SpaceMouse"),
+    Library("flwr", "flwr", "flower", "run fleets over Flower"),
     Library("PIL", "pillow", "video", "draw on images"),
     Library("av", "av", "video", "write videos"),
     Library("pyarrow", "pyarrow", "export", "export datasets to LeRobot"),
@@ -74,6 +75,10 @@ OPTIONAL = (
     Library("moviepy", "moviepy", "video", "write videos with gymnasium.wrappers.RecordVideo"),
 )
 
+APART = {"flower": "constraints-flower.txt"}
+"""Constraints of extras that exclude versions of constraints.txt, and so want an environment of
+their own."""
+
 
 def install_command(extra: str) -> str:
     """Returns the command that installs an extra, for a checkout or for a wheel.
@@ -84,11 +89,12 @@ def install_command(extra: str) -> str:
     if extra not in (extras := {library.extra for library in OPTIONAL}):
         raise UnknownNameError("extra", extra, extras)
     checkout = Path(__file__).resolve().parents[2]
-    if not (checkout / "constraints.txt").is_file():
+    constraints = APART.get(extra, "constraints.txt")
+    if not (checkout / constraints).is_file():
         return f'python3 -m pip install "fleet-tools[{extra}]"'
     if Path.cwd() == checkout:
-        return f'python3 -m pip install -c constraints.txt -e ".[{extra}]"'
-    return f'python3 -m pip install -c "{checkout}/constraints.txt" -e "{checkout}[{extra}]"'
+        return f'python3 -m pip install -c {constraints} -e ".[{extra}]"'
+    return f'python3 -m pip install -c "{checkout / constraints}" -e "{checkout}[{extra}]"'
 
 
 def require(module: str, purpose: str, otherwise: str = "") -> ModuleType:

@@ -48,6 +48,22 @@ def test_the_command_for_a_checkout_fits_the_working_directory(
     )
 
 
+def versions(name: str) -> dict[str, str]:
+    """Returns the versions in a file of constraints, by package."""
+    lines = [line.partition("#")[0].strip() for line in (ROOT / name).read_text().splitlines()]
+    return dict(line.lower().split("==") for line in lines if line)
+
+
+def test_an_extra_that_wants_its_own_environment_has_its_own_constraints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert "-c constraints-flower.txt" in install_command("flower")
+    one, other = versions("constraints.txt"), versions("constraints-flower.txt")
+    differing = {name for name in one.keys() & other.keys() if one[name] != other[name]}
+    assert differing == {"packaging", "protobuf", "typer"} and "flwr" in other
+
+
 def test_the_command_for_a_wheel_needs_no_checkout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

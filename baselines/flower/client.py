@@ -1,0 +1,45 @@
+"""The `ClientApp` of a node, which answers messages to its robots; their data stay there.
+
+A Flower app names it as `clientapp = "fleet_tools.baselines.flower.client:app"`. `--node-config` of
+the SuperNode says which robots are its own:
+
+    partition-id     number of the node, from 0
+    num-partitions   number of nodes; robot r belongs to the node with the number r modulo this
+    data             folders of the node's own datasets, separated by ":". The node's one robot
+                     has all of their successful episodes, and no other folder is opened. Without
+                     it, the folders that the server names are.
+"""
+
+from typing import Any
+
+from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.flower.node import Node
+from fleet_tools.baselines.flower.records import (
+    DataQuestion,
+    answer_content,
+    content,
+    read_bytes,
+    read_value,
+)
+
+app = flower("clientapp").ClientApp()
+
+
+@app.query()
+def report(message: Any, context: Any) -> Any:
+    """Answers what the node has."""
+    # Not imported for messages to robots, each of which starts a process.
+    from fleet_tools.baselines.flower.node_report import report_of
+
+    found = report_of(Node.of(context.node_config), read_value(DataQuestion, message))
+    return flower("app").Message(content(found), reply_to=message)
+
+
+@app.train()
+def answer(message: Any, context: Any) -> Any:
+    """Answers a message to a robot. Errors become Flower's error replies, with their text."""
+    assignment = Node.of(context.node_config).localized(read_value(Assignment, message))
+    reply = FleetRobot(assignment).answer(read_bytes(message))
+    return flower("app").Message(answer_content(reply), reply_to=message)

@@ -1,0 +1,62 @@
+"""The plan of a fleet whose nodes have data of their own, which the server never sees."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fleet_tools.baselines.federated.plan import ClientData, FleetPlan
+from fleet_tools.baselines.flower.records import NodeReport
+from fleet_tools.errors import ConfigError
+
+
+def with_data_of_nodes(plan: FleetPlan, reports: Mapping[int, NodeReport]) -> FleetPlan:
+    """Returns a fleet in which each robot has all data of its node.
+
+    Seeds, the blueprint and the held-out episodes are those of the given plan.
+
+    Args:
+        plan: Plan of the fleet from the server's own datasets.
+        reports: Reports of all nodes, by number of the node.
+
+    Returns:
+        The given plan if no node has data of its own, so that robots open the datasets of the plan,
+        which nodes then need in the same folders.
+
+    Raises:
+        ConfigError: Only some nodes have data, a node has not reported, or there are not as many
+            nodes as robots.
+    """
+    data = {node: report.data for node, report in reports.items() if report.data is not None}
+    if not data:
+        return plan
+    robots = range(plan.config.robots)
+    if absent := sorted(set(robots) - data.keys()):
+        raise ConfigError(
+            f"Some nodes have data of their own, so that the fleet needs those of all "
+            f"{len(robots)} robots. Nodes without data, or that are not online: {absent}. Start "
+            "them with `data` in their --node-config."
+        )
+    if unknown := sorted(data.keys() - set(robots)):
+        raise ConfigError(
+            f"The fleet has {len(robots)} robots, and there are also nodes with the numbers "
+            f"{unknown}. Give `robots: {max(data) + 1}`."
+        )
+    clients = tuple(
+        ClientData(
+            assignment=client.assignment.model_copy(
+                update={
+                    "data": (f"data of node {robot}",),
+                    "episodes": tuple(range(data[robot].episodes)),
+                    "content_digest": data[robot].content_digest,
+                }
+            ),
+            tasks=data[robot].tasks,
+            episode_counts=data[robot].episode_counts,
+            data_bytes=data[robot].data_bytes,
+        )
+        for robot, client in enumerate(plan.clients)
+    )
+    digests = [plan.content_digest, *(data[robot].content_digest for robot in robots)]
+    digest = hashlib.blake2b(json.dumps(digests).encode(), digest_size=8).hexdigest()
+    return replace(plan, clients=clients, content_digest=digest)

@@ -1,0 +1,135 @@
+"""Which node of Flower owns which robot."""
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.flower.mail import POLL_S, Mail, failure
+from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, content, read_value
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.errors import ConfigError
+
+REPORT_LIMIT_S = 120.0
+"""Time limit of a node's report, in which the node starts a process."""
+
+
+class Roster:
+    """The nodes that are online, each of which is asked what it has when it is first seen.
+
+    Args:
+        grid: Flower's grid.
+        question: Question to each node.
+
+    Attributes:
+        reports: Reports of the nodes that are online, by Flower's id of the node.
+        failures: Why others gave none, likewise; they are not asked again.
+    """
+
+    def __init__(self, grid: Any, question: DataQuestion) -> None:
+        self._grid, self._question = grid, question
+        self._mail: Mail[int] = Mail(grid)
+        self.reports: dict[int, NodeReport] = {}
+        self.failures: dict[int, str] = {}
+        self._owners: dict[int, int] = {}  # nodes by their number
+
+    @property
+    def partitions(self) -> int:
+        """Number of nodes, as nodes say; 0 as long as none has reported."""
+        return next((each.partitions for each in self.reports.values()), 0)
+
+    def refresh(self, end_s: float, robots: Collection[int]) -> None:
+        """Asks nodes that came since the last call, and forgets those that left.
+
+        Args:
+            end_s: Time of `time.monotonic` after which reports are not awaited.
+            robots: Robots whose nodes are looked for; once all have one, no report is awaited.
+
+        Raises:
+            ConfigError: Nodes disagree about their number.
+        """
+        online = set(self._grid.get_node_ids())
+        for known in (self.reports, self.failures):
+            for node in known.keys() - online:
+                del known[node]
+        self._owners = {each.partition: node for node, each in self.reports.items()}
+        self._ask(online - self.reports.keys() - self.failures.keys())
+        for node, reply in self._mail.arrived():
+            self._note(node, reply)
+        end_s = min(end_s, time.monotonic() + REPORT_LIMIT_S)
+        while self._mail.awaited and any(self.node_of(robot) is None for robot in robots):
+            if time.monotonic() > end_s:
+                return
+            time.sleep(POLL_S)
+            for node, reply in self._mail.arrived():
+                self._note(node, reply)
+
+    def await_all(self, wait_s: float) -> dict[int, NodeReport]:
+        """Waits until all nodes have reported.
+
+        Returns:
+            Their reports by number of the node, without those that did not come in time.
+
+        Raises:
+            ConfigError: Nodes disagree about their number, or none came.
+        """
+        end_s, found = time.monotonic() + wait_s, {}
+        while time.monotonic() < end_s:
+            self.refresh(end_s, range(self.partitions or 1))
+            found = {each.partition: each for each in self.reports.values()}
+            if found and len(found) == self.partitions:
+                break
+            time.sleep(POLL_S)
+        if not found:
+            reasons = "".join(f"\n  node {node}: {why}" for node, why in self.failures.items())
+            raise ConfigError(
+                f"No node of Flower reported within {wait_s:g} s. Start SuperNodes, and look with "
+                f"`flwr supernode list` whether they are online.{reasons}"
+            )
+        return dict(sorted(found.items()))
+
+    def node_of(self, robot: int) -> int | None:
+        """Returns Flower's id of the node that owns a robot; None if it is not online.
+
+        Of two nodes with the same number, the one that reported last owns it: a SuperNode that was
+        started again, while the SuperLink has not yet noticed that the former is gone.
+        """
+        return self._owners.get(robot % self.partitions) if self.partitions else None
+
+    def _ask(self, nodes: Collection[int]) -> None:
+        message = flower("app").Message
+        asked = set(self._mail.awaited.values())
+        questions = {
+            node: message(content(self._question), node, "query", ttl=REPORT_LIMIT_S)
+            for node in sorted(set(nodes) - asked)
+        }
+        self._mail.send(questions)  # what the SuperLink does not take is asked again
+
+    def _note(self, node: int, reply: Any) -> None:
+        """Notes the reply to a question.
+
+        A node that did not answer in time is asked again if it is online; one that answered with an
+        error, or with something else, is not.
+        """
+        if reply.has_error():
+            if reply.error.code not in _unavailable():
+                self.failures[node] = failure(reply) or ""
+            return
+        try:
+            report = read_value(NodeReport, reply)
+        except MessageError as error:
+            self.failures[node] = str(error)
+            return
+        if self.partitions not in (0, report.partitions):
+            numbers = sorted((self.partitions, report.partitions))
+            raise ConfigError(
+                f"Nodes were started with different `num-partitions`: {numbers}. Give all of them "
+                "the same number of nodes."
+            )
+        self.reports[node], self._owners[report.partition] = report, node
+
+
+def _unavailable() -> tuple[int, ...]:
+    """Flower's codes for messages without an answer of the node."""
+    codes = flower("common.constant").ErrorCode
+    return codes.MESSAGE_UNAVAILABLE, codes.REPLY_MESSAGE_UNAVAILABLE, codes.NODE_UNAVAILABLE

@@ -1,0 +1,85 @@
+"""The `ServerApp` that runs a fleet over Flower, as `python -m fleet_tools.baselines.fleet` does.
+
+A Flower app names it as `serverapp = "fleet_tools.baselines.flower.server:app"`, and its
+`[tool.flwr.app.config]` has the keys of `ServerOptions`, which `flwr run --run-config` changes. The
+same command resumes a fleet that was stopped.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.progress import FleetProgress
+from fleet_tools.baselines.federated.record import FleetWriter
+from fleet_tools.baselines.federated.run import complete
+from fleet_tools.baselines.federated.summary import as_text
+from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
+from fleet_tools.baselines.flower.records import DataQuestion
+from fleet_tools.baselines.flower.roster import Roster
+from fleet_tools.baselines.flower.transport import FlowerTransport
+from fleet_tools.baselines.training.rollouts import make_success_measure
+from fleet_tools.config.values import Positive, Value, load_yaml, parse
+
+app = flower("serverapp").ServerApp()
+
+
+class ServerOptions(Value):
+    """Options of a run.
+
+    Attributes:
+        fleet: YAML file of the fleet, a `FleetConfig`, on the SuperLink's machine. Its `data` are
+            the server's own: to scale inputs, and to measure losses of merged policies.
+        output: Folder of the fleet, on the SuperLink's machine.
+        wait_s: Time for nodes to come online, s. A fleet whose nodes have data of their own needs
+            all of them once, to be planned; others leave robots of absent nodes out.
+        timeout_s: Time limit of a robot's answer, s.
+    """
+
+    fleet: str
+    output: str
+    wait_s: Positive = 600.0
+    timeout_s: Positive = 3600.0
+
+
+@app.main()
+def main(grid: Any, context: Any) -> None:
+    """Runs all rounds that are left."""
+    run_fleet(grid, context.run_config)
+
+
+def run_fleet(grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs all rounds of a fleet that are left, and returns the report.
+
+    Args:
+        grid: Flower's grid.
+        run_config: The options by name, with "-" or "_".
+
+    Raises:
+        ConfigError: An option, the YAML file or the configuration of nodes does not fit.
+        FleetToolsError, OSError: See `federated.run.complete`.
+    """
+    given = {name.replace("-", "_"): value for name, value in run_config.items()}
+    options = parse(ServerOptions, given, "The configuration of the run")
+    torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
+    config = load_yaml(FleetConfig, Path(options.fleet))
+    plan = FleetPlan.of(config)
+    measure_success = make_success_measure(config.data, config.rollouts, plan.blueprint)
+    roster = Roster(grid, DataQuestion(blueprint=plan.blueprint, by=config.split.by))
+    plan = with_data_of_nodes(plan, roster.await_all(options.wait_s))
+    transport = FlowerTransport(grid, plan.assignments, timeout_s=options.timeout_s, roster=roster)
+    with FleetWriter(Path(options.output), plan) as writer:
+        report = complete(
+            writer, transport, measure_success=measure_success, after_round=_print_round
+        )
+    print(as_text(options.output, report), flush=True)
+    return report
+
+
+def _print_round(progress: FleetProgress) -> None:
+    last = progress.rounds[-1]
+    print(f"round {len(progress.rounds)}: held-out loss {last.loss:.3g}", flush=True)

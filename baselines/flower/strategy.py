@@ -1,0 +1,154 @@
+"""A `Strategy` of Flower that merges by a method of ours, for Flower apps of one's own.
+
+Where Flower is absent, importing this module raises `MissingLibraryError`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods import registry
+from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.symmetry.layers import mlp
+from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.weights import require_weights
+
+ASK_NOTHING = (
+    "naive_average",
+    "common_init",
+    "git_rebasin",
+    "sinkhorn_rebasin_l1",
+    "sinkhorn_rebasin_l2",
+    "task_arithmetic",
+    "ties",
+    "dare",
+)
+"""Names of the methods that work on weights alone."""
+
+
+class MergeStrategy(flower("serverapp.strategy").FedAvg):
+    """FedAvg whose average is a merge by one of our methods.
+
+        blueprint = load_checkpoint("policy.safetensors").blueprint
+        MergeStrategy("git_rebasin", blueprint.symmetry()).start(grid, ArrayRecord(state_dict))
+
+    A client answers as for FedAvg: the state dict of a network as an `ArrayRecord`, and the number
+    of its samples, the averaging weight, as `num-examples`. Replies that are not finite weights of
+    the network are left out. Models are merged in the order of nodes' numbers, so that the result
+    does not depend on who answers first.
+
+    Args:
+        method: Name of the method; see `registry.find`. It may ask robots nothing, since each
+            question would be another message of Flower: `ASK_NOTHING`, or a method of one's own.
+        symmetry: Table of axes of the network: that of a blueprint, one that `derive` finds, or
+            one written by hand.
+        method_options: Options of the method.
+        seed: Seed of everything that is drawn; each round draws its own.
+        options: Options of Flower's FedAvg, such as `fraction_train`.
+
+    Raises:
+        MissingLibraryError: Flower is not installed.
+        UnknownNameError: There is no such method.
+        MergeError: The method asks robots, or has no such options.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        symmetry: Symmetry,
+        *,
+        method_options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        self._method, self._symmetry, self._seed = method, symmetry, seed
+        self._method_options = dict(method_options or {})
+        self._base: State = {}
+        self._require_silent_method()
+        super().__init__(**options)
+
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+        """See Flower's `Strategy`.
+
+        Raises:
+            UncoveredParameterError, AxisSizeError: The table of axes does not fit the network.
+        """
+        self._base = arrays.to_torch_state_dict()
+        self._symmetry.group(self._base)
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
+        """See Flower's `Strategy`.
+
+        Raises:
+            MergeError: An error of the method.
+        """
+        valid, _ = self._check_and_log_replies(list(replies), is_train=True)
+        kept = [
+            (reply, weights)
+            for reply in sorted(valid, key=lambda each: each.metadata.src_node_id)
+            if (weights := self._weights(reply)) is not None
+        ]
+        if not kept:
+            return None, None
+        contents = [reply.content for reply, _ in kept]
+        problem = MergeProblem(
+            self._symmetry,
+            [weights for _, weights in kept],
+            averaging_weights=[self._count(content) for content in contents],
+            base=self._base,
+            seed=self._seed + server_round,
+        )
+        merged = registry.merge(self._method, problem, **self._method_options).state
+        state = {name: merged[name] for name in self._base}
+        metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+        return flower("app").ArrayRecord(state), metrics
+
+    def summary(self) -> None:
+        """See Flower's `Strategy`."""
+        _log(f"\t├──> Merging by {self._method}, options {self._method_options}")
+        super().summary()
+
+    def _weights(self, reply: Any) -> State | None:
+        """Returns the weights in a reply; None if they are not finite weights of the network."""
+        (arrays,) = reply.content.array_records.values()
+        weights = arrays.to_torch_state_dict()
+        try:
+            require_weights(self._base, weights)
+        except CheckpointError as error:
+            _log(f"\t> The reply of node {reply.metadata.src_node_id} is left out: {error}")
+            return None
+        return weights
+
+    def _count(self, content: Any) -> float:
+        (metrics,) = content.metric_records.values()
+        return float(metrics[self.weighted_by_key])
+
+    def _require_silent_method(self) -> None:
+        """Merges two tiny networks, so that an impossible method is refused before any message."""
+        table = mlp(("0", "1"), ("_in", "hidden", "_out"))
+        generator = torch.Generator().manual_seed(0)
+        shapes = {"0.weight": (3, 2), "0.bias": (3,), "1.weight": (1, 3), "1.bias": (1,)}
+        models = [
+            {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+            for _ in range(3)
+        ]
+        problem = MergeProblem(Symmetry.of(table), models[:2], base=models[2])
+        try:
+            registry.merge(self._method, problem, **self._method_options)
+        except (MergeError, TypeError) as error:
+            raise MergeError(
+                f"{self._method} cannot merge over messages of a Flower app: {error}\nMethods that "
+                f"work on weights alone: {', '.join(ASK_NOTHING)}. Others run over Flower as a "
+                "fleet of ours (`fleet_tools.baselines.flower.server`)."
+            ) from None
+
+
+def _log(line: str) -> None:
+    import logging
+
+    flower("supercore").log(logging.INFO, line)
