@@ -81,11 +81,12 @@ def expected(plan: FleetPlan) -> dict[int, bytes | LostRobot]:
     return dict(local(plan).exchange(all_of(plan, request(plan))))
 
 
-def await_late(transport: RayTransport, limit_s: float = 60.0) -> list[int]:
-    """Returns the robots that are late, once there are any."""
-    until = time.monotonic() + limit_s
-    while not (late := transport.late()) and time.monotonic() < until:
+def await_late(transport: RayTransport, count: int) -> list[int]:
+    """Returns the robots that are late, once there are so many."""
+    late, until = transport.late(), time.monotonic() + TIMEOUT_S
+    while len(late) < count and time.monotonic() < until:
         time.sleep(0.1)
+        late += transport.late()
     return late
 
 
@@ -120,8 +121,9 @@ def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
 
 
 def test_the_messages_of_a_robot_go_to_the_host_that_has_it_open(
-    plan: FleetPlan, transport: RayTransport
+    plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ray_transport, "PATIENCE_S", 60.0)  # on a busy machine, too
     dict(transport.exchange(all_of(plan, request(plan))))
     homes = dict(transport.locations)
     for seed in range(10):
@@ -189,21 +191,23 @@ def test_a_host_that_dies_without_work_loses_no_robot(
 def test_at_the_deadline_the_iterator_ends_and_late_answers_are_named(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
+    correct = expected(plan)
     dict(transport.exchange(all_of(plan, request(plan))))  # both hosts run
     begun = time.monotonic()
     dict(transport.exchange({0: request(plan, 200)}))
-    epochs = int(8 * 200 / (time.monotonic() - begun))  # of about 8 s
+    epochs = int(12 * 200 / (time.monotonic() - begun))  # of about 12 s
     messages = {0: request(plan, epochs), 1: request(plan)}
     begun = time.monotonic()
-    answers = dict(transport.exchange(messages, deadline_s=3.0))
-    assert time.monotonic() - begun < 5.0
-    assert answers == {1: expected(plan)[1]} and transport.late() == []
-    others = {robot: request(plan) for robot in (1, 2, 3, 4)}
-    assert dict(transport.exchange(others)) == {k: expected(plan)[k] for k in others}
-    assert await_late(transport) == [0]
-    assert transport.late() == []
-    assert dict(transport.exchange({}, deadline_s=0.0)) == {}
-    assert dict(transport.exchange(messages, deadline_s=0.0)) == {}
+    answers = dict(transport.exchange(messages, deadline_s=2.0))
+    assert time.monotonic() - begun < 6.0
+    assert 0 not in answers and answers.items() <= correct.items()
+    others = {robot: request(plan) for robot in (2, 3, 4)}
+    assert dict(transport.exchange(others)) == {robot: correct[robot] for robot in others}
+    late = {0, 1} - answers.keys()
+    assert sorted(await_late(transport, len(late))) == sorted(late)
+    for deadline_s in (0.0, -1.0):
+        assert dict(transport.exchange({}, deadline_s=deadline_s)) == {}
+        assert dict(transport.exchange(messages, deadline_s=deadline_s)) == {}
     assert transport.late() == []
 
 
@@ -220,17 +224,20 @@ def test_after_the_iterator_is_closed_no_message_is_begun(plan: FleetPlan) -> No
 
 
 def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: FleetPlan) -> None:
-    with closing(RayTransport(plan.assignments, at_once=2, timeout_s=6.0)) as transport:
-        dict(transport.exchange(all_of(plan, request(plan))))
-        messages = {0: request(plan, LONG), 1: request(plan)}
-        with closing(transport.exchange(messages)) as answers:
-            assert next(answers)[0] == 1
+    correct = expected(plan)
+    with closing(RayTransport(plan.assignments, at_once=2, timeout_s=15.0)) as transport:
+        # Robot 0 occupies one host, so that the other one starts, too.
+        with closing(transport.exchange({0: request(plan, LONG), 1: request(plan)})) as answers:
+            assert next(answers) == (1, correct[1])
         process = transport.locations[0].process
         others = {robot: request(plan) for robot in (1, 2, 3, 4)}
-        assert dict(transport.exchange(others)) == {k: expected(plan)[k] for k in others}
-        time.sleep(6.0)
-        assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
-        assert killed(process) and transport.late() == []
+        assert dict(transport.exchange(others)) == {robot: correct[robot] for robot in others}
+        until = time.monotonic() + TIMEOUT_S
+        while not killed(process) and time.monotonic() < until:
+            assert transport.late() == []
+            time.sleep(0.2)
+        assert dict(transport.exchange(all_of(plan, request(plan)))) == correct
+        assert process not in processes(transport)
 
 
 def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
