@@ -50,7 +50,7 @@ class Network:
     stack: ExitStack
     nodes: list[subprocess.Popen] = field(default_factory=list)
 
-    def flwr(self, *arguments: str, timeout_s: float = 60) -> str:
+    def flwr(self, *arguments: str, timeout_s: float = 300) -> str:
         """Runs a command of Flower, and returns what it prints."""
         command = [_program("flwr"), *arguments]
         finished = subprocess.run(
@@ -116,7 +116,7 @@ def network(folder: Path) -> Iterator[Network]:
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
         )
-        wait_for(lambda: _listens(port) or link.poll() is not None, 60)
+        wait_for(lambda: _listens(port) or link.poll() is not None, 300)
         assert link.poll() is None, (folder / "superlink.log").read_text()
         yield Network(folder, port, stack)
 
@@ -141,7 +141,7 @@ def end_tree(process: subprocess.Popen) -> None:
             each.kill()
         except psutil.NoSuchProcess:
             continue
-    process.wait(10)
+    process.wait(60)
 
 
 def _make_certificates(folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_fleet_has_the_bits_that_it_has_in_one_process(tmp_path: Path) -> None
     config, own = write_fleet(tmp_path)
     with network(tmp_path / "network") as net:
         start(net, own)
-        log = net.run(EXAMPLE, options(tmp_path, config), timeout_s=600)
+        log = net.run(EXAMPLE, options(tmp_path, config), timeout_s=900)
     flower, home = tmp_path / "flower", tmp_path / "home"
     assert (flower / "report.json").is_file(), log
     flower_python("tests/support/fleet_at_home.py", config, home, *own)
@@ -98,11 +98,11 @@ def test_rounds_go_on_without_a_node_that_is_killed_and_with_it_again(tmp_path: 
         def count() -> int:
             return rounds.read_text().count("\n") if rounds.exists() else 0
 
-        wait_for(lambda: count() >= 1, 300)
+        wait_for(lambda: count() >= 1, 600)
         end_tree(net.nodes[1])
         wait_for(lambda: count() >= 2, 600)
         net.start_node("node1", node_config(1, own[1]))
-        wait_for((tmp_path / "flower/report.json").is_file, 600)
+        wait_for((tmp_path / "flower/report.json").is_file, 900)
     report = json.loads((tmp_path / "flower/report.json").read_text())
     print(report["left_out"])
     lost = {each["round"] for each in report["left_out"]}
@@ -122,7 +122,7 @@ def test_the_guides_app_of_ones_own_merges_by_a_method_of_ours(tmp_path: Path) -
     with network(tmp_path / "network") as net:
         for number in range(2):
             net.add_node(f"node{number}", f"partition-id={number} num-partitions=2")
-        log = net.run(app, f'output="{output}"', timeout_s=300)
+        log = net.run(app, f'output="{output}"', timeout_s=900)
     assert output.is_file(), log
     model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2))
     model.load_state_dict(torch.load(output, weights_only=True))
