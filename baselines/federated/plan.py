@@ -104,14 +104,14 @@ class FleetPlan:
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))
             tasks = tuple(sorted({episode.task for episode in own.episodes}))
-            clients.append(ClientData(assignment, tasks, counts, _bytes(own, blueprint)))
+            clients.append(ClientData(assignment, tasks, counts, data_bytes(own, blueprint)))
         return cls(
             config,
             content_digest(samples),
             blueprint,
             tuple(clients),
             held_out,
-            _bytes(held_out, blueprint),
+            data_bytes(held_out, blueprint),
         )
 
     @property
@@ -272,7 +272,8 @@ def derive_seed(seed: int, *purpose: int) -> int:
     return int(np.random.SeedSequence((seed, *purpose)).generate_state(1)[0])
 
 
-def _bytes(samples: Samples, blueprint: Blueprint) -> int:
+def data_bytes(samples: Samples, blueprint: Blueprint) -> int:
+    """Returns the uncompressed size of the actions and of the observations that a policy reads."""
     arrays = [*blueprint.observation.values(), blueprint.action]
     step_bytes = sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays)
     return step_bytes * sum(episode.record.steps for episode in samples.episodes)

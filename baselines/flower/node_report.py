@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from fleet_tools.baselines.federated.plan import _bytes as data_bytes
-from fleet_tools.baselines.federated.plan import episode_kind
+from fleet_tools.baselines.federated.plan import data_bytes, episode_kind
 from fleet_tools.baselines.flower.node import Node
 from fleet_tools.baselines.flower.records import DataQuestion, NodeData, NodeReport
 from fleet_tools.baselines.training.demonstrations import content_digest
