@@ -180,8 +180,9 @@ def write_page(summary: dict[str, Any], folder: Path) -> None:
         ("success", "Success rate"),
     )
     for axes, (key, label) in zip(figure.subplots(2, 2).flat, panels, strict=True):
-        axes.plot([row["robots"] for row in rows], [row[key] for row in rows], "o-")
-        axes.set(xscale="log", xlabel="Robots", ylabel=label, ylim=(0, None))
+        values = [row[key] for row in rows]
+        axes.plot([row["robots"] for row in rows], values, "o-")
+        axes.set(xscale="log", xlabel="Robots", ylabel=label, ylim=(0, 1.1 * max(values)))
         axes.grid(alpha=0.3)
     figure.savefig(folder / "fleets.png", dpi=120)
 
