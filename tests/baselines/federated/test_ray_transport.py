@@ -280,7 +280,7 @@ def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
 
 
 def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
-    with pytest.raises(UnknownNameError, match=r"Unknown place: 'lab_a'.*node:127.*ray start"):
+    with pytest.raises(UnknownNameError, match=r"Unknown place: 'lab_a'.*node:.*ray start"):
         RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=["lab_a"])
     import ray
 
