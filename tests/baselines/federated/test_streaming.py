@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
+pytest.importorskip("cryptography")
 
 import numpy as np
 import torch
@@ -156,6 +157,8 @@ def test_streaming_is_the_merge_of_all_at_once(data: Path, server: Any) -> None:
     ids=["plain", "rounded", "masked", "noisy", "aligned"],
 )
 def test_the_order_of_arrival_does_not_matter(large: Path, changes: dict[str, Any]) -> None:
+    if changes["streaming"].get("noise"):
+        pytest.importorskip("dp_accounting")
     plan = plan_of(large, robots=6, **changes)
     orders = (lambda robot: robot, lambda robot: -robot, lambda robot: robot * 5 % 6)
     results = [stream(plan, Ordered(local(plan), order)) for order in orders]
@@ -501,6 +504,7 @@ def test_clipped_and_rounded_changes_are_not_longer_than_the_clip(large: Path) -
 
 
 def test_noise_has_the_spread_that_epsilon_counts(large: Path) -> None:
+    pytest.importorskip("dp_accounting")
     settings = {**COMMON, "robots": 4, "merge_every": None}
     quiet = stream(plan_of(large, **settings, streaming={"clip": 0.5}))[0]
     loud = stream(plan_of(large, **settings, streaming={"clip": 0.5, "noise": 2.0}))[0]
