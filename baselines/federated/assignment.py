@@ -35,7 +35,6 @@ class Assignment(GrownValue):
     initialization: int
     moment_noise: NonNegative = 0.0
     proximal: NonNegative = 0.0
-
     streaming: StreamingConfig | None = None
     method: str = ""
     options: MethodOptions = {}

@@ -55,8 +55,8 @@ class ClosingConfig(Value):
         if answered < needed:
             raise TrainingError(
                 f"In round {number}, {answered} of {wanted} robots answered before it closed, and "
-                f"its quorum is {needed}. The same command asks again; a longer `deadline` or a "
-                "smaller `quorum` of `closing` may help."
+                f"its quorum is {needed}. The same command asks again. A longer `deadline` or a "
+                "smaller `quorum` of `closing` makes another fleet, with a folder of its own."
                 + "".join(f" Robot {robot}: {reason}." for robot, reason in _first(reasons or {}))
             )
 

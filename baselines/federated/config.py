@@ -163,7 +163,6 @@ class FleetConfig(GrownValue):
     rollouts: CountOrZero = 0
     rollout_every: Count = 1
     try_robots: bool | Literal["own_tasks"] = False
-
     streaming: StreamingConfig | None = None
     closing: ClosingConfig = ClosingConfig()
 

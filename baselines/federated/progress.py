@@ -72,7 +72,7 @@ class FleetProgress:
 def after_round(
     before: FleetProgress | None,
     plan: FleetPlan,
-    result: RoundResult,
+    result: RoundResult | StreamedRound,
     rollouts: dict[str, TaskSuccesses] | None,
     seconds: float,
 ) -> FleetProgress:
@@ -85,51 +85,31 @@ def after_round(
         rollouts: Successes of the merged policy by task; None if it was not evaluated.
         seconds: Wall time of the round.
     """
+    if isinstance(result, StreamedRound):
+        robots, robot_weights, moved_fraction, tally = (), {}, None, _tally(result)
+        size = tally.bytes_to_robots + tally.bytes_from_robots
+    else:
+        robots = tuple(_summary_of(robot, each) for robot, each in result.robots.items())
+        robot_weights = {
+            robot: update.weights
+            for robot, each in result.robots.items()
+            if (update := each.merged_update) is not None
+        }
+        moved_fraction, tally = result.moved_fraction, None
+        size = sum(each.bytes_to_robot + each.bytes_from_robot for each in robots)
     rounds = () if before is None else before.rounds
-    robots = tuple(_summary_of(robot, each) for robot, each in result.robots.items())
     summary = RoundSummary(
         round=result.number,
         epochs=result.number * plan.config.epochs_per_round,
         robots=robots,
-        bytes_so_far=(rounds[-1].bytes_so_far if rounds else 0)
-        + sum(each.bytes_to_robot + each.bytes_from_robot for each in robots),
+        bytes_so_far=(rounds[-1].bytes_so_far if rounds else 0) + size,
         loss=result.loss,
-        moved_fraction=result.moved_fraction,
-        rollouts=rollouts,
-        seconds=round(seconds, 3),
-    )
-    robot_weights = {
-        robot: update.weights
-        for robot, each in result.robots.items()
-        if (update := each.merged_update) is not None
-    }
-    return FleetProgress((*rounds, summary), result.weights, robot_weights, result.server_state)
-
-
-def after_streamed_round(
-    before: FleetProgress | None,
-    plan: FleetPlan,
-    result: StreamedRound,
-    rollouts: dict[str, TaskSuccesses] | None,
-    seconds: float,
-) -> FleetProgress:
-    """Returns the progress after another streaming round; see `after_round`."""
-    rounds = () if before is None else before.rounds
-    tally = _tally(result)
-    summary = RoundSummary(
-        round=result.number,
-        epochs=result.number * plan.config.epochs_per_round,
-        robots=(),
-        bytes_so_far=(rounds[-1].bytes_so_far if rounds else 0)
-        + tally.bytes_to_robots
-        + tally.bytes_from_robots,
-        loss=result.loss,
-        moved_fraction=None,
+        moved_fraction=moved_fraction,
         rollouts=rollouts,
         seconds=round(seconds, 3),
         tally=tally,
     )
-    return FleetProgress((*rounds, summary), result.weights, {}, result.server_state)
+    return FleetProgress((*rounds, summary), result.weights, robot_weights, result.server_state)
 
 
 def _summary_of(robot: int, result: RobotResult) -> RobotSummary:

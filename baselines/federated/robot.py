@@ -95,19 +95,19 @@ class FleetRobot:
             update = self._trained(request.training, weights)
         # It may be asked again with another reference; training again would give the same bits.
         self._last = (asked, update) if config.asks_again else None
-        return change(self._assignment, request, reference, update, self._data_holder)
+        return change(self._assignment, request, reference, update, self)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
         """Returns given weights, or else the robot's own initial ones."""
         assignment = self._assignment
-        own = assignment.blueprint.create(assignment.initialization).state_dict()
         if given is None:
-            return own
+            return assignment.blueprint.create(assignment.initialization).state_dict()
+        expected = assignment.blueprint.create_empty().state_dict()
         try:
-            require_weights(own, given)
+            require_weights(expected, given)
         except CheckpointError as error:
             raise MessageError(str(error)) from None
-        return {name: given[name] for name in own}
+        return {name: given[name] for name in expected}
 
     def _trained(self, request: LocalUpdateRequest, weights: Tensors) -> LocalUpdate:
         assignment = self._assignment

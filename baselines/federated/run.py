@@ -25,8 +25,7 @@ from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.loop import validate
-from fleet_tools.baselines.training.rollouts import SuccessMeasure, TaskSuccesses
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.rollouts import SuccessMeasure
 from fleet_tools.storage.atomic_files import atomic_write
 
 
@@ -101,7 +100,7 @@ def run(
         )
         state = None if progress is None else progress.server_state
         if config.streaming is not None:
-            streamed = run_streaming_round(
+            result = run_streaming_round(
                 plan,
                 transport,
                 number,
@@ -110,14 +109,9 @@ def run(
                 partial=writer.partial(),
                 store=writer.save_partial,
             )
+            writer.save_answers(number, result.robots.values())
             if number == config.rounds:
                 transport.close()  # so that its processes and those of rollouts need not coexist
-            rollouts = _rollouts(plan, number, streamed.weights, measure_success)
-            seconds = time.monotonic() - started
-            writer.save_answers(number, streamed.robots.values())
-            progress = fleet_progress.after_streamed_round(
-                progress, plan, streamed, rollouts, seconds
-            )
         else:
             result = run_round(
                 plan,
@@ -128,22 +122,14 @@ def run(
                 writer.save_reply,
                 state,
             )
-            rollouts = _rollouts(plan, number, result.weights, measure_success)
-            seconds = time.monotonic() - started
-            progress = fleet_progress.after_round(progress, plan, result, rollouts, seconds)
+        merged = Checkpoint(plan.blueprint, result.weights)
+        rollouts = measure_success(merged) if config.evaluates(number) else None
+        seconds = time.monotonic() - started
+        progress = fleet_progress.after_round(progress, plan, result, rollouts, seconds)
         writer.save(progress)
         after_round(progress)
     writer.finish(progress)
     return progress
-
-
-def _rollouts(
-    plan: FleetPlan, number: int, weights: Tensors, measure_success: SuccessMeasure
-) -> dict[str, TaskSuccesses] | None:
-    """Returns the successes of a round's merged policy; None if it is not to be evaluated."""
-    if not plan.config.evaluates(number):
-        return None
-    return measure_success(Checkpoint(plan.blueprint, weights))
 
 
 def _beyond_merging(

@@ -21,26 +21,34 @@ class Messages(Mapping[int, bytes]):
     """
 
     def __init__(self, robots: Sequence[int], encode: Callable[[int], bytes]) -> None:
-        self._robots, self._encode = dict.fromkeys(robots), encode
+        self._sizes: dict[int, int | None] = dict.fromkeys(robots)
+        self._encode = encode
 
     def __getitem__(self, robot: int) -> bytes:
         """Returns a robot's message."""
-        if robot not in self._robots:
+        if robot not in self._sizes:
             raise KeyError(robot)
-        return self._encode(robot)
+        message = self._encode(robot)
+        self._sizes[robot] = len(message)
+        return message
+
+    def size(self, robot: int) -> int:
+        """Returns the number of bytes of a robot's message, which is not encoded anew."""
+        size = self._sizes[robot]
+        return len(self[robot]) if size is None else size
 
     def __iter__(self) -> Iterator[int]:
         """Yields the robots' numbers."""
-        return iter(self._robots)
+        return iter(self._sizes)
 
     def __len__(self) -> int:
         """Returns the number of robots."""
-        return len(self._robots)
+        return len(self._sizes)
 
 
 def exchange(
     transport: Transport,
-    messages: Mapping[int, bytes],
+    messages: Messages,
     take: Callable[[int, bytes], tuple[int | None, float | None]],
     summaries: Summaries,
     *,
@@ -68,7 +76,7 @@ def exchange(
     with contextlib.closing(transport.exchange(messages, deadline_s=deadline)) as answers:
         for robot, answer in answers:
             silent.discard(robot)
-            sent = len(messages[robot])
+            sent = messages.size(robot)
             if isinstance(answer, LostRobot):
                 _add(summaries, robot, sent, 0, left_out=answer.reason)
                 continue
@@ -84,7 +92,7 @@ def exchange(
             if len(taken) == wanted:
                 break
     for robot in sorted(silent):
-        _add(summaries, robot, len(messages[robot]), 0, left_out=LATE)
+        _add(summaries, robot, messages.size(robot), 0, left_out=LATE)
     return sorted(taken)
 
 

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -63,39 +62,6 @@ def masked_mean(
         TrainingError: Too few robots answer, or what they share would show the sum of fewer than
             three.
     """
-    config, left = plan.config.streaming, list(robots)
-    assert config is not None and config.bits is not None
-    while True:
-        attempt = _attempt(plan, transport, number, left, request, size, summaries)
-        if attempt.summed is not None:
-            mean = dequantize(attempt.summed, config.largest, config.bits)
-            return mean.astype(np.float64) / len(attempt.robots), len(attempt.robots)
-        left = attempt.robots
-
-
-@dataclass(frozen=True, eq=False)
-class _Attempt:
-    """Result of three exchanges.
-
-    Attributes:
-        summed: Sum of integers, shape (n,), int64; None if a robot did not reveal its seeds.
-        robots: The robots that did.
-    """
-
-    summed: np.ndarray | None
-    robots: list[int]
-
-
-def _attempt(
-    plan: FleetPlan,
-    transport: Transport,
-    number: int,
-    robots: Sequence[int],
-    request: MaskedRequest,
-    size: int,
-    summaries: Summaries,
-) -> _Attempt:
-    """Exchanges public keys, masked changes and seeds; arguments as of `masked_mean`."""
     closing, config = plan.config.closing, plan.config.streaming
     assert config is not None and config.bits is not None
     limit = closing.deadline
@@ -126,7 +92,7 @@ def _attempt(
     if smallest_part(graph, answered) < _FEWEST:
         raise TrainingError(
             f"In round {number}, {len(answered)} robots answered, and the masks that they share "
-            f"would not hide the sum of fewer than {_FEWEST}. Give more `neighbours` of "
+            f"would show the sum of fewer than {_FEWEST} of them. Give more `neighbours` of "
             "`streaming`, more robots or a longer `deadline` of `closing`."
         )
 
@@ -143,4 +109,7 @@ def _attempt(
     revealed = exchange(
         transport, messages, take_reveal, summaries, wanted=len(answered), deadline=limit
     )
-    return _Attempt(unmask(total, bits, reveals) if revealed == answered else None, revealed)
+    if revealed != answered:
+        return masked_mean(plan, transport, number, revealed, request, size, summaries)
+    mean = dequantize(unmask(total, bits, reveals), config.largest, config.bits)
+    return mean.astype(np.float64) / len(answered), len(answered)

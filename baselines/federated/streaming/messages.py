@@ -23,8 +23,10 @@ from fleet_tools.baselines.federated.messages import (
     tensors_of_request,
 )
 from fleet_tools.baselines.federated.privacy.bit_packing import pack, unpack
+from fleet_tools.baselines.federated.privacy.modular import centre, reduce
 from fleet_tools.baselines.federated.privacy.quantization import dequantize
 from fleet_tools.baselines.federated.privacy.seeds import KEY_BYTES
+from fleet_tools.baselines.federated.streaming.vectors import split
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import tensor_names, unpacked
 from fleet_tools.baselines.training.state import Tensors
@@ -125,7 +127,7 @@ def encode_rounded(
         largest: Largest change of each tensor, float32.
         bits: Number of bits of each integer.
     """
-    packed = pack((integers + 2 ** (bits - 1)).astype(np.uint64), bits)
+    packed = pack(reduce(integers, bits), bits)
     return save(
         {**result_numbers(update), "rounded": uint8(packed), "largest": torch.from_numpy(largest)}
     )
@@ -174,8 +176,7 @@ def decode_rounded(reply: bytes, round_number: int, counts: list[int], bits: int
     largest = take_array(tensors, "largest", torch.float32, (len(counts),))
     data = take_array(tensors, "rounded", torch.uint8, None).tobytes()
     require_empty(tensors)
-    integers = unpack(data, bits, sum(counts)).astype(np.int64) - 2 ** (bits - 1)
-    parts = np.split(integers, np.cumsum(counts)[:-1])
+    parts = split(centre(unpack(data, bits, sum(counts)), bits), counts)
     vector = [dequantize(part, float(top), bits) for part, top in zip(parts, largest, strict=True)]
     return Change(steps, loss, np.concatenate(vector))
 

@@ -6,7 +6,7 @@ The server holds the reference and one sum, whatever the number of robots. Sums 
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,38 +91,40 @@ def run_streaming_round(
         DivergedError: The merged weights or their loss are not finite.
     """
     config, came_late = _streaming(plan), len(transport.late())
+    training = training_request(plan, number, weights)
     base = plan.first_base() if weights is None else weights
-    summaries: Summaries = {}
-    robots, wanted, begin = plan.participants(number), plan.wanted, 0
+    robots, wanted = plan.participants(number), plan.wanted
+    begin = number * _PASSES
     if partial is not None and partial.session // _PASSES == number:
-        summaries, reference, begin = dict(partial.robots), partial.reference, partial.session
-        begin %= _PASSES
+        begin, summaries, reference = partial.session, dict(partial.robots), partial.reference
     else:
-        partial = None
+        partial, summaries = None, {}
         reference = base or _policy_of_one(plan, transport, number, robots, summaries)
-    for each in range(begin, config.passes if base is None else 1):
-        session = number * _PASSES + each
-        sent = reference if base is None else None  # otherwise, training begins there
+    passes = config.passes if base is None else 1
+    for session in range(begin, number * _PASSES + passes):
         if config.neighbours:
             mean, count = masked_mean(
                 plan,
                 transport,
                 number,
                 robots,
-                lambda bits, nonce, keys, session=session: _request(
-                    plan, number, weights, None, session, bits, nonce, keys
+                lambda bits, nonce, keys, session=session: encode_change_request(
+                    ChangeRequest(training, None, session, bits, nonce, keys)
                 ),
                 sum(sizes(reference)),
                 summaries,
             )
         else:
-            message = _request(plan, number, weights, sent, session)
-            state = partial or Partial(
-                session, reference, FixedPointSum.zero(sum(sizes(reference))), summaries,
-                tuple(robots),
-            )  # fmt: skip
-            total = _summed(plan, transport, number, message, state, wanted, store)
-            summaries, partial = state.robots, None
+            # Where there is a base, training begins there, and it need not be sent as well.
+            sent = reference if base is None else None
+            message = encode_change_request(ChangeRequest(training, sent, session))
+            if partial is None:
+                zero = FixedPointSum.zero(sum(sizes(reference)))
+                partial = Partial(session, reference, zero, summaries, tuple(robots))
+            else:
+                partial = replace(partial, robots=summaries)
+            total = _summed(plan, transport, number, message, partial, wanted, store)
+            partial = None
             left_out = {robot: each.left_out for robot, each in summaries.items()}
             plan.config.closing.require_quorum(number, total.count, plan.wanted, left_out)
             mean, count = total.mean(), total.count
@@ -152,7 +154,7 @@ def _summed(
     stored = time.monotonic()
 
     def take(robot: int, answer: bytes) -> tuple[int, float]:
-        nonlocal total, stored
+        nonlocal total
         if config.bits is None:
             change = decode_vector(answer, number, sum(counts))
         else:
@@ -206,22 +208,6 @@ def _policy_of_one(
         if exchange(transport, one, take, summaries, wanted=1, deadline=limit):
             return found[0].weights
     raise TrainingError(f"In round {number}, none of {len(robots)} robots answered.")
-
-
-def _request(
-    plan: FleetPlan,
-    number: int,
-    weights: Tensors | None,
-    reference: Tensors | None,
-    session: int,
-    modulus_bits: int = 0,
-    nonce: int = 0,
-    public_keys: Mapping[int, bytes] | None = None,
-) -> bytes:
-    training = training_request(plan, number, weights)
-    return encode_change_request(
-        ChangeRequest(training, reference, session, modulus_bits, nonce, public_keys or {})
-    )
 
 
 def _streaming(plan: FleetPlan) -> StreamingConfig:

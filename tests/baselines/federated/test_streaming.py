@@ -31,7 +31,7 @@ from fleet_tools.baselines.federated.closing import LATE
 from fleet_tools.baselines.federated.messages import LocalUpdate, LocalUpdateRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.privacy.quantization import quantize
-from fleet_tools.baselines.federated.progress import after_streamed_round
+from fleet_tools.baselines.federated.progress import after_round
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.robot import FleetRobot, local_data_holder
@@ -565,7 +565,7 @@ def test_the_program_stores_answers_and_resumes(large: Path, tmp_path: Path) -> 
     # Killed after the first round, with half of the second one done.
     with FleetWriter(tmp_path / "killed", plan) as writer:
         first = run_streaming_round(plan, local(plan), 1, None)
-        writer.save(after_streamed_round(None, plan, first, None, 0.0))
+        writer.save(after_round(None, plan, first, None, 0.0))
         writer.save_answers(1, first.robots.values())
         stored: list[Partial] = []
 
