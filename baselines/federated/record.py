@@ -33,7 +33,7 @@ from fleet_tools.baselines.federated.robot_summary import RobotSummary
 from fleet_tools.baselines.federated.run_spec import FleetRunSpec
 from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
 from fleet_tools.baselines.federated.streaming import partial
-from fleet_tools.baselines.federated.streaming.partial import Partial
+from fleet_tools.baselines.federated.streaming.partial import EXCHANGES, Partial
 from fleet_tools.baselines.federated.streaming.vectors import sizes
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import packed
@@ -157,7 +157,8 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         except CheckpointError:
             return None
         reference = {name: found.reference[name] for name in expected}
-        if found.total.terms.shape != (sum(sizes(reference)),):
+        participants = self.plan.participants(found.session // EXCHANGES)
+        if not partial.is_possible(found, sum(sizes(reference)), participants):
             return None
         return replace(found, reference=reference)
 

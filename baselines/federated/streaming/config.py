@@ -34,7 +34,7 @@ class StreamingConfig(Value):
         delta: Probability with which differential privacy may fail, for the reported epsilon.
     """
 
-    passes: Count = 1
+    passes: Annotated[Count, pydantic.Field(lt=1000)] = 1
     bits: Literal[2, 4, 8, 16] | None = None
     largest: Positive = 0.1
     neighbours: CountOrZero = 0

@@ -1,13 +1,15 @@
 """A streaming round in progress, as a file: what robots sent is not asked for again."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from fleet_tools.baselines.federated.robot_summary import RobotSummary
-from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
+from fleet_tools.baselines.federated.streaming.sums import CAPACITY, FixedPointSum
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
@@ -15,6 +17,9 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 _KEY, _REFERENCE, _TERMS = "fleet_tools_streaming_round", "reference/", "terms"
+
+EXCHANGES = 1000
+"""Number that no number of exchanges of a round reaches: exchange k of round n is 1000 n + k."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +59,25 @@ def store(path: Path, partial: Partial) -> None:
     write_checked(path, tensors, {_KEY: json.dumps(content)})
 
 
+def is_possible(partial: Partial, size: int, participants: Sequence[int]) -> bool:
+    """Whether a fleet can have stored an exchange.
+
+    Args:
+        partial: The exchange.
+        size: Number of entries of a change.
+        participants: Numbers of the robots that the round asks.
+    """
+    total = partial.total
+    waiting, asked = set(partial.waiting), set(participants)
+    return (
+        total.terms.shape == (size,)
+        and total.terms.dtype == np.int64
+        and 0 <= total.count <= total.weight <= CAPACITY
+        and total.count + len(waiting) <= len(asked)
+        and waiting | set(partial.robots) <= asked
+    )
+
+
 def load(path: Path) -> Partial | None:
     """Returns a stored exchange; None if there is none, or if it is damaged."""
     if not path.exists():
@@ -65,8 +89,11 @@ def load(path: Path) -> Partial | None:
         terms = tensors.pop(_TERMS).numpy()
         total = FixedPointSum(terms, int(content["weight"]), int(content["count"]))
         reference = {name.removeprefix(_REFERENCE): each for name, each in tensors.items()}
+        session = int(content["session"])
         waiting = tuple(int(robot) for robot in content["waiting"])
     except (TrainingError, ConfigError, KeyError, TypeError, ValueError, RecursionError):
         return None
     by_number = {each.robot: each for each in robots}
-    return Partial(int(content["session"]), reference, total, by_number, waiting)
+    if session < EXCHANGES:
+        return None
+    return Partial(session, reference, total, by_number, waiting)

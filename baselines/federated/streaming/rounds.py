@@ -28,7 +28,7 @@ from fleet_tools.baselines.federated.streaming.messages import (
     decode_vector,
     encode_change_request,
 )
-from fleet_tools.baselines.federated.streaming.partial import Partial
+from fleet_tools.baselines.federated.streaming.partial import EXCHANGES, Partial
 from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
 from fleet_tools.baselines.federated.streaming.vectors import displaced, sizes
 from fleet_tools.baselines.federated.transport import Transport
@@ -37,9 +37,6 @@ from fleet_tools.baselines.training.state import Tensors
 
 STORE_EVERY_S = 20.0
 """Time between two copies of an exchange in progress on disk."""
-
-_PASSES = 1000
-"""Number that no number of passes reaches, so that each exchange has a number of its own."""
 
 Store = Callable[[Partial], None]
 
@@ -94,14 +91,14 @@ def run_streaming_round(
     training = training_request(plan, number, weights)
     base = plan.first_base() if weights is None else weights
     robots, wanted = plan.participants(number), plan.wanted
-    begin = number * _PASSES
-    if partial is not None and partial.session // _PASSES == number:
+    begin = number * EXCHANGES
+    if partial is not None and partial.session // EXCHANGES == number:
         begin, summaries, reference = partial.session, dict(partial.robots), partial.reference
     else:
         partial, summaries = None, {}
         reference = base or _policy_of_one(plan, transport, number, robots, summaries)
     passes = config.passes if base is None else 1
-    for session in range(begin, number * _PASSES + passes):
+    for session in range(begin, number * EXCHANGES + passes):
         if config.neighbours:
             mean, count = masked_mean(
                 plan,

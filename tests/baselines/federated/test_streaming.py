@@ -35,6 +35,7 @@ from fleet_tools.baselines.federated.progress import after_round
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.robot import FleetRobot, local_data_holder
+from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.streaming.alignment import align
 from fleet_tools.baselines.federated.streaming.config import StreamingConfig
 from fleet_tools.baselines.federated.streaming.mask_messages import (
@@ -600,6 +601,37 @@ def test_a_damaged_exchange_is_asked_for_again(
         else:
             (tmp_path / "fleet/exchange.safetensors").write_bytes(damage)
         assert writer.partial() is None
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"waiting": (0, 1, 2, 999)},
+        {"waiting": (-1,)},
+        {"session": -5},
+        {"total": FixedPointSum(np.zeros(7, np.int64))},
+        {"count": 4, "weight": 0},
+        {"count": 3, "weight": 30},
+        {"count": -1, "weight": 5},
+        {"count": 1, "weight": 2**40},
+    ],
+    ids=["stranger", "negative", "round", "size", "weightless", "many", "fewer", "heavy"],
+)
+def test_an_exchange_that_lies_is_asked_for_again(
+    large: Path, tmp_path: Path, lie: dict[str, Any]
+) -> None:
+    plan = plan_of(large, **COMMON, robots=4, streaming={}, merge_every=None)
+    base = plan.first_base()
+    assert base is not None
+    zero = FixedPointSum.zero(sum(sizes(base)))
+    honest = Partial(1000, base, zero, {}, (0, 1, 2, 3))
+    total = replace(zero, **{name: lie.pop(name) for name in ("count", "weight") if name in lie})
+    with FleetWriter(tmp_path / "fleet", plan) as writer:
+        writer.save_partial(honest)
+        assert writer.partial() is not None
+        writer.save_partial(replace(honest, **{"total": total, **lie}))
+        assert writer.partial() is None
+        assert run(writer, local(plan)).rounds[0].tally is not None
 
 
 def test_a_cache_of_replies_lets_changes_through(large: Path, tmp_path: Path) -> None:
