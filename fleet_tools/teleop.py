@@ -8,12 +8,9 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pydantic
@@ -21,6 +18,7 @@ import pydantic
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import ConfigError
+from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import KeyValue
 
@@ -68,14 +66,8 @@ def _teleop(options: TeleopOptions) -> int:
     from fleet_tools.utils.libraries import require
 
     require("viser", "show the scene in the browser")
-    interrupted = threading.Event()
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        interrupted.set()
-        raise KeyboardInterrupt
-
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
-        signal.signal(ending, interrupt)
+        signal.signal(ending, signal.default_int_handler)
 
     from fleet_tools.dataset.header import describe
     from fleet_tools.dataset.summary import as_text
@@ -94,7 +86,7 @@ def _teleop(options: TeleopOptions) -> int:
         folder = options.output or Path("data") / f"{header.task.name}_{NAME}"
         with DatasetWriter(folder, header) as writer:
             before = len(writer.records)
-            failure = _act(options, env, writer, interrupted.is_set)
+            failure = _act(options, env, writer)
     summary = _summary(folder, options.episodes, before) | {
         "seconds": round(time.perf_counter() - started, 3)
     }
@@ -105,10 +97,7 @@ def _teleop(options: TeleopOptions) -> int:
 
 
 def _act(
-    options: TeleopOptions,
-    env: "ToolUseEnv",
-    writer: "DatasetWriter",
-    interrupted: Callable[[], bool],
+    options: TeleopOptions, env: "ToolUseEnv", writer: "DatasetWriter"
 ) -> BaseException | None:
     """Lets the person act; returns Ctrl-C, or an error of the disk, if one ended it."""
     from fleet_tools.teleoperation.opening import open_session
@@ -123,7 +112,8 @@ def _act(
             spacemouse=options.spacemouse,
         ) as opened:
             _announce(opened.url)
-            opened.session.run(lambda record: _report(options, record), interrupted)
+            with deferred_interrupt(signal.SIGTERM) as interrupted:
+                opened.session.run(lambda record: _report(options, record), interrupted)
     except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
         return error
     return None

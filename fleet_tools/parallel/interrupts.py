@@ -8,11 +8,14 @@ from types import FrameType
 
 
 @contextlib.contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+def deferred_interrupt(*also: signal.Signals) -> Iterator[Callable[[], bool]]:
     """Yields a function that returns whether Ctrl-C was pressed; a second one does not wait.
 
-    Python loses an interrupt that arrives while it frees objects, and an episode takes a second,
-    so the interrupt is recorded instead of raised.
+    Python loses an interrupt that arrives while it frees objects, libraries may catch it, and an
+    episode takes a second, so the interrupt is recorded instead of raised.
+
+    Args:
+        also: Signals that mean the same as Ctrl-C.
     """
     interrupted = False
 
@@ -22,11 +25,12 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         interrupted = True
 
-    before = signal.signal(signal.SIGINT, record)
+    before = {number: signal.signal(number, record) for number in (signal.SIGINT, *also)}
     try:
         yield lambda: interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

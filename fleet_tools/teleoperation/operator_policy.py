@@ -71,11 +71,12 @@ class OperatorPolicy:
             PolicyError: The person ended the episode.
         """
         self._watcher.step()
+        begun = self._pace.phase != "ready"
         while not self._pace.due():
-            self._end_if_asked()
+            self._end_if_asked(begun)
             self._watcher.between(self._pace.fraction)
             self._inputs.wait(min(FRAME_S, self._pace.remaining_s))
-        self._end_if_asked()
+        self._end_if_asked(begun)
         given = self._inputs.take()
         self._devices |= {command.device for command in given.commands}
         X_WE = _pose(observation["end_effector_pose"])
@@ -94,9 +95,9 @@ class OperatorPolicy:
             "real_time_factor": None if factor is None else round(factor, 3),
         }
 
-    def _end_if_asked(self) -> None:
+    def _end_if_asked(self, begun: bool) -> None:
         request = self._inputs.take_request()
-        if request is None or (request == "save" and self._pace.phase == "ready"):
+        if request is None or (request == "save" and not begun):
             return  # there is nothing to be saved yet
         self.request = None if request == "save" else request  # "save" asks again, at the end
         raise PolicyError("the person ended the episode before the task did")

@@ -64,8 +64,8 @@ class Session:
 
         Args:
             after_each: Called with the record of each attempt that was saved or discarded.
-            interrupted: Whether Ctrl-C came; Drake turns one that its callbacks raise into an error
-                of the simulation.
+            interrupted: Whether Ctrl-C came, which is asked between control steps; one that is
+                raised anywhere can be caught by Drake or by a library.
 
         Raises:
             KeyboardInterrupt: It came.
@@ -74,6 +74,7 @@ class Session:
         """
         self._interrupted = interrupted
         while not self.complete:
+            self._end_if_interrupted()
             record, content = self._attempt(self._next_attempt())
             self._display.session(phase="saving")
             self._writer.add(record, content)
@@ -112,8 +113,7 @@ class Session:
             self._display.step()
         self._display.session(phase="ended", outcome=result.outcome, error=error)
         while (request := self._inputs.take_request()) is None:
-            if self._interrupted():
-                raise KeyboardInterrupt
+            self._end_if_interrupted()
             if shown:
                 self._display.between(1.0)
             self._inputs.wait(FRAME_S)
@@ -121,15 +121,21 @@ class Session:
 
     def step(self) -> None:
         """Shows the state after a reset or a step."""
+        self._end_if_interrupted()
         self._display.step()
 
     def between(self, fraction: float) -> None:
         """Shows how the present step goes on, see `OperatorPolicy`."""
+        self._end_if_interrupted()
         factor = self._pace.real_time_factor
         self._display.session(
             phase=self._pace.phase, real_time_factor=None if factor is None else round(factor, 2)
         )
         self._display.between(fraction)
+
+    def _end_if_interrupted(self) -> None:
+        if self._interrupted():
+            raise KeyboardInterrupt
 
     def _tell_counts(self) -> None:
         records = self._writer.records

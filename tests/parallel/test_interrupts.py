@@ -19,6 +19,16 @@ def test_first_interrupt_is_recorded_and_the_second_is_raised():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_other_signals_mean_the_same_where_that_is_asked_for():
+    before = signal.getsignal(signal.SIGTERM)
+    with deferred_interrupt(signal.SIGTERM) as interrupted:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_former_handler_returns_after_an_error():
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(OSError, match="full"), deferred_interrupt():

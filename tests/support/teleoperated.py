@@ -1,6 +1,5 @@
 """Sessions of teleoperation with a real browser, in which a script moves the devices."""
 
-import _thread
 import queue
 import threading
 import time
@@ -78,7 +77,6 @@ def act_in(
         finally:
             if not over.is_set():
                 interrupted.set()
-                _thread.interrupt_main()
 
     with ThreadPoolExecutor(1) as executor:
         acting = executor.submit(act)
