@@ -1,4 +1,4 @@
-"""Times of quantization, packing, masks and their removal: `python benchmarks/private_sums.py`.
+"""Times of rounding, sums, masks and their removal: `python benchmarks/private_sums.py`.
 
 Times are processor milliseconds of this process, medians of several runs. Libraries of linear
 algebra use one thread if `OMP_NUM_THREADS=1`.
@@ -19,7 +19,7 @@ COLUMNS = ("bits", "work", "ms", "bytes")
 
 
 class PrivateSumsOptions(cli.Options):
-    """Measures the time of quantization, packing, masks and their removal.
+    """Measures the time of rounding, sums, masks and their removal.
 
     Exit codes:
     0: everything is measured.
@@ -53,6 +53,7 @@ def measurements(options: PrivateSumsOptions, bits: int) -> Iterator[tuple[str, 
     """Yields what was done, its time in milliseconds, and the bytes that a robot sends, if any."""
     import numpy as np
 
+    from fleet_tools.baselines.federated.messages import LocalUpdate
     from fleet_tools.baselines.federated.privacy.bit_packing import pack, unpack
     from fleet_tools.baselines.federated.privacy.masks import (
         mask,
@@ -64,6 +65,8 @@ def measurements(options: PrivateSumsOptions, bits: int) -> Iterator[tuple[str, 
     )
     from fleet_tools.baselines.federated.privacy.modular import reduce
     from fleet_tools.baselines.federated.privacy.quantization import quantize
+    from fleet_tools.baselines.federated.streaming.messages import decode_rounded, encode_rounded
+    from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
 
     generator = np.random.default_rng(0)
     weights = generator.normal(size=options.weights).astype(np.float32)
@@ -85,12 +88,21 @@ def measurements(options: PrivateSumsOptions, bits: int) -> Iterator[tuple[str, 
 
     integers = quantize(weights, 4.0, bits, generator)
     plain = pack(reduce(integers, bits), bits)
+    largest = np.full(1, 4.0, np.float32)
+    reply = encode_rounded(LocalUpdate(1, 100, 0.5, {}), integers, largest, bits)
+    total = FixedPointSum.zero(options.weights)
+
+    def read_and_add() -> FixedPointSum:
+        change = decode_rounded(reply, 1, [options.weights], bits)
+        return total.plus(change.vector, change.steps)
+
     answer = masked(0)
     packed = pack(answer, modulus)
     timed: dict[str, tuple[Callable[[], object], int | None]] = {
         "quantize": (lambda: quantize(weights, 4.0, bits, generator), None),
         "pack": (lambda: pack(reduce(integers, bits), bits), len(plain)),
         "unpack": (lambda: unpack(plain, bits, options.weights), None),
+        "read a reply and add it": (read_and_add, len(reply)),
         f"mask, {len(graph[0])} neighbours": (lambda: masked(0), None),
         f"pack at {modulus} bits": (lambda: pack(answer, modulus), len(packed)),
         f"unpack at {modulus} bits": (lambda: unpack(packed, modulus, options.weights), None),

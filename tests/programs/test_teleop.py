@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.chromium import open_page
-from support.processes import ROOT, run_python
+from support.processes import run_python, running_process
 from support.teleoperated import end_and_save, wait_for_phase
 
 from fleet_tools import collect, replay, teleop
@@ -26,23 +26,14 @@ PAIR = ["--env", "tool=claw", "object=round_nail"]
 def started(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Starts the program; yields its process, and the address that it prints."""
     command = [sys.executable, "-m", "fleet_tools.teleop", "--tool", "hammer", "--port", "0"]
-    with subprocess.Popen(
-        [*command, "--output", str(folder), "--json", *PAIR, *more],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            said = ""
-            while (address := re.search(r"http://127\.0\.0\.1:\d+/", said)) is None:
-                line = process.stderr.readline()
-                assert line, said
-                said += line
-            yield process, address.group()
-        finally:
-            process.kill()
+    with running_process([*command, "--output", str(folder), "--json", *PAIR, *more]) as process:
+        assert process.stderr is not None
+        said = ""
+        while (address := re.search(r"http://127\.0\.0\.1:\d+/", said)) is None:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        yield process, address.group()
 
 
 def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: Path):

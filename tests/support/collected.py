@@ -4,15 +4,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import yaml
-from support.processes import ROOT
+from support.processes import running_process
 
 from fleet_tools.config.tasks import task_path
 from fleet_tools.errors import InfeasibleError
@@ -30,21 +30,11 @@ def options(folder: Path, *more: str, task: str = "hammer", episodes: int = EPIS
     return ["--task", task, "--episodes", str(episodes), *output, *more]
 
 
-@contextmanager
-def running(*arguments: str, stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+def running(
+    *arguments: str, stderr: int = subprocess.PIPE
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """Runs the program in its own process group, and ends it with the context."""
-    with subprocess.Popen(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return running_process([*COMMAND, *arguments], stderr=stderr)
 
 
 def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> None:

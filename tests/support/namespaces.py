@@ -16,12 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-from support.processes import ROOT
+from support.processes import ROOT, running_process
 
 _PREFIX = "fleet-tools"
 _PORT = 6379
@@ -68,22 +69,9 @@ class Machine:
         assert finished.returncode == 0, f"{command}: {finished.stdout}{finished.stderr}"
         return finished.stdout
 
-    @contextlib.contextmanager
-    def running(self, *command: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *command: str) -> AbstractContextManager[subprocess.Popen[str]]:
         """Runs a command on this machine while the context lasts."""
-        with subprocess.Popen(
-            self.command(*command),
-            cwd=ROOT,
-            env=self.environment,
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
+        return running_process(self.command(*command), environment=self.environment)
 
     def ray(self, *arguments: str) -> str:
         """Runs the program `ray` on this machine."""

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,35 @@ def run_python(code: str, *arguments: str, **variables: str) -> Any:
 def run_program(path: str, *arguments: str) -> Any:
     """Runs a program of the checkout in a new process, and returns the JSON that it prints last."""
     return _printed([sys.executable, path, *arguments], {})
+
+
+@contextmanager
+def running_process(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stderr: int = subprocess.PIPE,
+) -> Iterator[subprocess.Popen[str]]:
+    """Runs a command in the checkout, in its own process group, and ends it with the context.
+
+    Args:
+        command: The command.
+        environment: Its environment; the present one by default.
+        stderr: Where its messages go.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _printed(command: list[str], variables: dict[str, str]) -> Any:

@@ -13,6 +13,14 @@ def _data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data(tmp_path_factory.mktemp("fleet") / "data")
 
 
+@pytest.fixture(scope="session", name="large")
+def _large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a dataset with enough episodes for a dozen robots, which no test changes."""
+    from support.fleet_cases import write_data
+
+    return write_data(tmp_path_factory.mktemp("large") / "data", [3, 5, 2, 4] * 5)
+
+
 @pytest.fixture(scope="session", name="whole")
 def _whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a fleet that ran eight rounds without interruption; no test changes it."""

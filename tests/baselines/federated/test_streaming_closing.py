@@ -1,0 +1,105 @@
+"""Streaming rounds that close early, lose robots, or are killed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+pytest.importorskip("cryptography")
+
+from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
+from support.streaming_cases import COMMON, KilledError, Ordered, stream
+
+from fleet_tools.baselines.federated.closing import LATE
+from fleet_tools.baselines.federated.streaming.partial import Partial
+from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.training.errors import TrainingError
+
+
+def test_a_round_closes_when_enough_have_answered(large: Path) -> None:
+    closing = {"over_sampling": 1.5}
+    plan = plan_of(
+        large,
+        **COMMON,
+        robots=6,
+        participation=0.67,
+        merge_every=None,
+        closing=closing,
+        streaming={},
+    )
+    (result,) = stream(plan, Ordered(local(plan), lambda robot: -robot))
+    left_out = {robot: each.left_out for robot, each in result.robots.items()}
+    assert left_out == {0: LATE, 1: LATE, 2: None, 3: None, 4: None, 5: None}
+
+
+@pytest.mark.parametrize("streaming", [None, {}], ids=["at_once", "streaming"])
+def test_without_a_quorum_there_is_no_merge(large: Path, streaming: Any) -> None:
+    closing = {"deadline": 5.0, "quorum": 0.8}
+    plan = plan_of(large, **COMMON, robots=5, closing=closing, streaming=streaming)
+    run = run_rounds if streaming is None else stream
+    assert run(plan, Ordered(local(plan), silent=(3,)), count=1)  # 4 of 5
+    with pytest.raises(TrainingError, match=r"3 of 5 .* quorum is 4"):
+        run(plan, Ordered(local(plan), silent=(3, 4)), count=1)
+
+
+def test_who_fails_is_dropped_without_beginning_anew(large: Path) -> None:
+    plan = plan_of(large, **COMMON, robots=5, streaming={}, merge_every=None)
+    recording = RecordingTransport(
+        local(plan), lambda robot, before, answer: LostRobot("unplugged") if robot == 2 else answer
+    )
+    (result,) = stream(plan, recording)
+    assert len(recording.exchanges) == 5
+    assert [each.left_out for each in result.robots.values()] == [
+        None,
+        None,
+        "unplugged",
+        None,
+        None,
+    ]
+    others = replace(plan, clients=tuple(each for each in plan.clients))
+    (without,) = stream(others, Ordered(local(plan), silent=(2,)))
+    assert same(result.weights, without.weights) and without.came_late == 1
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("after", [1, 3, 4])
+def test_a_round_that_was_killed_goes_on_to_the_same_bits(
+    large: Path, monkeypatch: pytest.MonkeyPatch, passes: int, after: int
+) -> None:
+    from fleet_tools.baselines.federated.streaming import rounds
+
+    monkeypatch.setattr(rounds, "STORE_EVERY_S", 0.0)
+    settings = {"method": "git_rebasin", "streaming": {"passes": passes}, "merge_every": None}
+    plan = plan_of(large, robots=4, **settings)
+    (undisturbed,) = stream(plan)
+    stored: list[Partial] = []
+
+    def store(partial: Partial) -> None:
+        stored.append(replace(partial, robots=dict(partial.robots)))
+        if len(stored) == after:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        stream(plan, store=store)
+    recording = RecordingTransport(local(plan))
+    (resumed,) = stream(plan, recording, partial=stored[-1])
+    assert same(resumed.weights, undisturbed.weights) and resumed.loss == undisturbed.loss
+    assert resumed.robots == undisturbed.robots
+    assert len(recording.exchanges) == 4 * passes - after  # nobody who answered is asked again
+
+
+def test_who_reveals_nothing_leaves_the_sum(large: Path) -> None:
+    streaming = {"bits": 8, "neighbours": 4}
+    plan = plan_of(large, **COMMON, robots=6, streaming=streaming, merge_every=None)
+
+    def silent_at_the_end(robot: int, before: int, answer: bytes | LostRobot):
+        return LostRobot("unplugged") if robot == 4 and before >= 2 else answer
+
+    recording = RecordingTransport(local(plan), silent_at_the_end)
+    (result,) = stream(plan, recording)
+    assert result.robots[4].left_out == "unplugged"
+    (others,) = stream(plan, Ordered(local(plan), silent=(4,)))
+    assert same(result.weights, others.weights)
