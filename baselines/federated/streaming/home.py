@@ -32,6 +32,7 @@ def change(
     reference: Tensors,
     update: LocalUpdate,
     data_holder: DataHolder,
+    secret: bytes,
 ) -> bytes:
     """Returns a robot's reply to a request.
 
@@ -41,6 +42,7 @@ def change(
         reference: The reference, from the request or where training began.
         update: Result of the training.
         data_holder: The robot's own data.
+        secret: Its secret key, from which masks are drawn.
 
     Raises:
         MessageError: The fleet is not a streaming one.
@@ -66,7 +68,7 @@ def change(
             _rounded([vector], [config.largest], config, generator),
             request.modulus_bits,
             robot=assignment.robot,
-            secret=secret_of(assignment),
+            secret=secret,
             public_keys=request.public_keys,
             round_number=request.nonce,
         )
@@ -115,10 +117,10 @@ def require_streaming(assignment: Assignment) -> StreamingConfig:
 
 
 def secret_of(assignment: Assignment) -> bytes:
-    """Returns the robot's secret key, from which masks are drawn.
+    """Returns the secret key of a robot that has none of its own.
 
-    In earnest, it is drawn by the robot and never leaves it. Here it follows from the robot's seed,
-    so that a resumed fleet ends with the same bits.
+    It follows from the robot's seed, so that runs are repeated bit for bit; who knows the seed can
+    take off the masks.
     """
     text = f"masks {assignment.training.seed} {assignment.robot}"
     return hashlib.blake2b(text.encode(), digest_size=32).digest()
