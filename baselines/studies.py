@@ -83,6 +83,8 @@ class SupervisedOptions(StudyOptions):
     """Number of examples for the test (default: all)."""
     epochs: Count = 40
     """Number of epochs."""
+    batch: Count = 64
+    """Number of examples in a batch."""
     layers: Annotated[tuple[Count, ...], pydantic.Field(min_length=1)] = (4,)
     """Numbers of hidden layers of MLPs; fleets have the first one."""
     width: Count = 512
@@ -135,14 +137,14 @@ def _supervised(options: SupervisedOptions) -> int:
         fleet_columns,
         fleet_study,
     )
-    from fleet_tools.baselines.experiments.studies.model_sets import StudyData
+    from fleet_tools.baselines.experiments.studies.model_sets import CLOSED_FORMS, StudyData
     from fleet_tools.baselines.experiments.studies.networks import mlp_name, networks_of
     from fleet_tools.baselines.experiments.studies.output import tables_of, write_results
     from fleet_tools.baselines.experiments.studies.pairs import pair_columns, pair_study
     from fleet_tools.baselines.experiments.studies.training import TrainingSettings
 
     training, test = sources.load(options.data, options.data_root)
-    settings = TrainingSettings(epochs=options.epochs)
+    settings = TrainingSettings(epochs=options.epochs, batch=options.batch)
     training, test = training.first(options.examples), test.first(options.test_examples)
     data = StudyData(options.data, training, test, settings)
     folder = options.output or Path("data/studies") / options.data
@@ -154,8 +156,11 @@ def _supervised(options: SupervisedOptions) -> int:
     ]
     of_fleets = options.fleet_network or known[0]
     of_fleets = sizes[0] if of_fleets == "mlp" else of_fleets
-    for name in (*networks, of_fleets):
-        data.network(name)  # before anything is trained
+    closed_forms = not options.methods or set(options.methods).intersection(CLOSED_FORMS)
+    for name in (*networks, of_fleets):  # before anything is trained
+        data.network(name)
+        if closed_forms:
+            data.require_measurable(name)
     if networks:
         _require_some("pairs", options.methods, pair_columns("mlp"))
     if FLEETS in chosen:
@@ -175,7 +180,7 @@ def _supervised(options: SupervisedOptions) -> int:
             "title": title,
             "command": options.command_line,
             "sizes": f"{title}: {len(training)} examples for training, {len(test)} for the test, "
-            f"{options.epochs} epochs. {_note(options.seeds)}",
+            f"{options.epochs} epochs in batches of {options.batch}. {_note(options.seeds)}",
             "entries": [asdict(entry) for entry in entries],
         }
         write_results(results, options.page)

@@ -23,7 +23,7 @@ class ImageShape(NamedTuple):
 
 
 class TextShape(NamedTuple):
-    """Number of characters of a text, and of different ones; a label is the next character."""
+    """Number of characters of a text, and of different ones; a label is the character after it."""
 
     length: int
     classes: int
@@ -52,6 +52,13 @@ class Labelled:
     def __len__(self) -> int:
         """Returns the number of examples."""
         return len(self.labels)
+
+    @property
+    def targets(self) -> torch.Tensor:
+        """What networks return for these examples: classes (n,), or next characters (n, length)."""
+        if isinstance(self.shape, ImageShape):
+            return self.labels
+        return torch.cat([self.inputs[:, 1:], self.labels[:, None]], 1)
 
     def subset(self, indices: ArrayLike | torch.Tensor) -> "Labelled":
         """Returns the examples of some indices."""

@@ -20,8 +20,13 @@ from fleet_tools.baselines.experiments.studies.training import (
 )
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
+from fleet_tools.baselines.merging.moments.affine_maps import require_measurable
+from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.table import State
+
+CLOSED_FORMS = ("regmean", "least_squares")
+"""Methods that measure second moments of what all layers read."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,15 @@ class StudyData:
             UnknownNameError: It learns examples of another kind.
         """
         return network(name, self.training.shape)
+
+    def require_measurable(self, name: str) -> None:
+        """Raises an error unless `CLOSED_FORMS` can merge a network, see `networks.network`.
+
+        Raises:
+            MergeError: The moments of one of its layers are too large.
+        """
+        module = self.network(name).make()
+        require_measurable(applied_maps(module, self.test.inputs[:2]), module.state_dict())
 
     def facts(self) -> dict[str, Any]:
         """Returns what results depend on, as plain JSON data."""

@@ -1,7 +1,8 @@
 """The networks of the studies, with their tables of axes.
 
 Those of images take rows of pixels and return logits; recurrent ones and the transformer read an
-image as a sequence of its rows. The language model takes numbers of characters.
+image as a sequence of its rows. The language model takes numbers of characters, and returns logits
+of the next character at each position.
 """
 
 import re
@@ -64,7 +65,7 @@ class TransformerClassifier(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Embedded characters, two recurrent layers, and a linear layer on the last output."""
+    """Embedded characters, two recurrent layers, and a linear layer on each output."""
 
     def __init__(self, shape: TextShape, hidden: int = 128) -> None:
         super().__init__()
@@ -73,20 +74,22 @@ class LanguageModel(nn.Module):
         self.head = nn.Linear(hidden, shape.classes)
 
     def forward(self, texts: torch.Tensor) -> torch.Tensor:
-        """Returns the logits of the next character."""
-        return self.head(self.core(self.embedding(texts))[0][:, -1])
+        """Returns the logits of the character after each, (n, length, classes)."""
+        return self.head(self.core(self.embedding(texts))[0])
 
 
 class LastCharacters(nn.Module):
-    """The last characters of a text, one-hot."""
+    """The last characters up to each position of a text, one-hot; zeros before its beginning."""
 
     def __init__(self, shape: TextShape, count: int = 8) -> None:
         super().__init__()
         self.count, self.classes = min(count, shape.length), shape.classes
 
     def forward(self, texts: torch.Tensor) -> torch.Tensor:
-        """Returns (n, count * classes)."""
-        return nn.functional.one_hot(texts[:, -self.count :], self.classes).flatten(1).float()
+        """Returns (n, length, count * classes)."""
+        one_hot = nn.functional.one_hot(texts, self.classes).float()
+        padded = nn.functional.pad(one_hot, (0, 0, self.count - 1, 0))
+        return padded.unfold(1, self.count, 1).transpose(2, 3).flatten(2)
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,16 @@ def _mlp(shape: ImageShape, layers: int = 4, width: int = 512) -> Network:
 
 
 def _cnn(shape: ImageShape) -> Network:
-    pooled = (shape.height // 2) * (shape.width // 2)
+    # Large images are pooled twice: second moments of what the first linear layer reads have the
+    # square of its inputs, 2 GB with 32 x 32 pixels that are pooled once.
+    first_pool = 2 if min(shape.height, shape.width) >= 16 else 1
+    pooled = (shape.height // (2 * first_pool)) * (shape.width // (2 * first_pool))
 
     def make() -> nn.Module:
         return nn.Sequential(
             nn.Unflatten(1, (shape.channels, shape.height, shape.width)),
             nn.Conv2d(shape.channels, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+            nn.MaxPool2d(first_pool),
             nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(),
             nn.MaxPool2d(2), nn.Flatten(),
             nn.Linear(64 * pooled, 128), nn.ReLU(), nn.Linear(128, shape.classes),
@@ -138,10 +145,10 @@ def _cnn(shape: ImageShape) -> Network:
 
     table = Symmetry.of(
         lay.conv("1", "_", "c1"), lay.batch_norm("2", "c1"),
-        lay.conv("4", "c1", "c2"), lay.batch_norm("5", "c2"),
-        lay.linear("9", f"c2 _hw:{pooled}", "h"), lay.linear("11", "h", "_"),
+        lay.conv("5", "c1", "c2"), lay.batch_norm("6", "c2"),
+        lay.linear("10", f"c2 _hw:{pooled}", "h"), lay.linear("12", "h", "_"),
     )  # fmt: skip
-    return Network("CNN + BatchNorm", make, table)
+    return Network(f"CNN + BatchNorm, pooled {first_pool} x 2", make, table)
 
 
 def _recurrent(

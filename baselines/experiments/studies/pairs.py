@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_tools.baselines.experiments.studies.model_sets import (
+    CLOSED_FORMS,
     MethodColumn,
     ModelSet,
     StudyData,
@@ -28,8 +29,6 @@ from fleet_tools.baselines.merging.barrier import POINTS, Barrier, lambdas_of
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem
-
-_CLOSED_FORMS = ("regmean", "least_squares")
 
 
 def pair_columns(name: str, steps: int | None = None) -> dict[str, MethodColumn]:
@@ -103,7 +102,7 @@ def _pair_values(models: ModelSet, column: MethodColumn) -> dict[str, Any]:
         "single": mean_accuracy(network, problem.models, test),
         "seconds": seconds,
     }
-    if column.method in _CLOSED_FORMS:
+    if column.method in CLOSED_FORMS:
         return value
     first, second = problem.permuted(merged.permutations)
     lambdas = lambdas_of(POINTS)

@@ -135,7 +135,10 @@ _CHARACTERS = 96
 
 
 def _texts(spoken: dict[str, list[tuple[str, str]]], names: dict[str, int]) -> Labelled:
-    """Returns texts and the characters that follow them; `names` grows by new speakers."""
+    """Returns texts and the characters that follow them, always in the same random order.
+
+    So the first examples are of all speakers. `names` grows by new speakers.
+    """
     rows, labels, who = [], [], []
     for name, lines in spoken.items():
         number = names.setdefault(name, len(names))
@@ -147,12 +150,13 @@ def _texts(spoken: dict[str, list[tuple[str, str]]], names: dict[str, int]) -> L
             who.append(number)
     if not rows or len({len(row) for row in rows}) > 1:
         raise DatasetError("LEAF's texts are not all of one length, or there are none.")
-    return Labelled(
+    in_order = Labelled(
         torch.from_numpy(np.stack(rows)),
         torch.from_numpy(np.array(labels)),
         TextShape(len(rows[0]), _CHARACTERS),
         torch.from_numpy(np.array(who)),
     )
+    return in_order.subset(np.random.default_rng(0).permutation(len(labels)))
 
 
 def _labelled(images: np.ndarray, labels: np.ndarray, shape: ImageShape) -> Labelled:

@@ -1,4 +1,8 @@
-"""Training and evaluation of the studies' networks."""
+"""Training and evaluation of the studies' networks.
+
+Language models learn the next character at each position of a text; as in LEAF, they are evaluated
+on the one after its end.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +20,9 @@ from fleet_tools.baselines.merging.symmetry.table import State
 
 _PASS = 2000
 """Number of examples in a pass of all."""
+
+_MOMENT_PASS = 250
+"""The same where second moments are measured: a convolution reads many patches of an image."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +70,25 @@ def train(
                 continue
             optimizer.zero_grad()
             batch = data.subset(indices)
-            nn.functional.cross_entropy(model(batch.inputs), batch.labels).backward()
+            _cross_entropy(model(batch.inputs), batch.targets).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
+def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
 def evaluate(network: Network, state: State, data: Labelled) -> tuple[float, float]:
-    """Returns the mean cross entropy, and the accuracy from 0 to 1."""
+    """Returns the mean cross entropy, and the accuracy from 0 to 1, of the labels."""
     model = network.make()
     model.load_state_dict(state)
     model.eval()
     with torch.no_grad():
         logits = torch.cat([model(inputs) for inputs in data.inputs.split(_PASS)])
+        if logits.dim() == 3:  # of each position of texts
+            logits = logits[:, -1]
         loss = nn.functional.cross_entropy(logits, data.labels)
     return float(loss), float((logits.argmax(1) == data.labels).double().mean())
 
@@ -96,11 +109,12 @@ def data_holder(network: Network, data: Labelled, batch: int = 128) -> LocalData
         if seed is not None:
             generator = np.random.default_rng(seed)
             chosen = data.subset(generator.integers(len(data), size=min(batch, len(data))))
-        return nn.functional.cross_entropy(policy(chosen.inputs), chosen.labels)
+        return _cross_entropy(policy(chosen.inputs), chosen.targets)
 
     def batches() -> Iterator[LabelledBatch]:
-        one_hot = nn.functional.one_hot(data.labels, data.shape.classes).double()
-        for inputs, labels in zip(data.inputs.split(_PASS), one_hot.split(_PASS), strict=True):
-            yield LabelledBatch((inputs,), labels)
+        for indices in torch.arange(len(data)).split(_MOMENT_PASS):
+            batch = data.subset(indices)
+            one_hot = nn.functional.one_hot(batch.targets.flatten(), data.shape.classes)
+            yield LabelledBatch((batch.inputs,), one_hot.double())
 
     return LocalDataHolder(network.make().train(), loss, batches)

@@ -7,6 +7,7 @@ import numpy as np
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.moments import match_moments
 from fleet_tools.baselines.merging.methods.git_rebasin import match_models
+from fleet_tools.baselines.merging.moments.affine_maps import require_measurable
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
@@ -67,7 +68,7 @@ def require_moments(problem: MergeProblem) -> None:
     """Raises an error unless data holders can be asked for moments.
 
     Raises:
-        MergeError: There are no data holders or no affine maps.
+        MergeError: There are no data holders or no affine maps, or moments are too large.
     """
     if not problem.data_holders or not problem.affine_maps:
         missing = "data holders" if not problem.data_holders else "affine maps"
@@ -76,3 +77,4 @@ def require_moments(problem: MergeProblem) -> None:
             "a data holder with `batches` for each model, and the models' "
             "`moments.affine_maps.affine_maps` in the order in which they are applied."
         )
+    require_measurable(problem.affine_maps, problem.models[0])

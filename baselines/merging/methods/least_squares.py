@@ -91,13 +91,13 @@ def _fitted(
     meter: TrafficMeter,
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders."""
-    of_holders = [
+    of_holders = (
         meter.ask_moments(
             holder,
             MomentQuery(merged, (each.name,), target, teachers[index] if teachers else None),
             problem.affine_maps,
         )[each.name]
         for index, holder in enumerate(problem.data_holders)
-    ]
+    )
     moments = combine(of_holders, problem.normalized_weights.tolist())
     return each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))

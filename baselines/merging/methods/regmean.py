@@ -39,17 +39,16 @@ def regmean(
     permutations = align(problem, alignment, meter)
     models, weights = problem.permuted(permutations), problem.normalized_weights.tolist()
     names = tuple(each.name for each in problem.affine_maps)
-    measured = [
-        meter.ask_moments(holder, MomentQuery(model, names), problem.affine_maps)
-        for holder, model in zip(problem.data_holders, models, strict=True)
-    ]
+    sums: dict[str, Moments] = {}
+    for holder, model, weight in zip(problem.data_holders, models, weights, strict=True):
+        measured = meter.ask_moments(holder, MomentQuery(model, names), problem.affine_maps)
+        for each in problem.affine_maps:
+            G = measured.pop(each.name).inputs
+            G = off_diagonal * G + (1 - off_diagonal) * G.diagonal(dim1=1, dim2=2).diag_embed()
+            own = combine([Moments(G, G @ each.matrix(model))], [weight])
+            total = sums.get(each.name)
+            sums[each.name] = own if total is None else combine([total, own], [1.0, 1.0])
     merged = average(models, problem.averaging_weights)
     for each in problem.affine_maps:
-        moments = []
-        for found, model in zip(measured, models, strict=True):
-            G = found[each.name].inputs
-            G = off_diagonal * G + (1 - off_diagonal) * G.diagonal(dim1=1, dim2=2).diag_embed()
-            moments.append(Moments(G, G @ each.matrix(model)))
-        matrix = solve(combine(moments, weights), each.matrix(merged), ridge)
-        merged = each.with_matrix(merged, matrix)
+        merged = each.with_matrix(merged, solve(sums[each.name], each.matrix(merged), ridge))
     return MergeResult(merged, permutations, meter.traffic)

@@ -14,13 +14,17 @@ Everything else (norms, embeddings, transposed convolutions, bidirectional recur
 left to averages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.table import State
+
+LARGEST_MOMENTS_GB = 1.0
+"""Size of the second moments of one map that are measured at most: those of 11,180 inputs."""
 
 RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -69,6 +73,11 @@ class AffineMap:
             bias = bias + each.of(state).double().unflatten(0, (self.groups, -1))
         return torch.cat([weight, bias.unsqueeze(2)], 2).transpose(1, 2)
 
+    def moments_gb(self, state: State) -> float:
+        """Returns the size of the second moments of its inputs, GB."""
+        inputs = sum(weight.of(state)[0].numel() for weight in self.weights) + 1
+        return 8e-9 * self.groups * inputs**2
+
     def with_matrix(self, state: State, matrix: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns a model with another matrix; of several biases, the first one takes the change.
 
@@ -108,6 +117,25 @@ def affine_maps(model: nn.Module) -> dict[str, AffineMap]:
             inside.add(module.out_proj)
         found |= {each.name: each for each in _maps_of(name, module)}
     return found
+
+
+def require_measurable(maps: Iterable[AffineMap], state: State) -> None:
+    """Raises an error if the second moments of what a map reads do not fit into memory.
+
+    Args:
+        maps: The maps.
+        state: Weights of the model.
+
+    Raises:
+        MergeError: They are larger than `LARGEST_MOMENTS_GB`.
+    """
+    for each in maps:
+        if (size := each.moments_gb(state)) > LARGEST_MOMENTS_GB:
+            raise MergeError(
+                f"The second moments of what the affine map {each.name!r} reads have {size:.1f} GB "
+                f"for each model; at most {LARGEST_MOMENTS_GB:g} GB are measured. Give this layer "
+                "fewer inputs (by pooling, say), or choose a method that asks for no moments."
+            )
 
 
 def _maps_of(name: str, module: nn.Module) -> list[AffineMap]:

@@ -49,14 +49,16 @@ class Moments:
     targets: torch.Tensor
 
 
-def combine(moments: Sequence[Moments], weights: Sequence[float]) -> Moments:
-    """Returns the weighted sum of moments; weights that sum to 1 give those of pooled data."""
-    zero = torch.zeros(())
-    pairs = list(zip(moments, weights, strict=True))
-    return Moments(
-        sum((weight * each.inputs for each, weight in pairs), start=zero),
-        sum((weight * each.targets for each, weight in pairs), start=zero),
-    )
+def combine(moments: Iterable[Moments], weights: Iterable[float]) -> Moments:
+    """Returns the weighted sum of moments; weights that sum to 1 give those of pooled data.
+
+    Moments are taken one after the other, so that of an iterator, few are in memory at a time.
+    """
+    inputs, targets = torch.zeros(()), torch.zeros(())
+    for each, weight in zip(moments, weights, strict=True):
+        inputs = inputs + weight * each.inputs
+        targets = targets + weight * each.targets
+    return Moments(inputs, targets)
 
 
 @torch.no_grad()

@@ -106,6 +106,61 @@ def test_mlps_do_not_learn_texts():
         networks.network("mlp-2x8", TextShape(12, 7))
 
 
+@pytest.mark.parametrize(
+    "make", [networks.linear, lambda shape: networks.network("language", shape)]
+)
+def test_models_of_texts_read_no_later_character(make):
+    """Otherwise, the next character at each position would be no prediction."""
+    shape = TextShape(12, 7)
+    texts = some_digits(30, shape).inputs
+    network = make(shape)
+    module = network.make()
+    module.load_state_dict(training.initial_weights(network, 0))
+    whole = module(texts)
+    assert whole.shape == (30, 12, 7)
+    for place in (0, 5, 11):
+        changed = texts.clone()
+        changed[:, place] = (changed[:, place] + 1) % 7
+        moved = (module(changed) - whole).abs().amax((0, 2)) > 1e-7
+        assert not moved[:place].any() and moved[place]
+
+
+@given(st.integers(1, 12), st.integers(0, 11), st.integers(0, 100))
+def test_the_linear_model_of_texts_reads_the_last_characters(count, place, seed):
+    """Independently: characters counted back from a position."""
+    texts = torch.from_numpy(np.random.default_rng(seed).integers(5, size=(3, 12)))
+    read = networks.LastCharacters(TextShape(12, 5), count)(texts)[:, place].unflatten(1, (-1, 5))
+    for back in range(count):
+        one_hot = read[:, count - 1 - back]
+        if back > place:
+            assert not one_hot.any()
+        else:
+            assert one_hot.argmax(1).tolist() == texts[:, place - back].tolist()
+            assert one_hot.sum() == 3
+
+
+def test_targets_of_texts_are_the_next_characters():
+    texts, digits = some_digits(30, TextShape(12, 7)), some_digits(30)
+    assert torch.equal(texts.targets[:, :-1], texts.inputs[:, 1:])
+    assert torch.equal(texts.targets[:, -1], texts.labels)
+    assert torch.equal(digits.targets, digits.labels)
+
+
+def test_moments_too_large_for_memory_are_refused_before_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sources, "load", lambda name, root: (some_digits(), some_digits(50)))
+    sizes = ["--layers", "1", "--width", "20000", "--output", str(tmp_path / "new")]
+    for only, methods in (("mlp", []), ("fleets", ["--methods", "least_squares"])):
+        assert program.main(["supervised", "--only", only, *methods, *sizes]) == 2
+        assert "3.2 GB" in capsys.readouterr().err and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("size", [8, 15, 16, 28, 32])
+def test_closed_forms_fit_convolutional_networks_of_each_size(size):
+    shape = ImageShape(3, size, size, 10)
+    data = study(some_digits(10, shape), some_digits(4, shape))
+    data.require_measurable("cnn")
+
+
 def test_the_default_mlp_is_the_one_of_its_size():
     assert networks.mlp_name(4, 512) == "mlp" and networks.mlp_name(2, 8) == "mlp-2x8"
     assert networks.network("mlp", EIGHT).title == networks.network("mlp-4x512", EIGHT).title

@@ -1,5 +1,6 @@
 """Moments of data, what solves for them, and messages with them."""
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +61,19 @@ def test_moments_of_parts_combine_to_those_of_the_whole(cuts):
     for other in (by_batch, combine(apart, sizes)):
         torch.testing.assert_close(other.inputs, whole.inputs)
         torch.testing.assert_close(other.targets, whole.targets)
+
+
+def test_moments_are_summed_one_after_the_other():
+    alive: list[weakref.ref[Moments]] = []
+
+    def each(number: int) -> Moments:
+        assert sum(one() is not None for one in alive) <= 1  # the last one
+        made = Moments(torch.full((1, 2, 2), float(number)), torch.zeros(1, 2, 0))
+        alive.append(weakref.ref(made))
+        return made
+
+    total = combine(map(each, range(4)), [1.0, 2.0, 3.0, 4.0])
+    assert torch.equal(total.inputs, torch.full((1, 2, 2), 20.0)) and len(alive) == 4
 
 
 def test_sums_under_masks_are_the_sums_of_moments():
