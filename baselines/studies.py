@@ -20,7 +20,7 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from fleet_tools.baselines.experiments.studies.tables import TableEntry
 
-NetworkName = Literal["mlp", "elman", "lstm", "gru", "cnn", "transformer", "language"]
+NetworkName = Literal["mlp", "elman", "lstm", "gru", "cnn", "resnet20", "transformer", "language"]
 SourceName = Literal[
     "digits", "mnist", "fashion_mnist", "cifar10", "shapes32", "shakespeare", "markov_speakers"
 ]
@@ -89,6 +89,8 @@ class SupervisedOptions(StudyOptions):
     """Numbers of hidden layers of MLPs; fleets have the first one."""
     width: Count = 512
     """Number of units in each layer of MLPs."""
+    width_multiplier: Count = 1
+    """Factor of the channels of resnet20."""
     methods: tuple[MethodName, ...] = ()
     """Methods and controls (default: all but the variants of fleet_merge)."""
     steps: Count | None = None
@@ -138,7 +140,11 @@ def _supervised(options: SupervisedOptions) -> int:
         fleet_study,
     )
     from fleet_tools.baselines.experiments.studies.model_sets import CLOSED_FORMS, StudyData
-    from fleet_tools.baselines.experiments.studies.networks import mlp_name, networks_of
+    from fleet_tools.baselines.experiments.studies.networks import (
+        mlp_name,
+        networks_of,
+        resnet20_name,
+    )
     from fleet_tools.baselines.experiments.studies.output import tables_of, write_results
     from fleet_tools.baselines.experiments.studies.pairs import pair_columns, pair_study
     from fleet_tools.baselines.experiments.studies.training import TrainingSettings
@@ -148,14 +154,15 @@ def _supervised(options: SupervisedOptions) -> int:
     training, test = training.first(options.examples), test.first(options.test_examples)
     data = StudyData(options.data, training, test, settings)
     folder = options.output or Path("data/studies") / options.data
-    sizes = [mlp_name(layers, options.width) for layers in options.layers]
+    sizes = {
+        "mlp": [mlp_name(layers, options.width) for layers in options.layers],
+        "resnet20": [resnet20_name(options.width_multiplier)],
+    }
     known = networks_of(training.shape)
     chosen = dict.fromkeys(options.only or (*known, FLEETS))
-    networks = [
-        size for name in chosen if name != FLEETS for size in (sizes if name == "mlp" else [name])
-    ]
+    networks = [size for name in chosen if name != FLEETS for size in sizes.get(name, [name])]
     of_fleets = options.fleet_network or known[0]
-    of_fleets = sizes[0] if of_fleets == "mlp" else of_fleets
+    of_fleets = sizes.get(of_fleets, [of_fleets])[0]
     closed_forms = not options.methods or set(options.methods).intersection(CLOSED_FORMS)
     for name in (*networks, of_fleets):  # before anything is trained
         data.network(name)

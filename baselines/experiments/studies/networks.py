@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Shape, TextShape
+from fleet_tools.baselines.experiments.studies.residual import ResNet20, resnet20_symmetry
 from fleet_tools.baselines.merging.symmetry import attention as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
@@ -151,6 +152,11 @@ def _cnn(shape: ImageShape) -> Network:
     return Network(f"CNN + BatchNorm, pooled {first_pool} x 2", make, table)
 
 
+def _resnet20(shape: ImageShape, multiplier: int = 1) -> Network:
+    title = "ResNet-20" if multiplier == 1 else f"ResNet-20, {multiplier} x its channels"
+    return Network(title, lambda: ResNet20(shape, multiplier), resnet20_symmetry())
+
+
 def _recurrent(
     title: str, core: RecurrentModule, hidden: int, table: RecurrentTable
 ) -> Callable[[ImageShape], Network]:
@@ -184,9 +190,16 @@ IMAGE_NETWORKS: dict[str, Callable[[ImageShape], Network]] = {
     "lstm": _recurrent("LSTM 2x128", nn.LSTM, 128, lay.lstm),
     "gru": _recurrent("GRU 2x128", nn.GRU, 128, lay.gru),
     "cnn": _cnn,
+    "resnet20": _resnet20,
     "transformer": _transformer,
 }
 """Functions from the shape of images to networks, by name."""
+
+_SIZED: dict[str, tuple[str, Callable[..., Network]]] = {
+    "mlp": (r"mlp-([1-9]\d*)x([1-9]\d*)", _mlp),
+    "resnet20": (r"resnet20-x([1-9]\d*)", _resnet20),
+}
+"""Those that have names with a size: what names are like, and functions of shape and size."""
 
 TEXT_NETWORKS: dict[str, Callable[[TextShape], Network]] = {"language": _language}
 """The same for texts."""
@@ -202,20 +215,27 @@ def mlp_name(layers: int, width: int) -> str:
     return "mlp" if (layers, width) == (4, 512) else f"mlp-{layers}x{width}"
 
 
+def resnet20_name(multiplier: int) -> str:
+    """Returns the name of a ResNet-20 with this factor of its channels, see `network`."""
+    return "resnet20" if multiplier == 1 else f"resnet20-x{multiplier}"
+
+
 def network(name: str, shape: Shape) -> Network:
     """Returns a network for examples of some shape.
 
     Args:
-        name: One of `networks_of`; or of an MLP of another size, see `mlp_name`.
+        name: One of `networks_of`; or of an MLP or ResNet-20 of another size, see `mlp_name` and
+            `resnet20_name`.
         shape: Shape of the examples.
 
     Raises:
         UnknownNameError: No network of this name learns such examples.
     """
-    size = re.fullmatch(r"mlp-([1-9]\d*)x([1-9]\d*)", name)
-    require_name("network for these examples", "mlp" if size else name, networks_of(shape))
-    if size:
-        return _mlp(cast(ImageShape, shape), *map(int, size.groups()))
+    for kind, (pattern, sized) in _SIZED.items():
+        if size := re.fullmatch(pattern, name):
+            require_name("network for these examples", kind, networks_of(shape))
+            return sized(cast(ImageShape, shape), *map(int, size.groups()))
+    require_name("network for these examples", name, networks_of(shape))
     if isinstance(shape, ImageShape):
         return IMAGE_NETWORKS[name](shape)
     return TEXT_NETWORKS[name](shape)
