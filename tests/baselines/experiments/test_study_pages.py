@@ -6,24 +6,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from support.study_cases import some_digits
+
 from fleet_tools.baselines import studies as program
 from fleet_tools.baselines.experiments.studies import output, sources
-from fleet_tools.baselines.experiments.studies.labelled import ImageShape, Labelled
 
 torch.set_num_threads(1)
-
-
-def noise(count: int) -> Labelled:
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(count, dtype=torch.int64) % 10
-    return Labelled(torch.rand(count, 64, generator=generator), labels, ImageShape(1, 8, 8, 10))
 
 
 @pytest.mark.parametrize(
     ("alphas", "models"), [(["1"], ["2"]), (["1", "10"], ["2"]), (["1"], ["2", "3"])]
 )
 def test_pages_are_made_again_from_their_results(tmp_path, alphas, models, monkeypatch):
-    split = noise(200), noise(50)
+    split = some_digits(), some_digits(50)
     monkeypatch.setattr(sources, "load", lambda name, root: split)
     page = tmp_path / "new" / "study.md"
     sizes = ["--layers", "1", "--width", "8", "--epochs", "1", "--seeds", "2"]
