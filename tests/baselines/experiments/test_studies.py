@@ -24,7 +24,7 @@ from fleet_tools.baselines.experiments.studies import (
     sources,
     training,
 )
-from fleet_tools.baselines.experiments.studies.labelled import partition
+from fleet_tools.baselines.experiments.studies.labelled import Labelled, TextShape, partition
 from fleet_tools.baselines.experiments.studies.networks import IMAGE_NETWORKS, TEXT_NETWORKS
 from fleet_tools.baselines.experiments.studies.tables import (
     TableEntry,
@@ -245,6 +245,16 @@ def test_the_linear_control_is_least_squares_on_the_pooled_images(tmp_path):
     logits = np.pad(test.inputs.numpy(), ((0, 0), (0, 1)), constant_values=1.0) @ matrix
     accuracy = float(np.mean(logits.argmax(1) == test.labels.numpy()))
     assert linear.value["accuracy"] == pytest.approx(accuracy, abs=1e-9)
+
+
+def test_controls_of_texts_fit_the_character_after_each_position(tmp_path):
+    """Each character determines the next one: who fits another position than it reads fails."""
+    starts = torch.arange(40)[:, None] % 7
+    texts = (starts + 2 * torch.arange(13)) % 7
+    data = Labelled(texts[:, :-1], texts[:, -1], TextShape(12, 7), torch.arange(40) % 4)
+    columns = ["linear", "untrained", "least_squares"]
+    found = fleets.fleet_study(tmp_path, study(data, data), [(2, 10.0)], 1, "language", columns)
+    assert [entry.value["accuracy"] for entry in found] == [1.0] * 3
 
 
 @pytest.mark.parametrize(
