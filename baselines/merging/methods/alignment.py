@@ -1,5 +1,6 @@
 """Alignment of models before their matrices are combined, for methods that ask for moments."""
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.moments import match_moments
 from fleet_tools.baselines.merging.methods.git_rebasin import match_models
-from fleet_tools.baselines.merging.moments.affine_maps import require_measurable
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, require_measurable
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
@@ -64,8 +65,12 @@ def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutat
     return tuple(permutations)
 
 
-def require_moments(problem: MergeProblem) -> None:
+def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:
     """Raises an error unless data holders can be asked for moments.
+
+    Args:
+        problem: The models and their data holders.
+        maps: Affine maps whose moments are wanted; None for all.
 
     Raises:
         MergeError: There are no data holders or no affine maps, or moments are too large.
@@ -77,4 +82,4 @@ def require_moments(problem: MergeProblem) -> None:
             "a data holder with `batches` for each model, and the models' "
             "`moments.affine_maps.affine_maps` in the order in which they are applied."
         )
-    require_measurable(problem.affine_maps, problem.models[0])
+    require_measurable(problem.affine_maps if maps is None else maps, problem.models[0])

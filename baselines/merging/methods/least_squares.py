@@ -69,7 +69,7 @@ def head_refit(
             are missing.
         MessageError: A data holder's answer is invalid.
     """
-    require_moments(problem)
+    require_moments(problem, problem.affine_maps[-1:])
     if of not in ("average", "base"):
         raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
     base = problem.require_base() if of == "base" else None

@@ -18,6 +18,7 @@ from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.methods.regmean import regmean
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.layers import linear
@@ -211,3 +212,23 @@ def test_what_is_missing_is_said(method, case):
 def test_a_refit_is_of_the_average_or_the_base():
     with pytest.raises(MergeError, match="'average', 'base'"):
         head_refit(different("mlp", 2), of="nothing")
+
+
+@pytest.mark.parametrize("method", ["regmean", "least_squares", "head_refit"])
+def test_moments_too_large_for_memory_are_refused_unless_nobody_asks_for_them(method):
+    """The first layer reads 12,000 numbers, whose moments have 1.15 GB; the last one reads 2."""
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(12_000, 2), nn.ReLU(), nn.Linear(2, 1))
+
+    x, y = torch.ones(4, 12_000), torch.ones(4, 1)
+    batches = [LabelledBatch((x,), y)]
+    holder = LocalDataHolder(make(), lambda policy, seed: policy(x).sum(), lambda: batches)
+    symmetry = Symmetry.of(linear("0", "_", "h"), linear("2", "h", "_"))
+    models = [make().state_dict() for _ in range(2)]
+    maps = applied_maps(make(), x)
+    problem = MergeProblem(symmetry, models, data_holders=[holder] * 2, affine_maps=maps)
+    if method == "head_refit":
+        merge(method, problem)
+    with pytest.raises(MergeError, match=r"map '0' reads have 1\.2 GB"):
+        merge(method, problem, alignment="activations")
