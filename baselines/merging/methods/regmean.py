@@ -45,9 +45,11 @@ def regmean(
         for each in problem.affine_maps:
             G = measured.pop(each.name).inputs
             G = off_diagonal * G + (1 - off_diagonal) * G.diagonal(dim1=1, dim2=2).diag_embed()
-            own = combine([Moments(G, G @ each.matrix(model))], [weight])
-            total = sums.get(each.name)
-            sums[each.name] = own if total is None else combine([total, own], [1.0, 1.0])
+            own = Moments(G, G @ each.matrix(model))
+            if total := sums.get(each.name):
+                sums[each.name] = combine([total, own], [1.0, weight])
+            else:
+                sums[each.name] = combine([own], [weight])
     merged = average(models, problem.averaging_weights)
     for each in problem.affine_maps:
         merged = each.with_matrix(merged, solve(sums[each.name], each.matrix(merged), ridge))
