@@ -164,7 +164,8 @@ def _supervised(options: SupervisedOptions) -> int:
     of_fleets = options.fleet_network or known[0]
     of_fleets = sizes.get(of_fleets, [of_fleets])[0]
     closed_forms = not options.methods or set(options.methods).intersection(CLOSED_FORMS)
-    for name in (*networks, of_fleets):  # before anything is trained
+    studied = (*networks, of_fleets) if FLEETS in chosen else networks
+    for name in studied:  # before anything is trained
         data.network(name)
         if closed_forms:
             data.require_measurable(name)

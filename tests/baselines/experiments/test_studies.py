@@ -52,6 +52,16 @@ def test_moments_too_large_for_memory_are_refused_before_training(tmp_path, caps
         assert "3.2 GB" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
+def test_the_network_of_fleets_is_checked_only_where_fleets_are_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "load", lambda name, root: (some_digits(64), some_digits(50)))
+    language = ["--only", "elman", "--fleet-network", "language"]  # not for images
+    sizes = ["--seeds", "1", "--epochs", "1", "--methods", "naive_average"]
+    assert program.main(["supervised", *language, *sizes, "--output", str(tmp_path / "pairs")]) == 0
+    language.insert(1, "fleets")
+    assert program.main(["supervised", *language, *sizes, "--output", str(tmp_path / "new")]) == 2
+    assert not (tmp_path / "new").exists()
+
+
 def test_variants_of_fleet_merge_differ_from_it_in_one_point():
     columns = fleets.fleet_columns(5, 40)
     usual = columns["fleet_merge"]
