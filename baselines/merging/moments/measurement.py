@@ -110,9 +110,7 @@ def measure_moments(
             for name in names:
                 if name not in read:
                     raise MergeError(f"The model does not apply {name!r} to these data.")
-                sums[name] = sums[name].plus(
-                    *_rows_and_targets(maps[name], batch, read, taught, target, teacher)
-                )
+                sums[name].add(*_rows_and_targets(maps[name], batch, read, taught, target, teacher))
     finally:
         model.train(was_training)
     return {name: total.mean(name) for name, total in sums.items()}
@@ -145,9 +143,9 @@ def _weighted(name: str, rows: torch.Tensor, weights: torch.Tensor) -> torch.Ten
     return _with_ones(rows) * weights.double()[:, None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Sum:
-    """Sums of products over rows.
+    """Sums of products over rows, which grow in place: copies would cost more than the products.
 
     Attributes:
         moments: The sums; None before the first row.
@@ -157,15 +155,14 @@ class _Sum:
     moments: Moments | None = None
     count: float = 0.0
 
-    def plus(
-        self, rows: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None
-    ) -> "_Sum":
+    def add(self, rows: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> None:
         weighted = rows if weights is None else rows * weights[:, None]
         transposed = weighted.transpose(1, 2)
-        count = self.count + (rows.shape[1] if weights is None else float(weights.sum()))
-        new = Moments(_product(transposed, rows), _product(transposed, targets))
-        moments = new if self.moments is None else combine([self.moments, new], [1.0, 1.0])
-        return _Sum(moments, count)
+        if self.moments is None:
+            self.moments = Moments(*(_zeros(transposed, each) for each in (rows, targets)))
+        _add_product(self.moments.inputs, transposed, rows)
+        _add_product(self.moments.targets, transposed, targets)
+        self.count += rows.shape[1] if weights is None else float(weights.sum())
 
     def mean(self, name: str) -> Moments:
         if self.moments is None or not self.count > 0:
@@ -206,5 +203,16 @@ def _with_ones(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _product(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    product = _zeros(one, other)
+    _add_product(product, one, other)
+    return product
+
+
+def _zeros(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return one.new_zeros(len(one), one.shape[1], other.shape[2])
+
+
+def _add_product(total: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> None:
     # Group by group: batched products differ in bits from one number of threads to another.
-    return torch.stack([a @ b for a, b in zip(one, other.to(one), strict=True)])
+    for each, a, b in zip(total, one, other.to(one), strict=True):
+        each.addmm_(a, b)
