@@ -1,6 +1,6 @@
 """Axes of plotted losses, success rates and accuracies."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
@@ -29,7 +29,15 @@ def set_scale(axes: Axes, measure: Measure, horizontal: bool = False) -> None:
         axis.set_major_formatter(PercentFormatter(1.0))
     else:
         (axes.set_xscale if horizontal else axes.set_yscale)("log")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_locator(_LossLocator())
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
+
+
+class _LossLocator(LogLocator):
+    """Ticks at 1, 2 and 5 times powers of ten, of three decades or more at the powers alone."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        self.set_params(subs=(1,) if vmax > 1e3 * vmin else (1, 2, 5))
+        return super().tick_values(vmin, vmax)
