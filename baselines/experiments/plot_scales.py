@@ -1,6 +1,7 @@
 """Axes of plotted losses, success rates and accuracies."""
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
@@ -36,8 +37,8 @@ def set_scale(axes: Axes, measure: Measure, horizontal: bool = False) -> None:
 
 
 class _LossLocator(LogLocator):
-    """Ticks at 1, 2 and 5 times powers of ten, of three decades or more at the powers alone."""
+    """Ticks at 1, 2 and 5 times powers of ten; on three decades or more, at powers of ten alone."""
 
-    def tick_values(self, vmin: float, vmax: float) -> Any:
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         self.set_params(subs=(1,) if vmax > 1e3 * vmin else (1, 2, 5))
         return super().tick_values(vmin, vmax)
