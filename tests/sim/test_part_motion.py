@@ -1,7 +1,5 @@
 """The motion of objects that parts of the tool caused, in simulations."""
 
-import gc
-import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -176,14 +174,3 @@ def test_a_block_that_is_fixed_belongs_to_no_mechanism(hammer):
     motion = ObjectMotion(simulation.world.plant, simulation.world.object, simulation.object)
     of_link = dict(zip(motion._link_names, motion.link_mechanism.tolist(), strict=True))
     assert of_link["block"] == FIXED and of_link["nail"] == 0
-
-
-def test_nothing_keeps_a_closed_world_alive():
-    env = make_env(task="hammer")
-    env.reset(seed=0)
-    assert env._simulation is not None
-    env.world_state()
-    world = weakref.ref(env._simulation.world.diagram)
-    env.close()
-    gc.collect()
-    assert world() is None
