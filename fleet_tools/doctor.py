@@ -16,6 +16,7 @@ from fleet_tools.utils.diagnostics import (
     MISSING,
     OK,
     Check,
+    CrashError,
     ProbeError,
     call,
     check_cores,
@@ -25,7 +26,8 @@ from fleet_tools.utils.diagnostics import (
     check_memory,
     check_python,
 )
-from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL
+from fleet_tools.utils.drake_release import installed_release
+from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 from fleet_tools.utils.machine import available_cores
 
 _STEPS = 6
@@ -45,8 +47,9 @@ def examine() -> Iterator[Check]:
     """Yields the results of all checks, as they are made."""
     yield check_python()
     yield check_drake()
-    yield check_simulation()
-    yield check_rendering()
+    simulation = check_simulation()
+    yield simulation
+    yield check_rendering(simulation.status == OK)
     yield check_meshcat()
     yield check_workers()
     yield check_cores()
@@ -57,25 +60,34 @@ def examine() -> Iterator[Check]:
 
 
 def check_simulation() -> Check:
-    """Makes an environment, and runs the first steps of an episode with its expert."""
+    """Resets an environment, and runs the first steps of an episode with its expert."""
     name = "State observations"
     try:
+        call(_reset)
         factor = call(_real_time_factor)
+    except CrashError as error:
+        detail = f"{error} with Drake {installed_release()}; tested versions may not"
+        return Check(name, BROKEN, True, detail, install_command())
     except ProbeError as error:
         return Check(name, BROKEN, True, str(error))
     return Check(name, OK, True, f"planned and simulated, {factor:.1f} times real time")
 
 
-def check_rendering() -> Check:
-    """Renders images; reports the driver, and the time per image."""
+def check_rendering(simulates: bool) -> Check:
+    """Renders images; reports the driver, and the time per image.
+
+    Args:
+        simulates: Whether simulations work; otherwise, what OpenGL needs is no remedy.
+    """
     name = "Images (EGL)"
+    remedy = GL_COMMAND if simulates else None
     try:
         return Check(name, OK, False, call(_rendering_time))
     except ProbeError as error:
         if "MissingLibraryError" in str(error):
             detail = "a library or its driver is absent; state observations do not need it"
-            return Check(name, MISSING, False, detail, GL_COMMAND)
-        return Check(name, BROKEN, False, str(error), GL_COMMAND)
+            return Check(name, MISSING, False, detail, remedy)
+        return Check(name, BROKEN, False, str(error), remedy)
 
 
 def check_meshcat() -> Check:
@@ -96,6 +108,12 @@ def check_workers() -> Check:
 
 
 # --- Called in another process --------------------------------------------------------------
+
+
+def _reset() -> None:
+    import gymnasium
+
+    gymnasium.make("FleetTools/Hammer-v0").reset(seed=0)
 
 
 def _real_time_factor() -> float:

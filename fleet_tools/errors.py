@@ -91,6 +91,10 @@ class MissingLibraryError(FleetToolsError, ImportError):
     """A library is absent; the message holds the command that installs it."""
 
 
+class UntestedDrakeError(FleetToolsError, ImportError):
+    """The installed Drake is none of the tested releases; the message says how to get one."""
+
+
 class RenderServerError(FleetToolsError, RuntimeError):
     """A render server does not answer, or cannot render; the message says what to do."""
 

@@ -1,10 +1,12 @@
 """Ids of the environments, and the function that makes them; both load without Drake."""
 
+import importlib.util
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import MissingLibraryError, require_name
+from fleet_tools.utils.drake_release import require_tested_release
 from fleet_tools.utils.libraries import missing_library
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ def make_env(**kwargs: Any) -> "ToolUseEnv":
         kwargs: Arguments of `fleet_tools.envs.tool_use_env.ToolUseEnv`.
 
     Raises:
-        MissingLibraryError: Drake cannot be imported; the message says what to install.
+        MissingLibraryError, UntestedDrakeError: Drake cannot be imported, or is of a release that
+            was not tested; the message says what to install.
         ConfigError, UnknownNameError: An argument does not exist, or is not valid.
     """
     require_drake()
@@ -54,11 +57,14 @@ def require_arguments(env_class: type, kwargs: Mapping[str, Any]) -> None:
 
 
 def require_drake() -> None:
-    """Imports Drake.
+    """Imports Drake, after checking its release, since an untested one may crash.
 
     Raises:
         MissingLibraryError: Drake cannot be imported; the message says what to install.
+        UntestedDrakeError: It is too old, too new or of an unknown release.
     """
+    if importlib.util.find_spec("pydrake") is not None:
+        require_tested_release()
     try:
         import pydrake.common  # noqa: F401
     except ImportError as error:

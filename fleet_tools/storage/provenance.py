@@ -100,7 +100,13 @@ def installed_packages(names: Iterable[str] = PACKAGES) -> dict[str, str]:
     Args:
         names: The other packages; by default those on which an episode depends.
     """
-    return {"fleet_tools": fleet_tools.__version__} | {name: version(name) for name in names}
+    found = {"fleet_tools": fleet_tools.__version__}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # built from source, and not by pip
+            found[name] = "unknown"
+    return found
 
 
 def other_versions(packages: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:

@@ -13,6 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleet_tools.utils.drake_release import (
+    ANY_RELEASE,
+    INSTALL_COMMAND,
+    NEWEST,
+    OLDEST,
+    installed_release,
+    is_tested,
+)
 from fleet_tools.utils.libraries import GLIB_COMMAND, Library, install_command
 from fleet_tools.utils.machine import GIB, available_cores, available_memory, free_disk
 
@@ -63,6 +71,10 @@ class ProbeError(Exception):
     """A function or an import failed in another process; the message is its error."""
 
 
+class CrashError(ProbeError):
+    """The other process was ended by a signal."""
+
+
 class AbsentError(ProbeError):
     """A library is not installed."""
 
@@ -74,7 +86,8 @@ def call(function: Callable[[], Any]) -> Any:
         function: Returns plain JSON data.
 
     Raises:
-        ProbeError: It raised an error, crashed, or did not end in time.
+        CrashError: A signal ended it.
+        ProbeError: It raised an error, or did not end in time.
     """
     module = function.__module__
     if module == "__main__" and (spec := sys.modules[module].__spec__) is not None:
@@ -105,14 +118,21 @@ def check_python() -> Check:
 
 
 def check_drake() -> Check:
-    """Imports Drake."""
+    """Imports Drake, and says whether its release is tested."""
+    release = installed_release()
+    remedy = None if is_tested(release) else INSTALL_COMMAND
     try:
-        version = import_library("pydrake.common", "drake")
+        import_library("pydrake.common", "drake")
     except AbsentError:
-        return Check("Drake", MISSING, True, "the simulator", "python3 -m pip install drake")
+        return Check("Drake", MISSING, True, "the simulator", install_command())
     except ProbeError as error:
-        return Check("Drake", BROKEN, True, str(error), GLIB_COMMAND)
-    return Check("Drake", OK, True, version)
+        remedy = remedy or (install_command() if isinstance(error, CrashError) else GLIB_COMMAND)
+        return Check("Drake", BROKEN, True, f"{release}, {error}", remedy)
+    if remedy is None:
+        return Check("Drake", OK, True, f"{release}, tested ({OLDEST} to {NEWEST})")
+    admitted = os.environ.get(ANY_RELEASE) == "1"
+    detail = f"{release}, not tested ({OLDEST} to {NEWEST})"
+    return Check("Drake", OK if admitted else BROKEN, True, detail, remedy)
 
 
 def check_library(library: Library) -> Check:
@@ -155,7 +175,7 @@ def _run(code: str, *arguments: str) -> Any:
     except subprocess.TimeoutExpired:
         raise ProbeError(f"does not end within {_TIMEOUT_S:g} s") from None
     if child.returncode < 0:
-        raise ProbeError(f"crashes (signal {-child.returncode})")
+        raise CrashError(f"crashes (signal {-child.returncode})")
     if child.returncode > 0:
         error = (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
         raise AbsentError(error) if error == _ABSENT else ProbeError(error)

@@ -2,10 +2,12 @@
 
 import importlib
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from types import ModuleType
 
 from fleet_tools.errors import MissingLibraryError, UnknownNameError
+from fleet_tools.utils.drake_release import CONSTRAINTS, INSTALL_COMMAND, constraints
 
 GLIB_COMMAND = "apt-get install -y libglib2.0-0"
 """Installs what Drake's import needs on a minimal Debian or Ubuntu."""
@@ -80,21 +82,45 @@ APART = {"flower": "constraints-flower.txt"}
 their own."""
 
 
-def install_command(extra: str) -> str:
-    """Returns the command that installs an extra, for a checkout or for a wheel.
+def install_command(extra: str | None = None) -> str:
+    """Returns the command that installs an extra's libraries, for a checkout or for a wheel.
+
+    For a wheel, it names the libraries: the package itself is on no index, and whoever took its
+    name there could have anything installed.
+
+    Args:
+        extra: The extra; None for the package without extras, and for a wheel for Drake alone.
 
     Raises:
         UnknownNameError: There is no such extra.
     """
-    if extra not in (extras := {library.extra for library in OPTIONAL}):
-        raise UnknownNameError("extra", extra, extras)
+    if extra not in (extras := {None, *(library.extra for library in OPTIONAL)}):
+        raise UnknownNameError("extra", extra, filter(None, extras))
     checkout = Path(__file__).resolve().parents[2]
-    constraints = APART.get(extra, "constraints.txt")
-    if not (checkout / constraints).is_file():
-        return f'python3 -m pip install "fleet-tools[{extra}]"'
+    if not all((checkout / name).is_file() for name in CONSTRAINTS):
+        if extra is None:
+            return INSTALL_COMMAND
+        listed = " ".join(f'"{requirement}"' for requirement in _requirements(extra))
+        return f"python3 -m pip install {listed}"
+    pins = APART.get(extra or "") or constraints(checkout)
+    suffix = f"[{extra}]" if extra else ""
     if Path.cwd() == checkout:
-        return f'python3 -m pip install -c {constraints} -e ".[{extra}]"'
-    return f'python3 -m pip install -c "{checkout / constraints}" -e "{checkout}[{extra}]"'
+        return f"python3 -m pip install -c {pins} -e " + (f'".{suffix}"' if extra else ".")
+    return f'python3 -m pip install -c "{checkout / pins}" -e "{checkout}{suffix}"'
+
+
+def _requirements(extra: str) -> list[str]:
+    """Returns what an extra of the installed package requires."""
+    try:
+        listed = [text.partition(";") for text in requires("fleet-tools") or ()]
+    except PackageNotFoundError:  # neither a checkout nor installed, such as a copied folder
+        return [each.distribution for each in OPTIONAL if each.extra == extra]
+    wanted = f"extra=={extra}"
+    return [
+        name.strip()
+        for name, _, marker in listed
+        if wanted in marker.replace(" ", "").replace('"', "").replace("'", "")
+    ]
 
 
 def require(module: str, purpose: str, otherwise: str = "") -> ModuleType:

@@ -11,6 +11,8 @@ from support.hidden_modules import hide_modules
 from support.rendering import needs_gl
 
 from fleet_tools import doctor
+from fleet_tools.utils.diagnostics import check_drake
+from fleet_tools.utils.drake_release import ANY_RELEASE, INSTALL_COMMAND, installed_release
 from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 
 SLOW_IMPORTS = ("torch", "sklearn", "stable_baselines3", "open3d")
@@ -53,8 +55,36 @@ def test_without_drake_nothing_can_be_collected(
     hide_modules(monkeypatch, tmp_path, "pydrake", "ray", *others)
     assert doctor.main([]) == 1
     printed = capsys.readouterr().out
-    assert "remedy: python3 -m pip install drake" in printed
+    assert f"remedy: {install_command()}" in printed
+    assert GL_COMMAND not in printed  # OpenGL is not what is missing
     assert "cannot be collected" in printed
+
+
+def test_a_crash_of_the_simulation_is_told_with_the_versions_that_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = "import sys\nif sys.argv[-1] in ('_reset', '_rendering_time'): import os; os.abort()"
+    (tmp_path / "sitecustomize.py").write_text(crash)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    simulation, images = doctor.check_simulation(), doctor.check_rendering(simulates=False)
+    assert (simulation.status, simulation.needed) == ("broken", True)
+    assert "signal 6" in simulation.detail and installed_release() in simulation.detail
+    assert simulation.remedy == install_command()
+    assert (images.status, images.remedy) == ("broken", None)
+
+
+def test_an_untested_release_of_drake_is_broken_unless_it_is_admitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "drake-1.40.0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: drake\nVersion: 1.40.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for admitted, status in ("", "broken"), ("1", "ok"):
+        monkeypatch.setenv(ANY_RELEASE, admitted)
+        check = check_drake()
+        assert (check.status, check.remedy) == (status, INSTALL_COMMAND)
+        assert "1.40.0, not tested" in check.detail
 
 
 @needs_gl
@@ -65,5 +95,5 @@ def test_images_without_a_driver_are_missing_with_a_remedy(
     status = {check["name"]: check["status"] for check in report["checks"]}
     assert status["Images (EGL)"] == "ok"
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent")
-    check = doctor.check_rendering()
+    check = doctor.check_rendering(simulates=True)
     assert (check.status, check.remedy, check.needed) == ("missing", GL_COMMAND, False)

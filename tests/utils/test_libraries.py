@@ -1,15 +1,18 @@
 """Optional libraries: what the extras install, and messages about absent ones."""
 
 import re
+import shlex
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from support.processes import ROOT
 
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.utils import libraries
+from fleet_tools.utils.drake_release import INSTALL_COMMAND, constraints, installed_release
 from fleet_tools.utils.libraries import OPTIONAL, Library, install_command, require
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -40,11 +43,14 @@ def test_the_message_about_an_absent_library_holds_its_installation_command(
 def test_the_command_for_a_checkout_fits_the_working_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    pins = constraints(ROOT)
+    assert versions(pins)["drake"] == installed_release()  # in a tested lane
     monkeypatch.chdir(ROOT)
-    assert install_command("video") == 'python3 -m pip install -c constraints.txt -e ".[video]"'
+    assert install_command("video") == f'python3 -m pip install -c {pins} -e ".[video]"'
+    assert install_command() == f"python3 -m pip install -c {pins} -e ."
     monkeypatch.chdir(tmp_path)
     assert install_command("video") == (
-        f'python3 -m pip install -c "{ROOT / "constraints.txt"}" -e "{ROOT}[video]"'
+        f'python3 -m pip install -c "{ROOT / pins}" -e "{ROOT}[video]"'
     )
 
 
@@ -64,10 +70,14 @@ def test_an_extra_that_wants_its_own_environment_has_its_own_constraints(
     assert differing == {"packaging", "protobuf", "typer"} and "flwr" in other
 
 
-def test_the_command_for_a_wheel_needs_no_checkout(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("extra", sorted({library.extra for library in OPTIONAL}))
+def test_the_command_for_a_wheel_needs_no_checkout_and_no_index_with_this_package(
+    extra: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
         libraries, "__file__", str(tmp_path / "fleet_tools" / "utils" / "libraries.py")
     )
-    assert install_command("video") == 'python3 -m pip install "fleet-tools[video]"'
+    command = shlex.split(install_command(extra))
+    assert command[:4] == ["python3", "-m", "pip", "install"]
+    assert {*map(Requirement, command[4:])} == {*map(Requirement, EXTRAS[extra])}
+    assert install_command() == INSTALL_COMMAND

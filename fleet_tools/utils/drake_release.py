@@ -1,0 +1,74 @@
+"""The releases of Drake with which the package is tested."""
+
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from fleet_tools.errors import UntestedDrakeError
+
+OLDEST, NEWEST = "1.51", "1.58"
+"""First and last tested release."""
+
+ANY_RELEASE = "FLEET_TOOLS_ANY_DRAKE"
+"""Environment variable that, set to 1, admits every release."""
+
+CONSTRAINTS = {"constraints.txt": "Python 3.11", "constraints-newest.txt": "Python 3.12 and later"}
+"""Files of a checkout that pin tested versions, each with the Python on which it is tested."""
+
+INSTALL_COMMAND = f'python3 -m pip install "drake>={OLDEST},<1.{int(NEWEST.split(".")[1]) + 1}"'
+"""Installs a tested release."""
+
+
+def installed_release() -> str:
+    """Returns the version of the installed Drake; "unknown" for one that pip did not install."""
+    try:
+        return version("drake")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def is_tested(release: str) -> bool:
+    """Returns whether a release is between the first and the last tested one."""
+    try:
+        number = _number(release)
+    except ValueError:
+        return False
+    return _number(OLDEST) <= number <= _number(NEWEST)
+
+
+def require_tested_release() -> None:
+    """Checks that the installed release of Drake is a tested one, or that any is admitted.
+
+    Raises:
+        UntestedDrakeError: It is not.
+    """
+    release = installed_release()
+    if is_tested(release) or os.environ.get(ANY_RELEASE) == "1":
+        return
+    files = " and ".join(f"{name} ({python})" for name, python in CONSTRAINTS.items())
+    raise UntestedDrakeError(
+        f"Fleet-Tools is tested with Drake {OLDEST} to {NEWEST}, and the installed release is "
+        f"{release}. Install a tested one: {INSTALL_COMMAND}. The tested versions of all packages "
+        f"are in {files} of a checkout. {ANY_RELEASE}=1 admits this release; its physics may "
+        "differ, and it may crash."
+    )
+
+
+def constraints(checkout: Path) -> str:
+    """Returns the file of constraints that fits this environment.
+
+    Args:
+        checkout: Folder of a checkout.
+
+    Returns:
+        The file that pins the installed Drake, or else the one for this version of Python.
+    """
+    pin = f"\ndrake=={installed_release()}\n"
+    by_python = list(CONSTRAINTS)[sys.version_info >= (3, 12)]
+    return next((name for name in CONSTRAINTS if pin in (checkout / name).read_text()), by_python)
+
+
+def _number(release: str) -> tuple[int, int]:
+    major, minor = release.split(".")[:2]
+    return int(major), int(minor)
