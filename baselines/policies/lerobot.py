@@ -1,8 +1,8 @@
 """A policy of LeRobot that learned an exported dataset, as one that can be served.
 
-This module runs in an environment of LeRobot's, which needs neither Drake nor Ray:
+This module runs in an environment of LeRobot's, which needs neither Drake nor Ray. In a checkout:
 
-    python3 -m pip install --no-deps fleet-tools
+    python3 -m pip install --no-deps .
     python3 -m pip install lazy-loader msgpack pydantic tyro websockets
     fleet-tools serve FOLDER --header data/few-lerobot/meta/fleet_tools.json
 

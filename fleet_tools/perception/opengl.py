@@ -3,7 +3,9 @@
 import ctypes
 import ctypes.util
 import functools
+import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.utils.libraries import GL_COMMAND
@@ -37,6 +39,7 @@ def require_driver() -> None:
         MissingLibraryError: The libraries are missing, or EGL finds no driver that works.
     """
     require_gl()
+    _load_triton()
     egl = ctypes.CDLL(ctypes.util.find_library("EGL"))
     egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
     if not any(egl.eglInitialize(display, None, None) for display in _displays(egl)):
@@ -44,6 +47,20 @@ def require_driver() -> None:
             "Rendering needs an OpenGL driver, and EGL finds none that works. "
             f"On Debian and Ubuntu, Mesa's driver needs no GPU: {GL_COMMAND}"
         )
+
+
+def _load_triton() -> None:
+    """Loads the library of Triton, where it is installed, before a driver.
+
+    Mesa's drivers make the symbols of their LLVM global. Triton, which comes with PyTorch's builds
+    for GPUs and which PyTorch imports for its optimizers, has an LLVM of another version; loaded
+    after a driver, it calls Mesa's, and the process ends by a segmentation fault.
+    """
+    spec = importlib.util.find_spec("triton")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        library = Path(folder) / "_C" / "libtriton.so"
+        if library.is_file():
+            ctypes.CDLL(str(library))
 
 
 def renderer() -> str:

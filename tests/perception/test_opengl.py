@@ -3,6 +3,7 @@
 import ctypes.util
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import gymnasium
 import numpy as np
@@ -77,6 +78,19 @@ def test_driver_that_renders_has_a_name(make):
     env.reset(seed=0)
     env.render()
     assert renderer() != "unknown driver"
+
+
+@needs_gl
+@pytest.mark.skipif(find_spec("triton") is None, reason="comes with torch's builds for GPUs")
+def test_pytorch_for_gpus_can_be_used_after_an_image_was_rendered():
+    assert run_python(
+        "import json, gymnasium, fleet_tools\n"
+        "env = gymnasium.make('FleetTools/Hammer-v0', render_mode='rgb_array')\n"
+        "env.reset(seed=0)\n"
+        "env.render()\n"
+        "import triton\n"  # as torch does at an optimizer's first step
+        "print(json.dumps(True))"
+    )
 
 
 def test_states_never_touch_gl():
