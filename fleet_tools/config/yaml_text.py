@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from fleet_tools.config.yaml_bounds import MAX_DIGITS, excess
+from fleet_tools.config.yaml_bounds import MAX_DEPTH, MAX_DIGITS, excess
 from fleet_tools.config.yaml_places import YamlPlaces
 from fleet_tools.config.yaml_reader import FastLoader
 from fleet_tools.errors import ConfigError
@@ -75,7 +75,7 @@ def _complaint(text: str, source: str, error: Exception) -> str:
     except yaml.YAMLError as told:
         return f"{source} is not YAML: {told}"
     except RecursionError:
-        return f"{source} is nested too deeply."
+        return f"{source} is nested more than {MAX_DEPTH} deep."
     if not repetitions:
         return f"{source} is not YAML: {error}"
     lines = "".join(
