@@ -50,8 +50,8 @@ def _source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for name in (project["readme"], "pyproject.toml", "MANIFEST.in", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, copy)
-    for name in ("CITATION.cff", "constraints.txt", "constraints-flower.txt"):
-        shutil.copy(ROOT / name, copy)
+    for path in (ROOT / "CITATION.cff", *ROOT.glob("constraints*.txt")):
+        shutil.copy(path, copy)
     for room in ("fleet_tools", "assets", "baselines", "experts", "task_configs"):
         ignored = shutil.ignore_patterns(*LEFT_OUT)
         shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=ignored)
@@ -75,7 +75,7 @@ def test_a_source_distribution_holds_what_describes_it(source: Path) -> None:
     generated = {"PKG-INFO", "setup.cfg"}
     assert others - generated == {
         "CHANGELOG.md", "CITATION.cff", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt",
-        "constraints-flower.txt", "pyproject.toml",
+        "constraints-flower.txt", "constraints-newest.txt", "pyproject.toml",
     }  # fmt: skip
 
 

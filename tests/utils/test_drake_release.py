@@ -61,8 +61,9 @@ def test_the_tested_releases_are_those_that_are_installed_and_pinned():
     (bounds,) = (text for text in dependencies if text.startswith("drake"))
     assert f'"{bounds}"' in INSTALL_COMMAND
     pinned = [
-        re.search(r"^drake==(.*)$", (ROOT / name).read_text(), re.MULTILINE)[1]
+        release
         for name in CONSTRAINTS
+        for release in re.findall(r"^drake==(.*)$", (ROOT / name).read_text(), re.MULTILINE)
     ]
     assert [release.rpartition(".")[0] for release in pinned] == [OLDEST, NEWEST]
     assert is_tested(installed_release()) and all(map(is_tested, pinned))
