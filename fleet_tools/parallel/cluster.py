@@ -36,6 +36,20 @@ def worker_count(ray: Any, given: int | None) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1))) if given is None else given
 
 
+def is_running(address: str | None) -> bool:
+    """Returns whether there is a cluster to work on, instead of this machine alone.
+
+    Args:
+        address: As a user gave it, see `workers.run`.
+
+    Raises:
+        WorkersError: The address is one of Ray Client.
+    """
+    if _cluster_address(address) is not None:
+        return True
+    return address is None and "ray" in sys.modules and sys.modules["ray"].is_initialized()
+
+
 @contextlib.contextmanager
 def connected(cores: int | None, address: str | None) -> Iterator[Any]:
     """Yields the module `ray`, connected, or None if Ray does not run on this machine.
