@@ -7,13 +7,15 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Any
-
-import psutil
+from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import LostClusterError, WorkersError
 from fleet_tools.parallel.interrupts import immediate_interrupt
 from fleet_tools.utils import machine
+
+# Imported with a count of workers, and not for `--help`.
+if TYPE_CHECKING:
+    import psutil
 
 _WORKER_BYTES = 500e6  # memory of a worker with cameras
 
@@ -112,9 +114,7 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
         raise
     finally:
         ray.shutdown()
-        for process in orphans:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        _kill(orphans)
 
 
 def _cluster_address(given: str | None) -> str | None:
@@ -130,12 +130,22 @@ def _cluster_address(given: str | None) -> str | None:
     return None if address == "local" else address
 
 
-def _processes_of_ray() -> list[psutil.Process]:
+def _processes_of_ray() -> "list[psutil.Process]":
     """Returns the processes of a cluster of our own; after a loss, some would go on for minutes."""
+    import psutil
+
     servers = [
         child for child in psutil.Process().children() if child.name() in ("raylet", "gcs_server")
     ]
     return [each for server in servers for each in (server, *server.children(recursive=True))]
+
+
+def _kill(processes: "list[psutil.Process]") -> None:
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _keep_private() -> None:
