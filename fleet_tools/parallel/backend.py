@@ -1,17 +1,8 @@
 """What a pool of workers asks of the processes in which they run: on this machine, or on Ray."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
-
-J = TypeVar("J")
-R = TypeVar("R")
-
-Work = Callable[[J], R]
-"""Function that does a job, and returns its result."""
-
-MakeWork = Callable[[], Work[J, R]]
-"""Makes the function that does a job, in each worker."""
 
 
 @dataclass(frozen=True)

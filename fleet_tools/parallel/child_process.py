@@ -131,10 +131,12 @@ def _end_with(alive: int) -> None:
     """Lets the system kill this process and its children when a pipe is closed at the other end.
 
     No thread of this process is needed for that, so that it works while compiled code hangs, and
-    while the process is stopped.
+    while the process is stopped. Only Linux does so; elsewhere a process ends once it finds its
+    connection closed.
     """
-    fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | os.O_ASYNC)
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([alive], [], [], 0)[0]:  # closed already
         os._exit(1)

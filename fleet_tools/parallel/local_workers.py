@@ -42,8 +42,12 @@ class LocalWorker:
 
     def outcome(self) -> Outcome:
         """Receives what the worker sends; it ends if that is nothing."""
+        connection = self.process.connection
         try:
-            return cloudpickle.loads(self.process.connection.recv_bytes())
+            # What a dead worker has forked may hold its connection open.
+            if self.process.ended and not connection.poll():
+                raise EOFError
+            return cloudpickle.loads(connection.recv_bytes())
         except (EOFError, OSError):
             return Death(f"its worker died ({self.process.end(_GRACE_S)})")
 
@@ -74,7 +78,6 @@ class LocalBackend:
             worker.process.connection: worker for worker in workers
         }
         ready = {by_connection[each] for each in wait(list(by_connection), timeout_s)}
-        # A process that was forked from a worker may hold its connection open.
         ready |= {worker for worker in workers if worker.process.ended}
         return [(worker, worker.outcome()) for worker in ready]
 

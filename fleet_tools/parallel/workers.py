@@ -12,12 +12,13 @@ from typing import Any, Generic, TypeVar
 
 from fleet_tools.errors import WorkersError
 from fleet_tools.parallel import cluster
-from fleet_tools.parallel.backend import Backend, Death, Failure, MakeWork, Outcome, Work, Worker
-
-__all__ = ["POLL_S", "START_LIMIT_S", "TRIES", "LostJob", "Work", "run"]
+from fleet_tools.parallel.backend import Backend, Death, Failure, Outcome, Worker
 
 J = TypeVar("J")
 R = TypeVar("R")
+
+Work = Callable[[J], R]
+"""Function that does a job, and returns its result."""
 
 TRIES = 2
 """Number of times that a job is started whose worker dies or hangs."""
@@ -38,7 +39,7 @@ class LostJob:
 
 def run(
     next_job: Callable[[], J | None],
-    make_work: MakeWork[J, R],
+    make_work: Callable[[], Work[J, R]],
     *,
     count: int | None,
     timeout_s: float,
@@ -79,7 +80,7 @@ def run(
 
 @contextlib.contextmanager
 def _backend(
-    make_work: MakeWork[J, R], count: int | None, address: str | None
+    make_work: Callable[[], Work[J, R]], count: int | None, address: str | None
 ) -> Iterator[tuple[Backend[Any], int]]:
     """Yields where workers run, and the largest number of them."""
     if cluster.is_running(address):

@@ -35,23 +35,16 @@ def make_work(folder: Path) -> Callable[[int], list[str]]:
     import first_and_second  # pyright: ignore[reportMissingImports]
     from numba.core import event
 
-    compiled: list[str] = []
-
-    class Record(event.Listener):
-        def on_start(self, event: event.Event) -> None:
-            compiled.append(event.data["dispatcher"].py_func.__name__)
-
-        def on_end(self, event: event.Event) -> None:
-            pass
-
-    event.register("numba:compile", Record())
+    recorder = event.RecordingListener()
+    event.register("numba:compile", recorder)
 
     def work(job: int) -> list[str]:
         (folder / str(os.getpid())).touch()
         while len(list(folder.iterdir())) < WORKERS:
             time.sleep(0.01)
         assert first_and_second.second(first_and_second.first(job)) == 2.5 * (job + 1)
-        return compiled
+        starts = (each for _, each in recorder.buffer if each.is_start)
+        return [each.data["dispatcher"].py_func.__name__ for each in starts]
 
     return work
 

@@ -5,14 +5,19 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import cloudpickle
 import psutil
 from support.collected import wait_until
 from support.processes import ROOT, running_process
 
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import LostJob
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import pytest
 
 NO_GUARD = """
 import os
@@ -105,8 +110,21 @@ def test_nothing_is_left_of_an_iterator_that_is_closed_early():
     assert not any(map(psutil.Process.is_running, started))  # nor a zombie
 
 
-def test_a_process_that_ends_while_it_is_asked_is_no_error_of_the_system():
-    process = ChildProcess("fleet_tools.parallel.worker_process", variables={"A": "1"})
-    assert not process.connection.closed
-    assert process.end() == "SIGKILL" and process.ended
-    process.end()  # again
+def test_a_worker_is_dead_even_if_what_it_has_forked_lives():
+    def make() -> Callable[[int], int]:
+        def work(job: int) -> int:
+            if os.fork() == 0:
+                time.sleep(1000)
+            os._exit(job)
+
+        return work
+
+    (_, result), *others = WorkerOptions(workers=1).run([3], make)
+    assert result == LostJob("its worker died (exit code 3), 2 times") and not others
+
+
+def test_a_process_may_be_ended_twice():
+    process = ChildProcess("fleet_tools.parallel.worker_process")
+    assert not process.ended
+    assert process.end() == process.end() == "SIGKILL"
+    assert process.ended
