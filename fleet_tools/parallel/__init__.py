@@ -1,1 +1,1 @@
-"""Parallel work: the connection to Ray, workers that may die or hang, and deferred Ctrl-C."""
+"""Parallel work: workers that may die or hang, the connection to Ray, and deferred Ctrl-C."""

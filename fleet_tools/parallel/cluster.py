@@ -7,13 +7,15 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Any
-
-import psutil
+from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import LostClusterError, WorkersError
 from fleet_tools.parallel.interrupts import immediate_interrupt
 from fleet_tools.utils import machine
+
+# Imported with a count of workers, and not for `--help`.
+if TYPE_CHECKING:
+    import psutil
 
 _WORKER_BYTES = 500e6  # memory of a worker with cameras
 
@@ -34,6 +36,20 @@ def worker_count(ray: Any, given: int | None) -> int:
             cores.
     """
     return max(1, int(ray.cluster_resources().get("CPU", 1))) if given is None else given
+
+
+def is_running(address: str | None) -> bool:
+    """Returns whether there is a cluster to work on, instead of this machine alone.
+
+    Args:
+        address: As a user gave it, see `workers.run`.
+
+    Raises:
+        WorkersError: The address is one of Ray Client.
+    """
+    if _cluster_address(address) is not None:
+        return True
+    return address is None and "ray" in sys.modules and sys.modules["ray"].is_initialized()
 
 
 @contextlib.contextmanager
@@ -98,9 +114,7 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
         raise
     finally:
         ray.shutdown()
-        for process in orphans:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        _kill(orphans)
 
 
 def _cluster_address(given: str | None) -> str | None:
@@ -116,12 +130,22 @@ def _cluster_address(given: str | None) -> str | None:
     return None if address == "local" else address
 
 
-def _processes_of_ray() -> list[psutil.Process]:
+def _processes_of_ray() -> "list[psutil.Process]":
     """Returns the processes of a cluster of our own; after a loss, some would go on for minutes."""
+    import psutil
+
     servers = [
         child for child in psutil.Process().children() if child.name() in ("raylet", "gcs_server")
     ]
     return [each for server in servers for each in (server, *server.children(recursive=True))]
+
+
+def _kill(processes: "list[psutil.Process]") -> None:
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _keep_private() -> None:

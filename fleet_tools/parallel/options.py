@@ -15,8 +15,8 @@ class WorkerOptions(OptionGroup):
     """Number, time limit and place of worker processes."""
 
     workers: CountOrZero | None = None
-    """Number of worker processes, each on one core (default: as many as fit this machine, or as
-    many as a running cluster has cores); 0 works in this process."""
+    """Largest number of worker processes, each on one core (default: as many as fit this machine,
+    or as many as a running cluster has cores); 0 works in this process."""
     timeout: Positive = 300.0
     """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
     ray_address: str | None = None

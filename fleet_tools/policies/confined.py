@@ -7,22 +7,23 @@ rights.
 """
 
 import pickle
-import socket
-import subprocess
-import sys
 import weakref
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
 from fleet_tools.envs.interface import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.parallel.child_process import ChildProcess
+from fleet_tools.policies import confined_process
 from fleet_tools.policies.confined_replies import GarbledReplyError, read_action, read_reply
 from fleet_tools.policies.sources import PolicySource, find_policy, is_address
 
 LONGEST_REPLY = 2**20
 """Largest size of an answer, bytes."""
+
+_GRACE_S = 1.0
+"""Time, s, in which the process ends once it has closed its connection."""
 
 
 class ConfinedPolicy:
@@ -84,24 +85,13 @@ class PolicyProcess:
     """A process that makes a policy and lets it act; it ends with this object."""
 
     def __init__(self) -> None:
-        here, there = socket.socketpair()
-        with there:
-            command = [sys.executable, "-m", "fleet_tools.policies.confined_process"]
-            self._process = subprocess.Popen(
-                [*command, str(there.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # results are printed to stdout; a policy's own output is none
-                pass_fds=[there.fileno()],
-                start_new_session=True,  # Ctrl-C waits for episodes in progress
-            )
-        self._connection = Connection(here.detach())
-        weakref.finalize(self, _end, self._process, self._connection)
-        self._send(sys.path)
+        self._process = ChildProcess(confined_process.__name__)
+        weakref.finalize(self, self._process.end)
 
     @property
     def ended(self) -> bool:
         """Whether the process has ended."""
-        return self._process.poll() is not None
+        return self._process.ended
 
     def ask(self, request: str, *arguments: Any) -> Any:
         """Returns the answer to a request, plain data.
@@ -112,7 +102,7 @@ class PolicyProcess:
         """
         self._send((request, *arguments))
         try:
-            content = self._connection.recv_bytes(LONGEST_REPLY)
+            content = self._process.connection.recv_bytes(LONGEST_REPLY)
         except (OSError, EOFError) as lost:
             raise self._lost() from lost
         try:
@@ -123,16 +113,10 @@ class PolicyProcess:
 
     def _send(self, message: Any) -> None:
         try:
-            self._connection.send_bytes(pickle.dumps(message))
+            self._process.connection.send_bytes(pickle.dumps(message))
         except OSError as lost:
             raise self._lost() from lost
 
     def _lost(self) -> FleetToolsError:
-        self._process.kill()  # where it closed the connection and lives on
-        return PolicyError(f"the policy's process ended with exit code {self._process.wait()}")
-
-
-def _end(process: subprocess.Popen, connection: Connection) -> None:
-    connection.close()
-    process.kill()
-    process.wait()
+        ending = self._process.end(_GRACE_S)  # it may have closed the connection, and live on
+        return PolicyError(f"the policy's process ended with {ending}")

@@ -6,11 +6,13 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+import cloudpickle
 import psutil
 import pytest
 
@@ -19,8 +21,7 @@ from fleet_tools.parallel import cluster, workers
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob, Work
 
-ray = pytest.importorskip("ray")
-ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not see tests/
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import pytest
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -28,23 +29,38 @@ R = TypeVar("R")
 CORES = 3  # of the cluster, whatever this machine has
 
 
-@pytest.fixture(name="cluster", scope="module", autouse=True)
+@pytest.fixture(name="cluster", scope="module")
 def _cluster() -> Iterator[Any]:
     """One cluster for all tests, because its start takes seconds."""
+    ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "7")  # as a user may have it
-        with cluster.connected(CORES, None) as ray:
+        with cluster.connected(CORES, None):
+            ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
             yield ray
+
+
+@pytest.fixture(name="address", params=["local", "ray"])
+def _address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """Child processes, and the cluster to which this process is connected."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    if request.param == "local":
+        return "local"
+    request.getfixturevalue("cluster")
+    return None
 
 
 def results_of(
     jobs: Iterable[J],
     make_work: Callable[[], Work[J, R]],
     count: int | None,
+    address: str | None,
     timeout_s: float = 60.0,
 ) -> dict[J, R | LostJob]:
     remaining = iter(jobs)
-    run = workers.run(lambda: next(remaining, None), make_work, count=count, timeout_s=timeout_s)
+    run = workers.run(
+        lambda: next(remaining, None), make_work, count=count, timeout_s=timeout_s, address=address
+    )
     with contextlib.closing(run):
         return dict(run)
 
@@ -107,6 +123,29 @@ def make_disconnection(folder: Path, driver: int, times: int) -> Work[int, list[
     return work
 
 
+def make_visit(folder: Path) -> Work[int, int]:
+    """Leaves a mark of each worker."""
+    (folder / str(os.getpid())).touch()
+    return lambda job: job
+
+
+def make_reader() -> Work[Path, str]:
+    return lambda path: path.read_text()
+
+
+def make_unsendable() -> Work[str, object]:
+    class TwoArgumentsError(Exception):
+        def __init__(self, first: str, second: str) -> None:
+            super().__init__(f"{first} takes nothing {second}")
+
+    def work(job: str) -> object:
+        if job == "error":
+            raise TwoArgumentsError("it", "else")
+        return (each for each in job)
+
+    return work
+
+
 def make_unknown() -> NoReturn:
     raise UnknownNameError("tool", "hamer", ["hammer"])
 
@@ -128,8 +167,8 @@ def die() -> NoReturn:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_every_job_is_done_once_by_any_number_of_workers(count: int):
-    assert results_of(range(20), make_square, count) == {k: k**2 for k in range(20)}
+def test_every_job_is_done_once_by_any_number_of_workers(count: int, address: str | None):
+    assert results_of(range(20), make_square, count, address) == {k: k**2 for k in range(20)}
 
 
 def test_options_run_jobs_that_are_listed_or_given_one_by_one():
@@ -140,46 +179,79 @@ def test_options_run_jobs_that_are_listed_or_given_one_by_one():
     assert dict(options.run(lambda: next(jobs, None), make_square)) == expected
 
 
-def test_by_default_there_are_as_many_workers_as_the_cluster_has_cores(tmp_path: Path):
-    assert cluster.default_count() >= 1
+@pytest.mark.parametrize(
+    ("address", "cores"), [("local", None), ("ray", CORES)], indirect=["address"]
+)
+def test_by_default_there_are_as_many_workers_as_there_are_cores(
+    address: str | None, cores: int | None, tmp_path: Path
+):
     assert WorkerOptions().workers is None
-    meeting = partial(make_meeting, tmp_path, CORES)
-    assert len({*results_of(range(CORES), meeting, None).values()}) == CORES
+    count = cluster.default_count() if cores is None else cores
+    meeting = partial(make_meeting, tmp_path, count)
+    assert len({*results_of(range(count), meeting, None, address).values()}) == count >= 1
 
 
-def test_a_worker_that_cannot_be_reached_for_a_while_goes_on(tmp_path: Path):
+@pytest.mark.parametrize("jobs", [0, 2])
+def test_there_are_no_more_workers_than_jobs(jobs: int, address: str | None, tmp_path: Path):
+    results = results_of(range(jobs), partial(make_visit, tmp_path), CORES, address)
+    assert len(results) == jobs
+    assert len(list(tmp_path.iterdir())) <= jobs
+
+
+def test_a_worker_that_ray_does_not_reach_for_a_while_goes_on(cluster: Any, tmp_path: Path):
     disconnections = workers.TRIES + 1  # more than a job survives whose workers die
     cut = partial(make_disconnection, tmp_path, os.getpid(), disconnections)
-    (processes,) = results_of([0], cut, 1).values()
+    (processes,) = results_of([0], cut, 1, None).values()
     assert not isinstance(processes, LostJob)
     assert len(processes) == disconnections + 1 and len({*processes}) == 1
 
 
+@pytest.mark.parametrize(
+    ("address", "death"), [("local", "SIGKILL"), ("ray", "ActorDiedError")], indirect=["address"]
+)
 def test_workers_that_die_or_freeze_are_replaced_and_a_job_that_lost_two_is_lost_alone(
-    tmp_path: Path,
+    address: str | None, death: str, tmp_path: Path
 ):
     jobs = ["well", "die once", "freeze", "die", "well again"]
-    results = results_of(jobs, partial(make_trouble, tmp_path), 2, timeout_s=2.0)
+    results = results_of(jobs, partial(make_trouble, tmp_path), 2, address, timeout_s=2.0)
     assert results == {
         "well": "well",
         "well again": "well",
         "die once": "die, then well",
-        "die": LostJob("its worker died (ActorDiedError), 2 times"),
+        "die": LostJob(f"its worker died ({death}), 2 times"),
         "freeze": LostJob("it took longer than 2 s, 2 times"),
     }
 
 
+def test_the_reason_of_a_lost_job_is_how_its_worker_ended():
+    assert results_of([3], lambda: sys.exit, 1, "local") == {
+        3: LostJob("its worker died (exit code 3), 2 times")
+    }
+
+
 @pytest.mark.parametrize("count", [0, 1])
-def test_typed_errors_are_raised_as_they_are(count: int):
+def test_typed_errors_are_raised_as_they_are(count: int, address: str | None):
     with pytest.raises(UnknownNameError, match="Did you mean 'hammer'"):
-        results_of([1], make_unknown, count)
+        results_of([1], make_unknown, count, address)
     with pytest.raises(InfeasibleError, match=r"No plan for 7\.") as raised:
-        results_of([7], make_infeasible, count)
+        results_of([7], make_infeasible, count, address)
     assert raised.value.violations == {"distance": "1 m"}
 
 
-def test_worker_has_one_thread_and_its_own_process_group():
-    (result,) = results_of([0], make_surroundings, 1).values()
+def test_unexpected_errors_keep_their_class_and_say_where_they_arose(address: str | None):
+    with pytest.raises(FileNotFoundError) as raised:
+        results_of([Path("absent")], make_reader, 1, address)
+    assert "make_reader" in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("result", ["generator", "error"])
+def test_what_cannot_be_sent_is_an_error(result: str):
+    with pytest.raises((TypeError, WorkersError), match=r"pickle|takes nothing"):
+        results_of([result], make_unsendable, 1, "local")
+
+
+def test_worker_has_one_thread_and_its_own_process_group(address: str | None):
+    (result,) = results_of([0], make_surroundings, 1, address).values()
     assert not isinstance(result, LostJob)
     threads, process, group = result
     assert threads == "1"
@@ -187,6 +259,12 @@ def test_worker_has_one_thread_and_its_own_process_group():
     assert group != os.getpgrp()  # Ctrl-C at the terminal does not reach it
 
 
-def test_workers_that_cannot_start_are_an_error_and_not_a_loop():
+def test_workers_that_cannot_start_are_an_error_and_not_a_loop(address: str | None):
     with pytest.raises(WorkersError, match="Workers do not start: its worker died"):
-        results_of([1], die, 1)
+        results_of([1], die, 1, address)
+
+
+def test_large_jobs_and_results_arrive():
+    content = os.urandom(10_000_000)
+    (result,) = results_of([content], lambda: bytes.swapcase, 1, "local").values()
+    assert result == content.swapcase()

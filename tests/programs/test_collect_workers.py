@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -24,33 +25,45 @@ from fleet_tools import collect
 from fleet_tools.dataset import Dataset
 from fleet_tools.parallel import cluster
 
-pytest.importorskip("ray")
-
 TWO = ("--workers", "2")
 
 
-def busy_worker(process: subprocess.Popen[str], other_than: int | None = None) -> int:
-    """Waits for a worker that does a job, and returns its process identifier."""
-    found: list[int] = []
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    children = psutil.Process(process.pid).children()
+    return [each for each in children if "worker_process" in "".join(each.cmdline())]
 
-    def look() -> list[int]:
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):  # it has ended
-                if child.pid != other_than and "_Worker.do" in "".join(child.cmdline()):
-                    found.append(child.pid)
-        return found
 
-    wait_until(look, process)
-    return found[0]
+def busy_workers(process: subprocess.Popen[str], folder: Path) -> list[psutil.Process]:
+    """Waits until two workers are at work, and returns them."""
+    wait_until(lambda: lines_of(folder) >= 1, process)
+    workers = workers_of(process)
+    assert len(workers) == 2
+    return workers
+
+
+def test_any_number_of_workers_gives_the_same_bytes(uninterrupted: Path, tmp_path: Path):
+    assert collect.main(options(tmp_path, "--quiet", *TWO)) == 0
+    assert without_times(tmp_path) == without_times(uninterrupted)
+
+
+def test_nothing_starts_for_a_collection_that_is_complete(uninterrupted: Path, tmp_path: Path):
+    shutil.copytree(uninterrupted, tmp_path / "complete")
+    with running(*options(tmp_path / "complete", *TWO, "--json")) as process:
+        started = []
+        while process.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                started += workers_of(process)
+        out, err = process.communicate()
+    assert json.loads(out)["attempts_now"] == 0, err
+    assert not started
 
 
 @pytest.mark.slow
 def test_driver_killed_and_started_again(uninterrupted: Path, tmp_path: Path):
     with running(*options(tmp_path, *TWO)) as process:
-        wait_until(lambda: lines_of(tmp_path) >= 1, process)
-        orphan = busy_worker(process)
+        orphans = busy_workers(process, tmp_path)
         os.kill(process.pid, signal.SIGKILL)
-    wait_until(lambda: not psutil.pid_exists(orphan))
+    wait_until(lambda: not any(map(psutil.Process.is_running, orphans)))
     assert 1 <= len(Dataset(tmp_path).manifest()) < EPISODES
     assert collect.main(options(tmp_path, "--quiet")) == 0
     assert without_times(tmp_path) == without_times(uninterrupted)
@@ -59,9 +72,9 @@ def test_driver_killed_and_started_again(uninterrupted: Path, tmp_path: Path):
 @pytest.mark.slow  # of workers alone: tests/parallel; of the program alone: test_collect.py
 def test_workers_killed_and_stopped_change_nothing(uninterrupted: Path, tmp_path: Path):
     with running(*options(tmp_path, *TWO, "--timeout", "15")) as process:
-        stopped = busy_worker(process)
-        os.kill(stopped, signal.SIGSTOP)
-        os.kill(busy_worker(process, other_than=stopped), signal.SIGKILL)
+        stopped, killed = busy_workers(process, tmp_path)
+        stopped.suspend()
+        killed.kill()
         out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert out.startswith(f"hammer: {EPISODES} episodes")
@@ -87,6 +100,7 @@ def test_ctrl_c_waits_for_the_episodes_in_progress(tmp_path: Path):
 
 @pytest.mark.slow
 def test_on_a_running_cluster(uninterrupted: Path, tmp_path: Path):
+    pytest.importorskip("ray")
     with cluster.connected(2, None) as ray:
         address = ray.get_runtime_context().gcs_address
         command = [*COMMAND, *options(tmp_path, *TWO, "--ray-address", address, "--json")]

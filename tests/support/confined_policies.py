@@ -90,5 +90,8 @@ class Smuggling(Honest):
 
     def act(self, observation: dict[str, np.ndarray]) -> Any:
         payload = pickle.dumps(_Payload())
-        os.write(int(sys.argv[1]), struct.pack("!i", len(payload)) + payload)
+        (connection,) = (
+            int(each.name) for each in Path("/proc/self/fd").iterdir() if each.is_socket()
+        )
+        os.write(connection, struct.pack("!i", len(payload)) + payload)
         time.sleep(1000)

@@ -1,0 +1,83 @@
+"""What a pool of workers asks of the processes in which they run: on this machine, or on Ray."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+
+@dataclass(frozen=True)
+class Done:
+    """A worker has started, or has done its job.
+
+    Attributes:
+        result: Result of the job; None of a start.
+    """
+
+    result: Any
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A worker has raised an error.
+
+    Attributes:
+        error: The error.
+    """
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker has ended.
+
+    Attributes:
+        reason: How, in a few words.
+    """
+
+    reason: str
+
+
+Outcome = Done | Failure | Death
+
+
+class Worker(Protocol):
+    """A worker, which starts or does one job at a time."""
+
+    def ask(self, job: Any, /) -> None:
+        """Lets the worker do a job."""
+        ...
+
+    def end(self) -> object:
+        """Ends the worker, whatever it is doing."""
+        ...
+
+
+W = TypeVar("W", bound=Worker)
+
+
+class Backend(Protocol[W]):
+    """Starts workers, and waits for them."""
+
+    def start(self) -> W:
+        """Starts a worker."""
+        ...
+
+    def wait(self, workers: Collection[W], timeout_s: float, /) -> list[tuple[W, Outcome]]:
+        """Waits until one of the workers that start or do a job has an outcome.
+
+        Args:
+            workers: The workers.
+            timeout_s: The longest time to wait, s.
+
+        Returns:
+            Workers with their outcomes; none after the time.
+        """
+        ...
+
+    def healthy(self) -> bool:
+        """Returns whether a worker that was lost just now was lost by itself.
+
+        Otherwise it may have been lost with processes on which all depend, and is not to blame.
+        """
+        ...

@@ -1,0 +1,142 @@
+"""New processes of this machine that end with the one that started them, whatever they are doing.
+
+They are never forked, so that they inherit no OpenGL context and import nothing of the user's main
+module. `ChildProcess` is the parent's side; the child begins in `run`.
+"""
+
+import contextlib
+import fcntl
+import importlib
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from io import TextIOWrapper
+from multiprocessing.connection import Connection
+from typing import cast
+
+_EXIT_S = 10.0
+"""Time in which a killed process ends, unless the system itself keeps it."""
+
+
+class ChildProcess:
+    """A process that runs `main` of a module, and its connection.
+
+    What it prints goes to stderr. Ctrl-C at the terminal does not reach it.
+
+    Args:
+        module: Name of the module; its `main` is called with the connection and the files.
+        files: Descriptors of files that the process inherits.
+        variables: Environment variables in addition to those of this process.
+        stall_s: Time, s, for which sending and receiving may wait for the process, which may be
+            stopped; None for as long as it takes.
+
+    Attributes:
+        connection: Sends to `main`, and receives. It raises EOFError or OSError where the process
+            has ended, or after `stall_s`.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *files: int,
+        variables: Mapping[str, str] | None = None,
+        stall_s: int | None = None,
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        if stall_s is not None:
+            for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", stall_s, 0))
+        self.connection = Connection(ours.detach())
+        theirs_alive, alive = os.pipe()
+        self._alive = os.fdopen(alive, "wb", buffering=0)
+        passed = (theirs.fileno(), theirs_alive, *files)
+        # The child finds the same modules as this process, also where a script changed sys.path.
+        code = (
+            f"import sys; sys.path[:] = {[*map(str, sys.path)]!r}; "
+            f"from {__name__} import run; run({module!r}, {', '.join(map(str, passed))})"
+        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # stdout is for results
+                pass_fds=passed,
+                env={**os.environ, **(variables or {})},
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(theirs_alive)
+
+    @property
+    def pid(self) -> int:
+        """Process identifier."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """Kills the process and those that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self, grace_s: float = 0.0) -> str:
+        """Kills the process, unless it ends by itself; returns how it ended, in a few words.
+
+        Args:
+            grace_s: Time, s, in which it may end by itself.
+        """
+        self.connection.close()
+        for limit in (grace_s, _EXIT_S):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(limit)
+            self.kill()
+        self._alive.close()
+        return _ending(self._process.returncode)
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+def run(module: str, connection: int, alive: int, *files: int) -> None:
+    """Runs `main` of a module in a child process.
+
+    Args:
+        module: Name of the module.
+        connection: Descriptor of the connection to the parent.
+        alive: Reading end of a pipe that is closed when the parent ends.
+        files: Other descriptors, for `main`.
+    """
+    for descriptor in (connection, alive, *files):
+        os.set_inheritable(descriptor, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled where work comes from
+    _end_with(alive)
+    cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # what is printed is seen
+    importlib.import_module(module).main(Connection(connection), *files)
+
+
+def _end_with(alive: int) -> None:
+    """Lets the system kill this process and its children when a pipe is closed at the other end.
+
+    No thread of this process is needed for that, so that it works while compiled code hangs, and
+    while the process is stopped. Only Linux does so; elsewhere a process ends once it finds its
+    connection closed.
+    """
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([alive], [], [], 0)[0]:  # closed already
+        os._exit(1)
