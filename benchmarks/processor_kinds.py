@@ -26,6 +26,7 @@ class Kind:
     command: tuple[str, ...] = ()
 
 
+_NO_AVX2 = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"}
 _GENERIC = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 
 SAME_BITS = {
@@ -44,9 +45,22 @@ SAME_BITS = {
 """Kinds by which no bit of a replay may differ."""
 
 OTHER_BITS = {
-    "glibc without AVX2 and FMA": Kind({"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"}),
+    "glibc without AVX2 and FMA": Kind(_NO_AVX2),
 }
 """Kinds by which bits of a replay may differ, and the outcome may not."""
+
+
+def _learning(onednn: str, torch: str, openblas: str, others: Mapping[str, str] = {}) -> Kind:
+    names = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE")
+    return Kind(dict(zip(names, (onednn, torch, openblas), strict=True)) | dict(others))
+
+
+LEARNING = {
+    "AVX-512 without bfloat16": _learning("AVX512_CORE", "avx512", "SkylakeX"),
+    "AVX2 without AVX-512": _learning("AVX2", "avx2", "Haswell"),
+    "neither AVX2 nor FMA": _learning("SSE41", "default", "Nehalem", _NO_AVX2),
+}
+"""Kinds by which networks learn alike up to rounding: kernels of PyTorch, oneDNN and BLAS."""
 
 
 def _emulated(name: str) -> Kind:
