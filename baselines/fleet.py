@@ -72,6 +72,7 @@ def _fleet(options: FleetOptions) -> int:
     from fleet_tools.baselines.federated.summary import as_text
     from fleet_tools.baselines.training.curves import open_curves
     from fleet_tools.baselines.training.rollouts import make_success_measure
+    from fleet_tools.baselines.training.summary import precision_note
     from fleet_tools.errors import FleetToolsError, LostClusterError
 
     options.curves.require_libraries()
@@ -79,6 +80,8 @@ def _fleet(options: FleetOptions) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # a merging method's module may print
         config = _config(options)
         plan = FleetPlan.of(config)
+        if not options.quiet and (note := precision_note(plan.blueprint, config.training, "cpu")):
+            print(note.strip(), file=sys.stderr)
         measure_success = make_success_measure(
             config.data, config.rollouts, plan.blueprint, options.workers.workers
         )

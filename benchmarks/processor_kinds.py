@@ -26,12 +26,19 @@ class Kind:
     command: tuple[str, ...] = ()
 
 
+_NO_AVX2 = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"}
 _GENERIC = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 
+_OPENBLAS = {"Nehalem": "SSE42", "Haswell": "AVX2", "SkylakeX": "AVX512_SKX"}
+"""Kernels of OpenBLAS, and what each needs: it takes them on any processor, which may end at an
+illegal instruction."""
+
 SAME_BITS = {
-    "OpenBLAS for Nehalem": Kind({"OPENBLAS_CORETYPE": "Nehalem"}),
-    "OpenBLAS for Haswell": Kind({"OPENBLAS_CORETYPE": "Haswell"}),
-    "OpenBLAS for SkylakeX": Kind({"OPENBLAS_CORETYPE": "SkylakeX"}),
+    **{
+        f"OpenBLAS for {name}": Kind({"OPENBLAS_CORETYPE": name})
+        for name, needed in _OPENBLAS.items()
+        if __cpu_features__.get(needed)
+    },
     "numpy without dispatch": Kind(
         {
             "NPY_DISABLE_CPU_FEATURES": " ".join(
@@ -44,9 +51,23 @@ SAME_BITS = {
 """Kinds by which no bit of a replay may differ."""
 
 OTHER_BITS = {
-    "glibc without AVX2 and FMA": Kind({"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA"}),
+    "glibc without AVX2 and FMA": Kind(_NO_AVX2),
 }
 """Kinds by which bits of a replay may differ, and the outcome may not."""
+
+
+def _learning(onednn: str, torch: str, openblas: str, others: Mapping[str, str] = {}) -> Kind:
+    names = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE")
+    return Kind(dict(zip(names, (onednn, torch, openblas), strict=True)) | dict(others))
+
+
+LEARNING = {
+    # Only oneDNN's variable is a maximum; the others would end at an illegal instruction elsewhere.
+    "AVX-512 without bfloat16": Kind({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}),
+    "AVX2 without AVX-512": _learning("AVX2", "avx2", "Haswell"),
+    "neither AVX2 nor FMA": _learning("SSE41", "default", "Nehalem", _NO_AVX2),
+}
+"""Kinds by which networks learn alike up to rounding: kernels of PyTorch, oneDNN and BLAS."""
 
 
 def _emulated(name: str) -> Kind:

@@ -37,10 +37,17 @@ class RecurrentBody(Body):
     def forward(
         self, features: torch.Tensor, hidden: Hidden | None = None
     ) -> tuple[torch.Tensor, Hidden]:
-        """Computes the units of T steps; see `Body.forward`."""
+        """Computes the units of T steps; see `Body.forward`.
+
+        Under autocast, PyTorch would ask for oneDNN's LSTM in the precision of the features, and
+        cast them afterwards to one in which the processor may have none.
+        """
         state: Any = hidden  # PyTorch takes a tensor, or a tuple of two
         if hidden is not None and len(hidden) == 1:
             (state,) = hidden
+        device = features.device.type
+        if isinstance(self.core, nn.LSTM) and torch.is_autocast_enabled(device):
+            features = features.to(torch.get_autocast_dtype(device))
         units, state = self.core(features, state)
         return units, state if isinstance(state, tuple) else (state,)
 
@@ -48,3 +55,18 @@ class RecurrentBody(Body):
         """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         units = [f"h{i}" for i in range(self.core.num_layers)]
         return self._table(f"{module}.core", inputs, units), units[-1]
+
+
+def lacks_lstm_kernel(precision: torch.dtype) -> bool:
+    """Returns whether oneDNN has no LSTM of a precision for this processor, by asking for one.
+
+    PyTorch's own kernels then take its place, see `RecurrentBody.forward`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        layer = nn.LSTM(1, 1)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", precision):
+            layer(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return True
+    return False

@@ -25,6 +25,14 @@ from fleet_tools.baselines.policies.weights import require_weights
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and deviation of ImageNet's red, green and blue in [0, 1], which trained weights expect."""
 
+_NARROW = 16
+"""Number of input channels below which pixels are left out before a convolution of single pixels,
+rather than by its stride, which is the same map.
+
+With AVX2, below 8 channels, oneDNN's gradient of the weights of a strided one is wrong, and it
+writes beyond its memory (uxlfoundation/oneDNN, issue 6035). Blocks of AVX-512 have 16 channels.
+"""
+
 
 class ResNetEncoder(Encoder):
     """ResNet-18 without its classifier.
@@ -160,14 +168,18 @@ class _Block(nn.Module):
         self.bn1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
+        self.step = stride if inputs < _NARROW else 1
         self.downsample = None
         if stride != 1 or inputs != outputs:
             self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+                nn.Conv2d(inputs, outputs, 1, stride // self.step, bias=False),
+                nn.BatchNorm2d(outputs),
             )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        skipped = x if self.downsample is None else self.downsample(x)
+        skipped = x
+        if self.downsample is not None:
+            skipped = self.downsample(x[..., :: self.step, :: self.step])
         x = torch.relu(self.bn1(self.conv1(x)))
         return torch.relu(self.bn2(self.conv2(x)) + skipped)
 

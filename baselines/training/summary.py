@@ -3,6 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.recurrent import lacks_lstm_kernel
+from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.progress import TrainingProgress, best_epoch
 from fleet_tools.baselines.training.rollouts import format_successes
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
@@ -31,6 +36,18 @@ def plan_text(
         f"Training: {config.epochs} epochs, batches of {config.batch_size}, {config.schedule} "
         f"learning rate {config.learning_rate:g}, moving average {config.ema_decay:g}, seed "
         f"{config.seed}, {spec.device}."
+        f"{precision_note(spec.blueprint, config, spec.device)}"
+    )
+
+
+def precision_note(blueprint: Blueprint, config: TrainingConfig, device: str) -> str:
+    """Returns a line on kernels that are replaced in training, or an empty text."""
+    lstm = blueprint.config.body.type == "lstm" and device == "cpu"
+    if not (lstm and config.precision == "bfloat16" and lacks_lstm_kernel(torch.bfloat16)):
+        return ""
+    return (
+        "\nPrecision: oneDNN has no LSTM in bfloat16 for this processor; PyTorch's own, slower "
+        "one computes it. float32 is faster here."
     )
 
 
