@@ -15,8 +15,8 @@ class OneCompilesFirst:
     """Lets one process at a time do work in which numba compiles something.
 
     Where numba's cache is filled, nobody waits. Otherwise the first process that compiles holds a
-    lock until its work is done. Others wait as soon as they miss a function in the cache: they compile
-    that one, too, and find the following ones there.
+    lock until its work is done. Others wait as soon as they miss a function in the cache: they
+    compile that one, too, and find the following ones there.
 
     Args:
         file: Descriptor of a file that all processes have inherited, open for writing.
