@@ -7,10 +7,13 @@ shares.
 """
 
 import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleet_tools.utils.compiled import compiled
+from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.symbols import arctangent, larger, smaller, square_root, where, zeros
 
 FIXED = -1
 """Mechanism of links that are fixed to the world."""
@@ -18,146 +21,170 @@ TOOL, ROBOT = -2, -3
 """What touches a link: its index for another link of the object, or one of these."""
 
 
-@compiled
+@straight_line
 def advance(
     force: np.ndarray,
     displacement: np.ndarray,
-    mechanism: np.ndarray,
+    mechanism: tuple[int, ...],
     share: np.ndarray,
     change: np.ndarray,
-    coordinate_mechanism: np.ndarray,
+    coordinate_mechanism: tuple[int, ...],
     motion: np.ndarray,
-) -> None:
+) -> tuple[np.ndarray, np.ndarray]:
     """Divides the work of an interval, and adds the shares of the motion in it.
 
     Args:
         force: (n + 1, links, 6), contact wrench of each of n parts, and of everything else in the
             last row, on each link: moment about the link's origin (N m), then force (N), in W.
         displacement: (links, 6), see `displacements`, in the interval in which these forces acted.
-        mechanism: (links,), mechanism of each link, or `FIXED`.
-        share: (n, mechanisms), share of each part in the positive work; replaced in place.
+        mechanism: Mechanism of each link, or `FIXED`.
+        share: (n, mechanisms), share of each part in the positive work before.
         change: (coordinates,), changes of coordinates, such as a joint's or a point's position.
-        coordinate_mechanism: (coordinates,), mechanism of each coordinate, or `FIXED`.
-        motion: (n, coordinates), to which each part's shares of `change` are added in place.
+        coordinate_mechanism: Mechanism of each coordinate, or `FIXED`.
+        motion: (n, coordinates), each part's motion before.
+
+    Returns:
+        The shares in the work of the interval, and the motion with each part's share of `change`.
     """
+    share, motion = share.copy(), motion.copy()
     agents, links = force.shape[0], force.shape[1]
     for m in range(share.shape[1]):
-        total = 0.0
-        work = np.zeros(agents)
+        total, work = 0.0, zeros(agents)
         for a in range(agents):
             for link in range(links):
                 if mechanism[link] == m:
                     for k in range(6):
                         work[a] += force[a, link, k] * displacement[link, k]
-            total += max(work[a], 0.0)
-        if total > 0.0:
-            for a in range(agents - 1):
-                share[a, m] = max(work[a], 0.0) / total
+            total += larger(work[a], 0.0)
+        for a in range(agents - 1):
+            share[a, m] = where(total > 0.0, larger(work[a], 0.0) / total, share[a, m])
     for c in range(change.shape[0]):
         if coordinate_mechanism[c] != FIXED:
             for a in range(agents - 1):
                 motion[a, c] += share[a, coordinate_mechanism[c]] * change[c]
+    return share, motion
 
 
-@compiled
-def displacements(X_0: np.ndarray, X_1: np.ndarray, displacement: np.ndarray) -> None:
-    """Sets the displacements of links between two times.
+@straight_line
+def displacements(X_0: np.ndarray, X_1: np.ndarray) -> np.ndarray:
+    """Returns the displacements of links between two times, (links, 6).
+
+    They are the rotation vector of each link, rad, less than a half turn, then the displacement of
+    its origin, m, in W.
 
     Args:
         X_0: (links, 3, 4), poses [R_WL | p_WL] at the first time, m.
         X_1: (links, 3, 4), poses at the second time.
-        displacement: (links, 6), the rotation vector of each link, rad, less than a half turn, then
-            the displacement of its origin, m, in W; replaced in place.
     """
+    displacement = zeros(X_0.shape[0], 6)
     for link in range(X_0.shape[0]):
         A, B = X_0[link], X_1[link]
-        R = np.zeros((3, 3))  # R_B R_A^T
+        R = zeros(3, 3)  # R_B R_A^T
         for i in range(3):
             for j in range(3):
                 for k in range(3):
                     R[i, j] += B[i, k] * A[j, k]
         x, y, z = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]
-        twice_sine = math.sqrt(x**2 + y**2 + z**2)
-        angle = math.atan2(twice_sine, R[0, 0] + R[1, 1] + R[2, 2] - 1.0)
-        scale = angle / twice_sine if twice_sine > 1e-9 else 0.5
+        twice_sine = square_root(x**2 + y**2 + z**2)
+        angle = arctangent(twice_sine, R[0, 0] + R[1, 1] + R[2, 2] - 1.0)
+        scale = where(twice_sine > 1e-9, angle / twice_sine, 0.5)
         displacement[link, 0], displacement[link, 1] = scale * x, scale * y
         displacement[link, 2] = scale * z
         for k in range(3):
             displacement[link, 3 + k] = B[k, 3] - A[k, 3]
+    return displacement
 
 
-@compiled
-def assign_forces(
-    links: np.ndarray,
-    agents: np.ndarray,
-    points: np.ndarray,
-    wrenches: np.ndarray,
+def contact_forces(
+    contacts: Iterable[tuple[int, int, np.ndarray, np.ndarray]],
     origins: np.ndarray,
-    mechanism: np.ndarray,
+    mechanism: tuple[int, ...],
     share: np.ndarray,
-    corners: np.ndarray,
-    last_corner: np.ndarray,
-    within: np.ndarray,
-    sides: np.ndarray,
-    depth: np.ndarray,
-    force: np.ndarray,
-) -> None:
-    """Sets the contact wrench of each agent on each link.
+    parts: "Parts",
+) -> np.ndarray:
+    """Returns the contact wrench of each agent on each link, see `advance`.
 
     What another mechanism of the object exerts is divided by the shares of that mechanism.
 
     Args:
-        links: (contacts,), link on which each contact acts.
-        agents: (contacts,), what exerts it: a link, `TOOL` or `ROBOT`.
-        points: (contacts, 3), p_WC, where it acts, m.
-        wrenches: (contacts, 6), moment about C (N m), then force (N), in W.
+        contacts: The link on which each contact acts; what exerts it: a link, `TOOL` or `ROBOT`;
+            p_WC, where it acts, m; and its wrench: moment about C (N m), then force (N), in W.
         origins: (links, 3), origins of the links, m.
-        mechanism: (links,), mechanism of each link, or `FIXED`.
+        mechanism: Mechanism of each link, or `FIXED`.
         share: (n, mechanisms), see `advance`.
-        corners: (corners, 3), corners of the parts' lines in W, one part after the other, m.
-        last_corner: (n,), index after the last corner of each part.
-        within: (n,), radius of each part about its line, m. A point within several belongs to the
-            first of them.
-        sides: (n, 3, 3), start and end of an axis of each part, and the point behind which depth is
-            measured, in W, m.
-        depth: (n,), largest distance of a part behind that point, m, or inf.
-        force: (n + 1, links, 6), see `advance`; replaced in place.
+        parts: The parts of the tool.
     """
-    force[:] = 0.0
-    parts = share.shape[0]
-    F = np.empty(6)
-    for i in range(links.shape[0]):
-        link, agent = links[i], agents[i]
-        x, y, z = points[i] - origins[link]
-        fx, fy, fz = wrenches[i, 3:]
-        F[:] = wrenches[i]
-        F[0] += y * fz - z * fy
-        F[1] += z * fx - x * fz
-        F[2] += x * fy - y * fx
+    rest_row = share.shape[0]
+    force = np.zeros((rest_row + 1, len(mechanism), 6))
+    for link, agent, p_WC, F_C in contacts:
+        part, F = part_and_wrench(p_WC, F_C, origins[link], *parts)
         if agent == TOOL:
-            row, start = parts, 0
-            for part in range(parts):
-                end = last_corner[part]
-                p = points[i]
-                if (
-                    distance_to_polyline(p, corners[start:end]) <= within[part]
-                    and distance_behind(p, sides[part]) <= depth[part]
-                ):
-                    row = part
-                    break
-                start = end
-            force[row, link] += F
+            force[int(part), link] += F
         elif agent == ROBOT:
-            force[parts, link] += F
+            force[rest_row, link] += F
         elif mechanism[agent] != FIXED and mechanism[agent] != mechanism[link]:
             rest = 1.0
-            for part in range(parts):
-                force[part, link] += share[part, mechanism[agent]] * F
-                rest -= share[part, mechanism[agent]]
-            force[parts, link] += rest * F
+            for row in range(rest_row):
+                force[row, link] += share[row, mechanism[agent]] * F
+                rest -= share[row, mechanism[agent]]
+            force[rest_row, link] += rest * F
+    return force
 
 
-@compiled
+class Parts(NamedTuple):
+    """Parts of a tool at one moment.
+
+    Attributes:
+        corners: (corners, 3), corners of the parts' lines in W, one part after the other, m.
+        sides: (n, 3, 3), start and end of an axis of each part, and the point behind which depth is
+            measured, in W, m.
+        bounds: For each part: the index after its last corner; its radius about its line, (n,), m;
+            and its largest distance behind that point, (n,), m, or inf.
+    """
+
+    corners: np.ndarray
+    sides: np.ndarray
+    bounds: Any
+
+
+@straight_line
+def part_and_wrench(
+    p: np.ndarray,
+    F_p: np.ndarray,
+    origin: np.ndarray,
+    corners: np.ndarray,
+    sides: np.ndarray,
+    bounds: tuple[tuple[int, ...], np.ndarray, np.ndarray],
+) -> tuple[float, np.ndarray]:
+    """Returns the part of a tool at a point, and a wrench about another point.
+
+    Args:
+        p: (3,), the point, m.
+        F_p: (6,), moment about it, N m, and force, N.
+        origin: (3,), the other point, m.
+        corners: See `Parts`.
+        sides: Likewise.
+        bounds: Likewise.
+
+    Returns:
+        The index of the first part within which the point lies, or the number of parts; the wrench.
+    """
+    (x, y, z), (fx, fy, fz) = p - origin, F_p[3:]
+    F = F_p.copy()
+    F[0] += y * fz - z * fy
+    F[1] += z * fx - x * fz
+    F[2] += x * fy - y * fx
+    last_corner, within, depth = bounds
+    index = float(len(last_corner))
+    for part in reversed(range(len(last_corner))):
+        line = corners[last_corner[part - 1] if part else 0 : last_corner[part]]
+        near = distance_to_polyline(p, line) <= within[part]
+        inside = near & (distance_behind(p, sides[part]) <= depth[part])
+        index = where(inside, float(part), index)
+    return index, F
+
+
+@straight_line
 def distance_to_polyline(p: np.ndarray, points: np.ndarray) -> float:
     """Returns the distance of a point from a polyline, m; a single point is one, too.
 
@@ -172,15 +199,15 @@ def distance_to_polyline(p: np.ndarray, points: np.ndarray) -> float:
         for k in range(3):
             along += (p[k] - a[k]) * (b[k] - a[k])
             length += (b[k] - a[k]) ** 2
-        t = min(max(along / length, 0.0), 1.0) if length > 0.0 else 0.0
+        t = where(length > 0.0, smaller(larger(along / length, 0.0), 1.0), 0.0)
         distance = 0.0
         for k in range(3):
             distance += (p[k] - a[k] - t * (b[k] - a[k])) ** 2
-        nearest = min(nearest, distance)
-    return math.sqrt(nearest)
+        nearest = smaller(nearest, distance)
+    return square_root(nearest)
 
 
-@compiled
+@straight_line
 def distance_behind(p: np.ndarray, side: np.ndarray) -> float:
     """Returns how far a point lies behind another one along an axis, m; negative in front of it.
 
@@ -194,21 +221,22 @@ def distance_behind(p: np.ndarray, side: np.ndarray) -> float:
         along = side[1, k] - side[0, k]
         behind += (side[2, k] - p[k]) * along
         length += along**2
-    return behind / math.sqrt(length) if length > 0.0 else 0.0
+    return where(length > 0.0, behind / square_root(length), 0.0)
 
 
-@compiled
-def locate(X_W: np.ndarray, body: np.ndarray, p_B: np.ndarray, p_W: np.ndarray) -> None:
-    """Sets positions of points in the world from their positions in bodies.
+@straight_line
+def locate(X_W: np.ndarray, points: tuple[tuple[int, ...], np.ndarray]) -> np.ndarray:
+    """Returns positions of points in the world, (points, 3), from their positions in bodies.
 
     Args:
         X_W: (bodies, 3, 4), poses [R_WB | p_WB] of the bodies, m.
-        body: (points,), body of each point.
-        p_B: (points, 3), position in it, m.
-        p_W: (points, 3), replaced in place.
+        points: The body of each point, and (points, 3), its position in it, m.
     """
-    for i in range(body.shape[0]):
+    body, p_B = points
+    p_W = zeros(len(body), 3)
+    for i in range(len(body)):
         X = X_W[body[i]]
         for k in range(3):
             rotated = X[k, 0] * p_B[i, 0] + X[k, 1] * p_B[i, 1] + X[k, 2] * p_B[i, 2]
             p_W[i, k] = rotated + X[k, 3]
+    return p_W
