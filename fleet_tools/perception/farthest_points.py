@@ -58,75 +58,45 @@ def farthest_indices_by_blas(points: np.ndarray, count: int) -> np.ndarray:
     return picked
 
 
-@compiled
-def _cells(p):
+def _cells(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns indices of points, sorted by cells, and where each cell that is not empty begins."""
-    n = len(p)
-    low, high = p[0].copy(), p[0].copy()
-    for i in range(n):
-        for j in range(3):
-            low[j], high[j] = min(low[j], p[i, j]), max(high[j], p[i, j])
-    longest = max(high[0] - low[0], high[1] - low[1], high[2] - low[2])
+    low = p.min(axis=0)
+    longest = (p.max(axis=0) - low).max()
     # Points lie on surfaces: a cube of m x m x m cells has some m x m that are not empty.
-    m = max(1, int(np.sqrt(n / _POINTS_PER_CELL)))
-    cell_of = np.zeros(n, np.int64)
+    m = max(1, int(np.sqrt(len(p) / _POINTS_PER_CELL)))
     scale = m / longest if longest > 0 else 0.0
-    for i in range(n):
-        for j in range(3):
-            k = min(m - 1, int((p[i, j] - low[j]) * scale))
-            cell_of[i] = cell_of[i] * m + k
-    first = np.zeros(m**3 + 1, np.int64)
-    for i in range(n):
-        first[cell_of[i] + 1] += 1
-    used = 0
-    for c in range(m**3):
-        used += first[c + 1] > 0
-        first[c + 1] += first[c]
-    starts = np.zeros(used + 1, np.int64)
-    k = 0
-    for c in range(m**3):
-        if first[c + 1] > first[c]:
-            k += 1
-            starts[k] = first[c + 1]
-    order = np.zeros(n, np.int64)
-    for i in range(n):
-        order[first[cell_of[i]]] = i
-        first[cell_of[i]] += 1
-    return order, starts
+    x, y, z = np.minimum(m - 1, ((p - low) * scale).astype(np.int64)).T
+    cell = (x * m + y) * m + z
+    counts = np.bincount(cell)
+    # numpy sorts numbers of 16 bits in linear time.
+    order = np.argsort(cell.astype(np.min_scalar_type(m**3)), kind="stable")
+    return order, np.concatenate([[0], np.cumsum(counts[counts > 0])])
+
+
+def _sample(p: np.ndarray, order: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
+    """Returns indices (count,) of samples of points (n, 3), sorted by cells."""
+    low, high = np.minimum.reduceat(p, starts[:-1]), np.maximum.reduceat(p, starts[:-1])
+    from_center = np.square(p - np.cumsum(p / len(p), axis=0)[-1])
+    square = from_center[:, 0] + from_center[:, 1] + from_center[:, 2]
+    (equal,) = np.nonzero(square == square.max())
+    picked = np.zeros(count, np.int64)
+    picked[0] = equal[order[equal].argmin()]
+    nearest = np.full(len(p), np.inf)  # square of the distance to the nearest sample
+    largest, farthest = np.full(len(low), np.inf), starts[:-1].copy()  # by cell: its maximum
+    _pick(p, order, starts, low, high, nearest, largest, farthest, picked)
+    return order[picked]
 
 
 @compiled
-def _sample(p, order, starts, count):
-    """Returns indices (count,) of samples of points (n, 3), sorted by cells."""
-    n, cells = len(p), len(starts) - 1
-    center = np.zeros(3)
-    for i in range(n):
-        for j in range(3):
-            center[j] += p[i, j] / n
-    low, high = np.zeros((cells, 3)), np.zeros((cells, 3))
-    for c in range(cells):
-        low[c] = high[c] = p[starts[c]]
-        for i in range(starts[c], starts[c + 1]):
-            for j in range(3):
-                low[c, j], high[c, j] = min(low[c, j], p[i, j]), max(high[c, j], p[i, j])
-
-    picked = np.zeros(count, np.int64)
-    k, best = 0, -1.0
-    for i in range(n):
-        x, y, z = p[i, 0] - center[0], p[i, 1] - center[1], p[i, 2] - center[2]
-        square = x * x + y * y + z * z
-        if square > best or (square == best and order[i] < order[k]):
-            k, best = i, square
-    picked[0] = order[k]
-
-    nearest = np.full(n, np.inf)  # square of the distance to the nearest sample
-    largest, farthest = np.full(cells, np.inf), starts[:-1].copy()  # by cell: its maximum
-    for sample in range(1, count):
+def _pick(p, order, starts, low, high, nearest, largest, farthest, picked):
+    """Sets indices of all samples but the first among sorted points; see `_sample`."""
+    k = picked[0]
+    for sample in range(1, picked.shape[0]):
         a, b, d = p[k, 0], p[k, 1], p[k, 2]
-        for c in range(cells):
-            x = max(low[c, 0] - a, a - high[c, 0], 0.0)
-            y = max(low[c, 1] - b, b - high[c, 1], 0.0)
-            z = max(low[c, 2] - d, d - high[c, 2], 0.0)
+        for c in range(low.shape[0]):
+            x = max(max(low[c, 0] - a, a - high[c, 0]), 0.0)
+            y = max(max(low[c, 1] - b, b - high[c, 1]), 0.0)
+            z = max(max(low[c, 2] - d, d - high[c, 2]), 0.0)
             if x * x + y * y + z * z >= largest[c]:
                 continue
             at, most = starts[c], -1.0
@@ -139,9 +109,8 @@ def _sample(p, order, starts, count):
                     at, most = i, nearest[i]
             largest[c], farthest[c] = most, at
         k = farthest[0]
-        for c in range(1, cells):
+        for c in range(1, low.shape[0]):
             i = farthest[c]
             if largest[c] > nearest[k] or (largest[c] == nearest[k] and order[i] < order[k]):
                 k = i
-        picked[sample] = order[k]
-    return picked
+        picked[sample] = k

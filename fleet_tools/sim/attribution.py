@@ -7,18 +7,20 @@ shares.
 """
 
 import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.straight_line import Packed, straight_line
 from fleet_tools.utils.symbols import arctangent, larger, smaller, square_root, where, zeros
 
 FIXED = -1
 """Mechanism of links that are fixed to the world."""
 TOOL, ROBOT = -2, -3
 """What touches a link: its index for another link of the object, or one of these."""
+_CONTACTS_AT_ONCE = 8
+"""Each number of contacts up to this one has machine code of its own."""
 
 
 @straight_line
@@ -96,11 +98,12 @@ def displacements(X_0: np.ndarray, X_1: np.ndarray) -> np.ndarray:
 
 
 def contact_forces(
-    contacts: Iterable[tuple[int, int, np.ndarray, np.ndarray]],
+    contacts: Sequence[tuple[int, int, np.ndarray, np.ndarray]],
     origins: np.ndarray,
     mechanism: tuple[int, ...],
     share: np.ndarray,
-    parts: "Parts",
+    X_WB: np.ndarray,
+    regions: Packed,
 ) -> np.ndarray:
     """Returns the contact wrench of each agent on each link, see `advance`.
 
@@ -112,76 +115,91 @@ def contact_forces(
         origins: (links, 3), origins of the links, m.
         mechanism: Mechanism of each link, or `FIXED`.
         share: (n, mechanisms), see `advance`.
-        parts: The parts of the tool.
+        X_WB: (bodies, 3, 4), poses of the bodies of the tool's parts.
+        regions: The parts, a `Regions`.
     """
-    rest_row = share.shape[0]
-    force = np.zeros((rest_row + 1, len(mechanism), 6))
-    for link, agent, p_WC, F_C in contacts:
-        part, F = part_and_wrench(p_WC, F_C, origins[link], *parts)
-        if agent == TOOL:
-            force[int(part), link] += F
-        elif agent == ROBOT:
-            force[rest_row, link] += F
-        elif mechanism[agent] != FIXED and mechanism[agent] != mechanism[link]:
-            rest = 1.0
-            for row in range(rest_row):
-                force[row, link] += share[row, mechanism[agent]] * F
-                rest -= share[row, mechanism[agent]]
-            force[rest_row, link] += rest * F
+    everything_else = share.shape[0]
+    force = np.zeros((everything_else + 1, len(mechanism), 6))
+    for start in range(0, len(contacts), _CONTACTS_AT_ONCE):
+        links, agents, points, wrenches = zip(
+            *contacts[start : start + _CONTACTS_AT_ONCE], strict=True
+        )
+        about = origins[list(links)]
+        parts, moved = parts_and_wrenches(
+            np.array(points), np.array(wrenches), about, X_WB, regions
+        )
+        for link, agent, part, F in zip(links, agents, parts.tolist(), moved, strict=True):
+            if agent == TOOL:
+                force[int(part), link] += F
+            elif agent == ROBOT:
+                force[everything_else, link] += F
+            elif mechanism[agent] != FIXED and mechanism[agent] != mechanism[link]:
+                rest = 1.0
+                for row in range(everything_else):
+                    force[row, link] += share[row, mechanism[agent]] * F
+                    rest -= share[row, mechanism[agent]]
+                force[everything_else, link] += rest * F
     return force
 
 
-class Parts(NamedTuple):
-    """Parts of a tool at one moment.
+class Regions(NamedTuple):
+    """Parts of a tool, by points of it.
+
+    They are the corners of the parts' lines, one part after the other; then, for each part, start
+    and end of an axis, and a point behind which depth is measured.
 
     Attributes:
-        corners: (corners, 3), corners of the parts' lines in W, one part after the other, m.
-        sides: (n, 3, 3), start and end of an axis of each part, and the point behind which depth is
-            measured, in W, m.
-        bounds: For each part: the index after its last corner; its radius about its line, (n,), m;
-            and its largest distance behind that point, (n,), m, or inf.
+        body: Body of each point.
+        p_BK: (points, 3), position of each point in its body, m.
+        last_corner: Index after the last corner of each of n parts.
+        within: (n,), radius of each part about its line, m.
+        depth: (n,), largest distance of a part behind its point, m, or inf.
     """
 
-    corners: np.ndarray
-    sides: np.ndarray
-    bounds: Any
+    body: tuple[int, ...]
+    p_BK: np.ndarray
+    last_corner: tuple[int, ...]
+    within: np.ndarray
+    depth: np.ndarray
 
 
 @straight_line
-def part_and_wrench(
-    p: np.ndarray,
-    F_p: np.ndarray,
-    origin: np.ndarray,
-    corners: np.ndarray,
-    sides: np.ndarray,
-    bounds: tuple[tuple[int, ...], np.ndarray, np.ndarray],
-) -> tuple[float, np.ndarray]:
-    """Returns the part of a tool at a point, and a wrench about another point.
+def parts_and_wrenches(
+    points: np.ndarray,
+    wrenches: np.ndarray,
+    origins: np.ndarray,
+    X_WB: np.ndarray,
+    regions: tuple[Regions],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the part of a tool at each contact, and the contact's wrench about another point.
 
     Args:
-        p: (3,), the point, m.
-        F_p: (6,), moment about it, N m, and force, N.
-        origin: (3,), the other point, m.
-        corners: See `Parts`.
-        sides: Likewise.
-        bounds: Likewise.
+        points: (contacts, 3), the points of contact C, m.
+        wrenches: (contacts, 6), moments about them, N m, and forces, N.
+        origins: (contacts, 3), the other points, m.
+        X_WB: (bodies, 3, 4), poses of the bodies of the parts.
+        regions: The parts.
 
     Returns:
-        The index of the first part within which the point lies, or the number of parts; the wrench.
+        (contacts,), the index of the first part within which C lies, or the number of parts.
+        (contacts, 6), the wrenches.
     """
-    (x, y, z), (fx, fy, fz) = p - origin, F_p[3:]
-    F = F_p.copy()
-    F[0] += y * fz - z * fy
-    F[1] += z * fx - x * fz
-    F[2] += x * fy - y * fx
-    last_corner, within, depth = bounds
-    index = float(len(last_corner))
-    for part in reversed(range(len(last_corner))):
-        line = corners[last_corner[part - 1] if part else 0 : last_corner[part]]
-        near = distance_to_polyline(p, line) <= within[part]
-        inside = near & (distance_behind(p, sides[part]) <= depth[part])
-        index = where(inside, float(part), index)
-    return index, F
+    ((body, p_BK, last_corner, within, depth),) = regions
+    p_WK, parts = locate(X_WB, (body, p_BK)), zeros(len(points))
+    corners, sides = p_WK[: last_corner[-1]], p_WK[last_corner[-1] :].reshape(-1, 3, 3)
+    wrenches = wrenches.copy()
+    for p, origin, F, i in zip(points, origins, wrenches, range(len(points)), strict=True):
+        (x, y, z), (fx, fy, fz) = p - origin, F[3:]
+        F[0] += y * fz - z * fy
+        F[1] += z * fx - x * fz
+        F[2] += x * fy - y * fx
+        parts[i] = float(len(last_corner))
+        for part in reversed(range(len(last_corner))):
+            line = corners[last_corner[part - 1] if part else 0 : last_corner[part]]
+            near = distance_to_polyline(p, line) <= within[part]
+            inside = near & (distance_behind(p, sides[part]) <= depth[part])
+            parts[i] = where(inside, float(part), parts[i])
+    return parts, wrenches
 
 
 @straight_line

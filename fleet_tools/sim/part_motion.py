@@ -176,7 +176,8 @@ class PartMotionMeter(LeafSystem):
                 state.poses[:, :, 3],
                 self._object.link_mechanism,
                 state.share,
-                self._parts.locate(self._poses(context, self._part_frames)),
+                self._poses(context, self._part_frames),
+                self._parts.packed,
             )
 
     def _contacts(self, context: Context) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
