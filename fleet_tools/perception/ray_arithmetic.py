@@ -5,6 +5,8 @@ It is written entry by entry, without matrix products, whose rounding depends on
 
 import numpy as np
 
+from fleet_tools.utils.compiled import compiled
+
 
 def poses_in_camera(X_WC, X_WB):
     """Returns the poses of frames in a camera.
@@ -61,22 +63,6 @@ def windows_of_boxes(boxes, R_CB, p_CB, near, intrinsics, size):
     return np.where(seen.any(axis=1)[:, None], windows, 0).astype(np.int64)
 
 
-def _rays(from_x, from_y, R_CB, p_CB, near):
-    """Returns the rays in B that pass (x, y) at depth 1 of the camera and begin at `near`.
-
-    Args:
-        from_x: (..., 3), x times the first row of R_CB.
-        from_y: (..., 3), y times the second.
-        R_CB: (3, 3), rotation of the frame B in the camera.
-        p_CB: (3,), its origin there, m.
-        near: Depth, m.
-    """
-    d = from_x + from_y + R_CB[2]
-    o = p_CB[0] * R_CB[0] + p_CB[1] * R_CB[1] + p_CB[2] * R_CB[2]
-    origins, directions = (near * d - o).astype(np.float32), d.astype(np.float32)
-    return origins.reshape(-1, 3), directions.reshape(-1, 3)
-
-
 def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
     """Returns the rays of all pixels of a window.
 
@@ -94,10 +80,9 @@ def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
     """
     f, center_u, center_v = intrinsics
     left, top, right, bottom = window
-    u, v = np.arange(left, right)[None], np.arange(top, bottom)[:, None]
-    x, y = (u - center_u) / f, (v - center_v) / f
-    rays = _rays(x[..., None] * R_CB[0], y[..., None] * R_CB[1], R_CB, p_CB, near)
-    return (v * width + u).ravel(), *rays
+    pixels = (np.arange(top, bottom)[:, None] * width + np.arange(left, right)).ravel()
+    x, y = (np.arange(left, right) - center_u) / f, (np.arange(top, bottom) - center_v) / f
+    return pixels, *_rays(np.tile(x, len(y)), np.repeat(y, len(x)), R_CB, p_CB, near)
 
 
 def rays_to_points(pixels, depths, window, R_CB, p_CB, near, intrinsics, width):
@@ -121,6 +106,30 @@ def rays_to_points(pixels, depths, window, R_CB, p_CB, near, intrinsics, width):
     left, top, right, bottom = window
     u, v = pixels % width, pixels // width
     (chosen,) = np.nonzero((left <= u) & (u < right) & (top <= v) & (v < bottom))
-    x, y = (u[chosen, None] - center_u) / f, (v[chosen, None] - center_v) / f
+    x, y = (u[chosen] - center_u) / f, (v[chosen] - center_v) / f
     lengths = (depths[chosen].astype(np.float64) - near).astype(np.float32)
-    return chosen, *_rays(x * R_CB[0], y * R_CB[1], R_CB, p_CB, near), lengths
+    return chosen, *_rays(x, y, R_CB, p_CB, near), lengths
+
+
+def _rays(x, y, R_CB, p_CB, near):
+    """Returns origins and directions (n, 3) float32 of rays in B; see `rays_of_window`.
+
+    Args:
+        x: (n,), where rays pass the depth 1 of the camera.
+        y: (n,), likewise.
+        R_CB: (3, 3), rotation of the frame B in the camera.
+        p_CB: (3,), its origin there, m.
+        near: Depth at which rays begin, m.
+    """
+    origins, directions = np.empty((len(x), 3), np.float32), np.empty((len(x), 3), np.float32)
+    _set_rays(origins, directions, x, y, R_CB, p_CB, near)
+    return origins, directions
+
+
+@compiled
+def _set_rays(origins, directions, x, y, R_CB, p_CB, near):
+    for j in range(3):
+        o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
+        for i in range(x.shape[0]):
+            d = x[i] * R_CB[0, j] + y[i] * R_CB[1, j] + R_CB[2, j]
+            directions[i, j], origins[i, j] = d, near * d - o
