@@ -1,5 +1,6 @@
 """Closest points on triangle meshes."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,7 +42,9 @@ class Surface:
         """
         tree, triangle_of = self._tree
         _, nearest = tree.query(points, k=NEIGHBOURS)
-        return _closest_of(points, self.triangles, triangle_of[nearest])
+        closest, normals = np.zeros((len(points), 3)), np.zeros((len(points), 3))
+        _set_closest(points, self.triangles, triangle_of[nearest], closest, normals)
+        return closest, normals
 
 
 def sample(triangles: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -63,57 +66,75 @@ def sample(triangles: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     return triangles[chosen, 0] + u * edges[chosen, 0] + v * edges[chosen, 1], chosen
 
 
+# Compiled functions do with numbers what would be shorter with arrays and compile thrice as long.
+
+
 @compiled
-def _closest_of(points, triangles, candidates):
-    """Returns the closest points (m, 3) on candidates (m, k) among the triangles, and normals."""
-    m, k = candidates.shape
-    closest, normals = np.zeros((m, 3)), np.zeros((m, 3))
-    for i in range(m):
-        best = np.inf
-        chosen = candidates[i, 0]
-        for j in range(k):
+def _set_closest(points, triangles, candidates, closest, normals):
+    """Sets the closest points (m, 3) on candidates (m, k) among the triangles, and normals."""
+    for i in range(points.shape[0]):
+        p = points[i, 0], points[i, 1], points[i, 2]
+        best, chosen = np.inf, candidates[i, 0]
+        for j in range(candidates.shape[1]):
             if j > 0 and candidates[i, j] == candidates[i, j - 1]:
                 continue
-            x, y, z = _closest_on(triangles[candidates[i, j]], points[i])
-            d2 = (x - points[i, 0]) ** 2 + (y - points[i, 1]) ** 2 + (z - points[i, 2]) ** 2
+            q = _closest_on(triangles, candidates[i, j], p)
+            d2 = (q[0] - p[0]) ** 2 + (q[1] - p[1]) ** 2 + (q[2] - p[2]) ** 2
             if d2 < best:
                 best, chosen = d2, candidates[i, j]
-                closest[i, 0], closest[i, 1], closest[i, 2] = x, y, z
-        a, b, c = triangles[chosen]
-        u, v = b - a, c - a
-        n = np.array(
-            [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]
-        )
-        normals[i] = n / max(np.sqrt(n[0] ** 2 + n[1] ** 2 + n[2] ** 2), 1e-30)
-    return closest, normals
+                closest[i, 0], closest[i, 1], closest[i, 2] = q
+        a = _corner(triangles, chosen, 0)
+        u = _minus(_corner(triangles, chosen, 1), a)
+        v = _minus(_corner(triangles, chosen, 2), a)
+        x, y, z = u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]
+        length = max(math.sqrt(x**2 + y**2 + z**2), 1e-30)
+        normals[i, 0], normals[i, 1], normals[i, 2] = x / length, y / length, z / length
 
 
 @compiled
-def _closest_on(triangle, p):
-    """Returns the point of a triangle (3, 3) closest to p, by its Voronoi regions."""
-    a, b, c = triangle
-    ab, ac, ap = b - a, c - a, p - a
+def _closest_on(triangles, k, p):
+    """Returns the point of triangle k closest to p, by its Voronoi regions."""
+    a, b, c = _corner(triangles, k, 0), _corner(triangles, k, 1), _corner(triangles, k, 2)
+    ab, ac, ap = _minus(b, a), _minus(c, a), _minus(p, a)
     d1, d2 = _dot(ab, ap), _dot(ac, ap)
     if d1 <= 0 and d2 <= 0:
-        return a[0], a[1], a[2]
-    bp = p - b
+        return a
+    bp = _minus(p, b)
     d3, d4 = _dot(ab, bp), _dot(ac, bp)
     if d3 >= 0 and d4 <= d3:
-        return b[0], b[1], b[2]
-    cp = p - c
+        return b
+    cp = _minus(p, c)
     d5, d6 = _dot(ab, cp), _dot(ac, cp)
     if d6 >= 0 and d5 <= d6:
-        return c[0], c[1], c[2]
+        return c
     vc, vb, va = d1 * d4 - d3 * d2, d5 * d2 - d1 * d6, d3 * d6 - d5 * d4
     if vc <= 0 and d1 >= 0 and d3 <= 0:
-        q = a + ab * (d1 / (d1 - d3))
-    elif vb <= 0 and d2 >= 0 and d6 <= 0:
-        q = a + ac * (d2 / (d2 - d6))
-    elif va <= 0 and d4 - d3 >= 0 and d5 - d6 >= 0:
-        q = b + (c - b) * ((d4 - d3) / ((d4 - d3) + (d5 - d6)))
-    else:
-        q = a + (ab * vb + ac * vc) / (va + vb + vc)
-    return q[0], q[1], q[2]
+        return _plus(a, ab, d1 / (d1 - d3))
+    if vb <= 0 and d2 >= 0 and d6 <= 0:
+        return _plus(a, ac, d2 / (d2 - d6))
+    if va <= 0 and d4 - d3 >= 0 and d5 - d6 >= 0:
+        return _plus(b, _minus(c, b), (d4 - d3) / ((d4 - d3) + (d5 - d6)))
+    whole = va + vb + vc
+    return (
+        a[0] + (ab[0] * vb + ac[0] * vc) / whole,
+        a[1] + (ab[1] * vb + ac[1] * vc) / whole,
+        a[2] + (ab[2] * vb + ac[2] * vc) / whole,
+    )
+
+
+@compiled
+def _corner(triangles, k, i):
+    return triangles[k, i, 0], triangles[k, i, 1], triangles[k, i, 2]
+
+
+@compiled
+def _minus(u, v):
+    return u[0] - v[0], u[1] - v[1], u[2] - v[2]
+
+
+@compiled
+def _plus(u, v, factor):
+    return u[0] + v[0] * factor, u[1] + v[1] * factor, u[2] + v[2] * factor
 
 
 @compiled

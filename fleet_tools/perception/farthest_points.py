@@ -58,75 +58,97 @@ def farthest_indices_by_blas(points: np.ndarray, count: int) -> np.ndarray:
     return picked
 
 
-@compiled
-def _cells(p):
+def _cells(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns indices of points, sorted by cells, and where each cell that is not empty begins."""
-    n = len(p)
-    low, high = p[0].copy(), p[0].copy()
-    for i in range(n):
-        for j in range(3):
-            low[j], high[j] = min(low[j], p[i, j]), max(high[j], p[i, j])
-    longest = max(high[0] - low[0], high[1] - low[1], high[2] - low[2])
     # Points lie on surfaces: a cube of m x m x m cells has some m x m that are not empty.
-    m = max(1, int(np.sqrt(n / _POINTS_PER_CELL)))
-    cell_of = np.zeros(n, np.int64)
-    scale = m / longest if longest > 0 else 0.0
-    for i in range(n):
-        for j in range(3):
-            k = min(m - 1, int((p[i, j] - low[j]) * scale))
-            cell_of[i] = cell_of[i] * m + k
-    first = np.zeros(m**3 + 1, np.int64)
+    m = max(1, int(np.sqrt(len(p) / _POINTS_PER_CELL)))
+    first, order = np.zeros(m**3 + 1, np.int64), np.zeros(len(p), np.int64)
+    starts = np.zeros(min(m**3, len(p)) + 1, np.int64)
+    used = _sort_by_cells(p, m, np.zeros(len(p), np.int64), first, order, starts)
+    return order, starts[: used + 1]
+
+
+# Compiled functions allocate nothing, slice nothing and unpack nothing, which would take seconds to
+# compile.
+
+
+@compiled
+def _sort_by_cells(p, m, cell_of, first, order, starts):
+    """Sets the indices and the starts of `_cells`, and returns the number of cells in use."""
+    n = p.shape[0]
+    longest = 0.0
+    for j in range(3):
+        low = high = p[0, j]
+        for i in range(n):
+            low, high = min(low, p[i, j]), max(high, p[i, j])
+        longest = max(longest, high - low)
+    scale = m / longest if longest > 0.0 else 0.0
+    for j in range(3):
+        low = p[0, j]
+        for i in range(n):
+            low = min(low, p[i, j])
+        for i in range(n):
+            cell_of[i] = cell_of[i] * m + min(m - 1, int((p[i, j] - low) * scale))
     for i in range(n):
         first[cell_of[i] + 1] += 1
     used = 0
-    for c in range(m**3):
-        used += first[c + 1] > 0
+    for c in range(first.shape[0] - 1):
+        if first[c + 1] > 0:
+            used += 1
+            starts[used] = first[c] + first[c + 1]
         first[c + 1] += first[c]
-    starts = np.zeros(used + 1, np.int64)
-    k = 0
-    for c in range(m**3):
-        if first[c + 1] > first[c]:
-            k += 1
-            starts[k] = first[c + 1]
-    order = np.zeros(n, np.int64)
     for i in range(n):
         order[first[cell_of[i]]] = i
         first[cell_of[i]] += 1
-    return order, starts
+    return used
+
+
+def _sample(p: np.ndarray, order: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
+    """Returns indices (count,) of samples of points (n, 3), sorted by cells."""
+    cells, nearest = len(starts) - 1, np.full(len(p), np.inf)
+    low, high, largest = np.zeros((cells, 3)), np.zeros((cells, 3)), np.full(cells, np.inf)
+    picked = np.zeros(count, np.int64)
+    _pick(p, order, starts, low, high, nearest, largest, starts[:-1].copy(), picked)
+    return picked
 
 
 @compiled
-def _sample(p, order, starts, count):
-    """Returns indices (count,) of samples of points (n, 3), sorted by cells."""
-    n, cells = len(p), len(starts) - 1
-    center = np.zeros(3)
-    for i in range(n):
-        for j in range(3):
-            center[j] += p[i, j] / n
-    low, high = np.zeros((cells, 3)), np.zeros((cells, 3))
-    for c in range(cells):
-        low[c] = high[c] = p[starts[c]]
-        for i in range(starts[c], starts[c + 1]):
-            for j in range(3):
-                low[c, j], high[c, j] = min(low[c, j], p[i, j]), max(high[c, j], p[i, j])
+def _pick(p, order, starts, low, high, nearest, largest, farthest, picked):
+    """Sets indices of samples of sorted points.
 
-    picked = np.zeros(count, np.int64)
+    Args:
+        p: (n, 3), points, sorted by cells.
+        order: (n,), their indices.
+        starts: (cells + 1,), where each cell begins.
+        low: (cells, 3), room for the lowest corners of the cells' points.
+        high: (cells, 3), room for the highest.
+        nearest: (n,), square of the distance to the nearest sample: infinite.
+        largest: (cells,), its maximum by cell: infinite.
+        farthest: (cells,), where it is: anywhere in the cell.
+        picked: (count,), the samples, to be set.
+    """
+    n, cells = p.shape[0], low.shape[0]
+    u = v = w = 0.0  # the centroid
+    for i in range(n):
+        u, v, w = u + p[i, 0] / n, v + p[i, 1] / n, w + p[i, 2] / n
+    for c in range(cells):
+        for j in range(3):
+            low[c, j] = high[c, j] = p[starts[c], j]
+            for i in range(starts[c], starts[c + 1]):
+                low[c, j], high[c, j] = min(low[c, j], p[i, j]), max(high[c, j], p[i, j])
     k, best = 0, -1.0
     for i in range(n):
-        x, y, z = p[i, 0] - center[0], p[i, 1] - center[1], p[i, 2] - center[2]
+        x, y, z = p[i, 0] - u, p[i, 1] - v, p[i, 2] - w
         square = x * x + y * y + z * z
         if square > best or (square == best and order[i] < order[k]):
             k, best = i, square
     picked[0] = order[k]
-
-    nearest = np.full(n, np.inf)  # square of the distance to the nearest sample
-    largest, farthest = np.full(cells, np.inf), starts[:-1].copy()  # by cell: its maximum
-    for sample in range(1, count):
+    for sample in range(1, picked.shape[0]):
         a, b, d = p[k, 0], p[k, 1], p[k, 2]
         for c in range(cells):
-            x = max(low[c, 0] - a, a - high[c, 0], 0.0)
-            y = max(low[c, 1] - b, b - high[c, 1], 0.0)
-            z = max(low[c, 2] - d, d - high[c, 2], 0.0)
+            x = max(max(low[c, 0] - a, a - high[c, 0]), 0.0)
+            y = max(max(low[c, 1] - b, b - high[c, 1]), 0.0)
+            z = max(max(low[c, 2] - d, d - high[c, 2]), 0.0)
             if x * x + y * y + z * z >= largest[c]:
                 continue
             at, most = starts[c], -1.0
@@ -144,4 +166,3 @@ def _sample(p, order, starts, count):
             if largest[c] > nearest[k] or (largest[c] == nearest[k] and order[i] < order[k]):
                 k = i
         picked[sample] = order[k]
-    return picked

@@ -1,11 +1,13 @@
-"""The arithmetic of `ray_casting`: pixels of windows, and rays through them."""
+"""The arithmetic of `ray_casting`: pixels of windows, and rays through them.
+
+It is written entry by entry, without matrix products, whose rounding depends on the processor.
+"""
 
 import numpy as np
 
 from fleet_tools.utils.compiled import compiled
 
 
-@compiled
 def poses_in_camera(X_WC, X_WB):
     """Returns the poses of frames in a camera.
 
@@ -17,16 +19,12 @@ def poses_in_camera(X_WC, X_WB):
         R_CB (n, 3, 3) and p_CB (n, 3).
     """
     R_CB, p_CB = np.zeros((len(X_WB), 3, 3)), np.zeros((len(X_WB), 3))
-    for n in range(len(X_WB)):
-        for i in range(3):
-            for k in range(3):
-                for j in range(3):
-                    R_CB[n, i, j] += X_WC[k, i] * X_WB[n, k, j]
-                p_CB[n, i] += X_WC[k, i] * (X_WB[n, k, 3] - X_WC[k, 3])
+    for k in range(3):
+        R_CB += X_WC[k, :3, None] * X_WB[:, k, None, :3]
+        p_CB += X_WC[k, :3] * (X_WB[:, k, 3, None] - X_WC[k, 3])
     return R_CB, p_CB
 
 
-@compiled
 def windows_of_boxes(boxes, R_CB, p_CB, near, intrinsics, size):
     """Returns the windows of an image that contain the projections of boxes.
 
@@ -42,47 +40,29 @@ def windows_of_boxes(boxes, R_CB, p_CB, near, intrinsics, size):
         (n, 4) integers: left, top, right, bottom; without pixels if a box is out of the image.
     """
     f, center_u, center_v = intrinsics
-    windows = np.zeros((len(boxes), 4), np.int64)
-    corners = np.zeros((8, 3))
-    for n in range(len(boxes)):
-        for k in range(8):
-            for i in range(3):
-                corners[k, i] = p_CB[n, i]
-                for j in range(3):
-                    corners[k, i] += R_CB[n, i, j] * boxes[n, (k >> j) & 1, j]
-        low_u = low_v = np.inf
-        high_u = high_v = -np.inf
-        for k in range(8):
-            for j in range(4):  # the corner, and the edges to its neighbours
-                x, y, z = corners[k, 0], corners[k, 1], corners[k, 2]
-                if j < 3:
-                    other = corners[k ^ (1 << j)]
-                    if z >= near or other[2] < near:
-                        continue
-                    t = (near - z) / (other[2] - z)
-                    x, y, z = x + t * (other[0] - x), y + t * (other[1] - y), near
-                if z >= near:
-                    u, v = center_u + f * x / z, center_v + f * y / z
-                    low_u, high_u = min(low_u, u), max(high_u, u)
-                    low_v, high_v = min(low_v, v), max(high_v, v)
-        if low_u <= high_u:  # a pixel more on each side, for rounding
-            windows[n, 0] = min(max(np.floor(low_u) - 1, 0), size[0])
-            windows[n, 1] = min(max(np.floor(low_v) - 1, 0), size[1])
-            windows[n, 2] = min(max(np.ceil(high_u) + 2, 0), size[0])
-            windows[n, 3] = min(max(np.ceil(high_v) + 2, 0), size[1])
-    return windows
-
-
-@compiled
-def _set_ray(origin, direction, x, y, R_CB, p_CB, near):
-    """Writes the ray in B that passes (x, y) at depth 1 of the camera and begins at `near`."""
+    index = np.arange(8)  # of the corners: bit j says which end of axis j it is
+    corners = np.repeat(p_CB[:, None], 8, axis=1)
     for j in range(3):
-        d = x * R_CB[0, j] + y * R_CB[1, j] + R_CB[2, j]
-        o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
-        direction[j], origin[j] = d, near * d - o
+        corners += R_CB[:, None, :, j] * boxes[:, (index >> j) & 1, j, None]
+    found, seen = [corners], [corners[..., 2] >= near]
+    with np.errstate(divide="ignore", invalid="ignore"):  # where a point is not seen
+        for j in range(3):  # where edges pass the nearest depth
+            other = corners[:, index ^ (1 << j)]
+            t = (near - corners[..., 2]) / (other[..., 2] - corners[..., 2])
+            crossing = corners + t[..., None] * (other - corners)
+            crossing[..., 2] = near
+            found.append(crossing)
+            seen.append(~seen[0] & (other[..., 2] >= near))
+        (x, y, z), seen = np.moveaxis(np.concatenate(found, axis=1), 2, 0), np.hstack(seen)
+        uv = np.stack([center_u + f * x / z, center_v + f * y / z], axis=2)
+    low = np.where(seen[..., None], uv, np.inf).min(axis=1)
+    high = np.where(seen[..., None], uv, -np.inf).max(axis=1)
+    # A pixel more on each side, for rounding.
+    windows = np.hstack([np.floor(low) - 1, np.ceil(high) + 2])
+    windows = np.minimum(np.maximum(windows, 0), np.tile(size, 2))
+    return np.where(seen.any(axis=1)[:, None], windows, 0).astype(np.int64)
 
 
-@compiled
 def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
     """Returns the rays of all pixels of a window.
 
@@ -100,21 +80,11 @@ def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
     """
     f, center_u, center_v = intrinsics
     left, top, right, bottom = window
-    n = max(0, right - left) * max(0, bottom - top)
-    pixels = np.empty(n, np.int64)
-    origins, directions = np.empty((n, 3), np.float32), np.empty((n, 3), np.float32)
-    k = 0
-    for v in range(top, bottom):
-        y = (v - center_v) / f
-        for u in range(left, right):
-            x = (u - center_u) / f
-            pixels[k] = v * width + u
-            _set_ray(origins[k], directions[k], x, y, R_CB, p_CB, near)
-            k += 1
-    return pixels, origins, directions
+    pixels = (np.arange(top, bottom)[:, None] * width + np.arange(left, right)).ravel()
+    x, y = (np.arange(left, right) - center_u) / f, (np.arange(top, bottom) - center_v) / f
+    return pixels, *_rays(np.tile(x, len(y)), np.repeat(y, len(x)), R_CB, p_CB, near)
 
 
-@compiled
 def rays_to_points(pixels, depths, window, R_CB, p_CB, near, intrinsics, width):
     """Returns the rays to those points that lie in a window.
 
@@ -134,18 +104,32 @@ def rays_to_points(pixels, depths, window, R_CB, p_CB, near, intrinsics, width):
     """
     f, center_u, center_v = intrinsics
     left, top, right, bottom = window
-    chosen = np.empty(len(pixels), np.int64)
-    n = 0
-    for k in range(len(pixels)):
-        u, v = pixels[k] % width, pixels[k] // width
-        if left <= u < right and top <= v < bottom:
-            chosen[n] = k
-            n += 1
-    origins, directions = np.empty((n, 3), np.float32), np.empty((n, 3), np.float32)
-    lengths = np.empty(n, np.float32)
-    for i in range(n):
-        k = chosen[i]
-        x, y = (pixels[k] % width - center_u) / f, (pixels[k] // width - center_v) / f
-        _set_ray(origins[i], directions[i], x, y, R_CB, p_CB, near)
-        lengths[i] = depths[k] - near
-    return chosen[:n], origins, directions, lengths
+    u, v = pixels % width, pixels // width
+    (chosen,) = np.nonzero((left <= u) & (u < right) & (top <= v) & (v < bottom))
+    x, y = (u[chosen] - center_u) / f, (v[chosen] - center_v) / f
+    lengths = (depths[chosen].astype(np.float64) - near).astype(np.float32)
+    return chosen, *_rays(x, y, R_CB, p_CB, near), lengths
+
+
+def _rays(x, y, R_CB, p_CB, near):
+    """Returns origins and directions (n, 3) float32 of rays in B; see `rays_of_window`.
+
+    Args:
+        x: (n,), where rays pass the depth 1 of the camera.
+        y: (n,), likewise.
+        R_CB: (3, 3), rotation of the frame B in the camera.
+        p_CB: (3,), its origin there, m.
+        near: Depth at which rays begin, m.
+    """
+    origins, directions = np.empty((len(x), 3), np.float32), np.empty((len(x), 3), np.float32)
+    _set_rays(origins, directions, x, y, R_CB, p_CB, near)
+    return origins, directions
+
+
+@compiled
+def _set_rays(origins, directions, x, y, R_CB, p_CB, near):
+    for j in range(3):
+        o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
+        for i in range(x.shape[0]):
+            d = x[i] * R_CB[0, j] + y[i] * R_CB[1, j] + R_CB[2, j]
+            directions[i, j], origins[i, j] = d, near * d - o

@@ -9,6 +9,7 @@ from fleet_tools.robot.limits import JointLimits
 from fleet_tools.robot.osc import Dynamics
 from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS, add_panda
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
+from fleet_tools.utils.straight_line import Packed, straight_line
 
 
 class ArmModel:
@@ -22,6 +23,7 @@ class ArmModel:
         plant: Plant of the arm and its payload.
         context: Its context, whose state nothing depends on.
         limits: Limits of the joints, as the model file declares them.
+        packed: A `SerialArm` and the limits, for compiled functions.
     """
 
     def __init__(self) -> None:
@@ -38,12 +40,12 @@ class ArmModel:
             speed=self.plant.GetVelocityUpperLimits(),
             effort=self.plant.GetEffortUpperLimits(),
         )
-        self._arm = self._read()
+        self.packed = Packed(self._read(), self.limits)
 
     def set_payload(self, M_E: SpatialInertia) -> None:
         """Sets the spatial inertia of what the hand holds, about E, expressed in E."""
         self._payload.SetSpatialInertiaInBodyFrame(self.context, M_E)
-        self._arm = self._read()
+        self.packed = Packed(self._read(), self.limits)
 
     def dynamics(self, q: np.ndarray, v: np.ndarray) -> tuple[Dynamics, np.ndarray]:
         """Returns the terms of the equation of motion, and X_WE as a (3, 4) matrix.
@@ -52,7 +54,7 @@ class ArmModel:
             q: (7,), joint positions, rad.
             v: (7,), joint velocities, rad/s.
         """
-        M, bias, J, Jdot_v, X_WE = equation_of_motion(self._arm, q, v)
+        M, bias, J, Jdot_v, X_WE = _equation_of_motion(self.packed, q, v)
         return Dynamics(M, bias, J, Jdot_v), X_WE
 
     def _read(self) -> SerialArm:
@@ -83,3 +85,8 @@ class ArmModel:
     def _inertia_with_welded(self, link: RigidBody) -> SpatialInertia:
         welded = [body.index() for body in self.plant.GetBodiesWeldedTo(link)]
         return self.plant.CalcSpatialInertia(self.context, link.body_frame(), welded)
+
+
+@straight_line
+def _equation_of_motion(model: tuple[SerialArm, JointLimits], q: np.ndarray, v: np.ndarray):
+    return equation_of_motion(model[0], q, v)

@@ -10,10 +10,18 @@ from pydrake.systems.framework import BasicVector, Context, LeafSystem
 
 from fleet_tools.config.tasks import ControllerGains
 from fleet_tools.robot.arm_model import ArmModel
-from fleet_tools.robot.limits import limited_torque, motion_scale
-from fleet_tools.robot.osc import Gains, operational_space_acceleration, tracking_acceleration
+from fleet_tools.robot.limits import JointLimits, limited_torque, motion_scale
+from fleet_tools.robot.osc import (
+    Dynamics,
+    Gains,
+    Path,
+    operational_space_acceleration,
+    tracking_acceleration,
+)
 from fleet_tools.robot.panda import NUM_JOINTS
 from fleet_tools.robot.reference import Reference
+from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
+from fleet_tools.utils.straight_line import Packed, straight_line
 
 NUM_LIMITS = 3 * NUM_JOINTS
 """Number of limits of the joints: of positions, speeds and torques."""
@@ -34,7 +42,9 @@ class OperationalSpaceController(LeafSystem):
     def __init__(self, model: ArmModel, gains: ControllerGains) -> None:
         super().__init__()
         self._model = model
-        self._gains = Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s)
+        self._gains = Packed(
+            Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s)
+        )
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
         arm_state = self.DeclareVectorInputPort("arm_state", 2 * NUM_JOINTS)
@@ -51,16 +61,39 @@ class OperationalSpaceController(LeafSystem):
         self.DeclareVectorOutputPort("torques_and_binding", 4 * NUM_JOINTS, calc)
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
-        model = self._model
-        state = self.EvalVectorInput(context, self._arm_state).CopyToVector()
-        q, v = state[:NUM_JOINTS], state[NUM_JOINTS:]
-        dynamics, X_WE = model.dynamics(q, v)
+        state = self.EvalVectorInput(context, self._arm_state).value()
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
         fraction, V_WD = reference.at(context.get_time())  # D: desired
-        vdot = tracking_acceleration(
-            dynamics, self._gains, q, v, X_WE, reference.path, fraction, V_WD, reference.posture
+        output.SetFromVector(
+            _control_law(self._model.packed, self._gains, state, reference.packed, fraction, V_WD)
         )
-        output.SetFromVector(limited_torque(vdot, dynamics.M, dynamics.bias, q, v, model.limits))
+
+
+@straight_line
+def _control_law(
+    model: tuple[SerialArm, JointLimits],
+    gains: tuple[Gains],
+    state: np.ndarray,
+    motion: tuple[Path, np.ndarray],
+    fraction: float,
+    V_WD: np.ndarray,
+) -> np.ndarray:
+    """Returns the result of `limited_torque` for the acceleration of `tracking_acceleration`.
+
+    Args:
+        model: The arm, and the limits of its joints.
+        gains: Natural frequencies of the errors.
+        state: (2 n,), joint positions and velocities, rad and rad/s.
+        motion: Path of the desired pose, and posture.
+        fraction: Fraction of the path, at which the desired pose is.
+        V_WD: (6,), desired spatial velocity, rad/s and m/s.
+    """
+    (arm, limits), (path, posture), n = model, motion, state.size // 2
+    q, v = state[:n], state[n:]
+    M, bias, J, Jdot_v, X_WE = equation_of_motion(arm, q, v)
+    dynamics = Dynamics(M, bias, J, Jdot_v)
+    vdot = tracking_acceleration(dynamics, *gains, q, v, X_WE, path, fraction, V_WD, posture)
+    return limited_torque(vdot, M, bias, q, v, limits)
 
 
 def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Reference:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_tools.utils.compiled import compiled
+from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.symbols import larger, smaller, where, zeros
 
 SPEED_SHARE = 0.9
 """Share of the declared joint speeds that the control uses; the rest is room for impacts."""
@@ -57,7 +58,7 @@ def motion_scale(v: np.ndarray, q: np.ndarray, limits: JointLimits) -> float:
     return float(np.min(allowed[too_fast] / speed[too_fast], initial=1.0))
 
 
-@compiled
+@straight_line
 def acceleration_bounds(
     q: np.ndarray, v: np.ndarray, limits: JointLimits
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -68,16 +69,16 @@ def acceleration_bounds(
         v: (n,), joint velocities, rad/s.
         limits: Limits of the joints.
     """
-    lowest, highest = np.empty(v.size), np.empty(v.size)
+    lowest, highest = zeros(v.size), zeros(v.size)
     for i in range(v.size):
         speed = SPEED_SHARE * limits.speed[i]
-        v_min = -min(speed, APPROACH_RATE * (q[i] - limits.lower[i]))
-        v_max = min(speed, APPROACH_RATE * (limits.upper[i] - q[i]))
+        v_min = -smaller(speed, APPROACH_RATE * (q[i] - limits.lower[i]))
+        v_max = smaller(speed, APPROACH_RATE * (limits.upper[i] - q[i]))
         lowest[i], highest[i] = SETTLING_RATE * (v_min - v[i]), SETTLING_RATE * (v_max - v[i])
     return lowest, highest
 
 
-@compiled
+@straight_line
 def limited_torque(
     vdot: np.ndarray,
     M: np.ndarray,
@@ -107,10 +108,10 @@ def limited_torque(
     """
     n = v.size
     lowest, highest = acceleration_bounds(q, v, limits)
-    x0, lowest_torque = np.empty(n), np.empty(n)
+    x0, lowest_torque = zeros(n), zeros(n)
     for i in range(n):
         lowest_torque[i] = -limits.effort[i]
-        x0[i] = min(max(-BRAKING_RATE * v[i], lowest[i]), highest[i])
+        x0[i] = smaller(larger(-BRAKING_RATE * v[i], lowest[i]), highest[i])
     tau0, tau = _torques(M, bias, x0), _torques(M, bias, vdot)
     part, _ = _within(bias, tau0, lowest_torque, limits.effort)
     for i in range(n):
@@ -118,27 +119,25 @@ def limited_torque(
         tau0[i] = bias[i] + part * (tau0[i] - bias[i])
     scale, joint = _within(x0, vdot, lowest, highest)
     scale_of_torque, torque_joint = _within(tau0, tau, lowest_torque, limits.effort)
-    scale = min(scale, scale_of_torque)
-    result = np.zeros(4 * n)
+    scale = smaller(scale, scale_of_torque)
+    by_torque, by_joint = (scale_of_torque == scale) & (scale < 1.0), scale < scale_of_torque
+    result = zeros(4 * n)
     for i in range(n):
         # Without limits they are the torques for vdot to the last bit.
-        limited = tau[i] if scale == 1.0 else tau0[i] + scale * (tau[i] - tau0[i])
+        limited = where(scale == 1.0, tau[i], tau0[i] + scale * (tau[i] - tau0[i]))
         # For rounding, and for a bias that is beyond the limits by itself.
-        result[i] = min(max(limited, lowest_torque[i]), limits.effort[i])
-    if scale_of_torque == scale < 1.0:
-        result[3 * n + torque_joint] = 1.0
-    elif scale < 1.0:
-        ahead = vdot[joint] > x0[joint]
-        distance = limits.upper[joint] - q[joint] if ahead else q[joint] - limits.lower[joint]
-        near = APPROACH_RATE * distance < SPEED_SHARE * limits.speed[joint]
-        result[(n if near else 2 * n) + joint] = 1.0
+        result[i] = smaller(larger(limited, lowest_torque[i]), limits.effort[i])
+        binds, ahead = where(by_joint & (joint == i), 1.0, 0.0), vdot[i] > x0[i]
+        distance = where(ahead, limits.upper[i] - q[i], q[i] - limits.lower[i])
+        near = APPROACH_RATE * distance < SPEED_SHARE * limits.speed[i]
+        result[n + i], result[2 * n + i] = where(near, binds, 0.0), where(near, 0.0, binds)
+        result[3 * n + i] = where(by_torque & (torque_joint == i), 1.0, 0.0)
     return result
 
 
-@compiled
 def _torques(M: np.ndarray, bias: np.ndarray, vdot: np.ndarray) -> np.ndarray:
     """Returns M vdot + bias."""
-    tau = np.zeros(vdot.size)
+    tau = zeros(vdot.size)
     for i in range(vdot.size):
         for j in range(vdot.size):
             tau[i] += M[i, j] * vdot[j]
@@ -146,23 +145,19 @@ def _torques(M: np.ndarray, bias: np.ndarray, vdot: np.ndarray) -> np.ndarray:
     return tau
 
 
-@compiled
 def _within(
     start: np.ndarray, end: np.ndarray, lowest: np.ndarray, highest: np.ndarray
-) -> tuple[float, int]:
+) -> tuple[float, float]:
     """Returns which part of the way from start to end is within bounds, and the entry that ends it.
 
     An entry that starts out of bounds may come back, and goes no further out.
     """
-    part, binding = 1.0, 0
+    part, binding = 1.0, 0.0
     for i in range(start.size):
-        if end[i] > max(start[i], highest[i]):
-            bound = highest[i]
-        elif end[i] < min(start[i], lowest[i]):
-            bound = lowest[i]
-        else:
-            continue
-        reachable = max(0.0, (bound - start[i]) / (end[i] - start[i]))
-        if reachable < part:
-            part, binding = reachable, i
+        above = end[i] > larger(start[i], highest[i])
+        below = end[i] < smaller(start[i], lowest[i])
+        bound = where(above, highest[i], lowest[i])
+        reachable = larger(0.0, (bound - start[i]) / (end[i] - start[i]))
+        nearest = (above | below) & (reachable < part)
+        part, binding = where(nearest, reachable, part), where(nearest, float(i), binding)
     return part, binding

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_tools.utils.compiled import compiled
+from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.symbols import cosine, sine, square_root, where, zeros
 
 
 class Dynamics(NamedTuple):
@@ -57,23 +58,23 @@ class Path(NamedTuple):
     angle: float
 
 
-@compiled
+@straight_line
 def pose_along(path: Path, fraction: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns position (3,) and orientation (3, 3) at a fraction of a path.
 
     Rodrigues: exp(a K) = I + sin(a) K + (1 - cos(a)) K^2.
     """
-    p, R = np.empty(3), np.empty((3, 3))
+    p, R = zeros(3), zeros(3, 3)
     turned = fraction * path.angle
-    sine, versine = math.sin(turned), 1.0 - math.cos(turned)
+    s, versine = sine(turned), 1.0 - cosine(turned)
     for i in range(3):
         p[i] = path.p[i] + fraction * path.dp[i]
         for k in range(3):
-            R[i, k] = path.R[i, k] + sine * path.KR[i, k] + versine * path.KKR[i, k]
+            R[i, k] = path.R[i, k] + s * path.KR[i, k] + versine * path.KKR[i, k]
     return p, R
 
 
-@compiled
+@straight_line
 def tracking_acceleration(
     dynamics: Dynamics,
     gains: Gains,
@@ -101,7 +102,7 @@ def tracking_acceleration(
     p_WD, R_WD = pose_along(path, fraction)
     turn = orientation_error(R_WD, X_WE)
     V_WE = _times(dynamics.J, v)
-    A, vdot_posture = np.empty(6), np.empty(v.size)
+    A, vdot_posture = zeros(6), zeros(v.size)
     for k in range(3):
         A[k] = critically_damped(turn[k], V_WD[k] - V_WE[k], gains.rotation)
         error = p_WD[k] - X_WE[k, 3]
@@ -113,7 +114,7 @@ def tracking_acceleration(
     return operational_space_acceleration(dynamics.M, dynamics.J, A, vdot_posture)
 
 
-@compiled
+@straight_line
 def operational_space_acceleration(
     M: np.ndarray, J: np.ndarray, A: np.ndarray, vdot_posture: np.ndarray
 ) -> np.ndarray:
@@ -134,14 +135,14 @@ def operational_space_acceleration(
     """
     n = vdot_posture.size
     L = _cholesky(M)
-    W = np.zeros((n, 6))  # L^-1 J^T, so that the mobility J M^-1 J^T is W^T W
+    W = zeros(n, 6)  # L^-1 J^T, so that the mobility J M^-1 J^T is W^T W
     for i in range(n):
         for k in range(6):
             rest = J[k, i]
             for j in range(i):
                 rest -= L[i, j] * W[j, k]
             W[i, k] = rest / L[i, i]
-    mobility, missing = np.zeros((6, 6)), _times(J, vdot_posture)
+    mobility, missing = zeros(6, 6), _times(J, vdot_posture)
     for k in range(6):
         missing[k] = A[k] - missing[k]
         for m in range(6):
@@ -154,7 +155,6 @@ def operational_space_acceleration(
     return vdot
 
 
-@compiled
 def critically_damped(error, error_rate, frequency):
     """Returns the acceleration w^2 e + 2 w edot, which drives an error to zero without overshoot.
 
@@ -166,7 +166,7 @@ def critically_damped(error, error_rate, frequency):
     return frequency * (frequency * error + 2.0 * error_rate)
 
 
-@compiled
+@straight_line
 def orientation_error(R_WD: np.ndarray, R_WE: np.ndarray) -> np.ndarray:
     """Returns the axis times the sine of the angle of the rotation from E to D, in W, (3,).
 
@@ -174,7 +174,7 @@ def orientation_error(R_WD: np.ndarray, R_WE: np.ndarray) -> np.ndarray:
     Transactions on Automatic Control, 1980. It grows with the angle up to a right angle, six times
     the largest rotation of an action.
     """
-    error = np.zeros(3)  # half the sum of the cross products of E's axes with D's
+    error = zeros(3)  # half the sum of the cross products of E's axes with D's
     for k in range(3):
         for i in range(3):
             j, m = (i + 1) % 3, (i + 2) % 3
@@ -182,7 +182,7 @@ def orientation_error(R_WD: np.ndarray, R_WE: np.ndarray) -> np.ndarray:
     return error
 
 
-@compiled
+@straight_line
 def external_wrench(J: np.ndarray, tau_external: np.ndarray) -> np.ndarray:
     """Returns the end-effector wrench that explains external joint torques, (6,), N m and N.
 
@@ -193,7 +193,7 @@ def external_wrench(J: np.ndarray, tau_external: np.ndarray) -> np.ndarray:
         J: (6, n), Jacobian expressed in the frame of the wrench.
         tau_external: (n,), torques of the surroundings on the joints, N m.
     """
-    square = np.zeros((6, 6))  # J J^T, of the normal equations
+    square = zeros(6, 6)  # J J^T, of the normal equations
     for k in range(6):
         for m in range(6):
             for i in range(tau_external.size):
@@ -201,30 +201,27 @@ def external_wrench(J: np.ndarray, tau_external: np.ndarray) -> np.ndarray:
     return _solve(square, _times(J, tau_external))
 
 
-@compiled
 def _times(A: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Returns A x."""
-    product = np.zeros(A.shape[0])
+    product = zeros(A.shape[0])
     for i in range(A.shape[0]):
         for j in range(A.shape[1]):
             product[i] += A[i, j] * x[j]
     return product
 
 
-@compiled
 def _solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Returns x with A x = b for a symmetric positive semidefinite A; see `_cholesky`."""
     L = _cholesky(A)
     return _solve_upper(L, _solve_lower(L, b))
 
 
-@compiled
 def _cholesky(A: np.ndarray) -> np.ndarray:
     """Returns L with L L^T = A, lower triangular.
 
     Where A is singular to rounding, the pivot is infinite, so that the solution is 0 there.
     """
-    L = np.zeros(A.shape)
+    L = zeros(*A.shape)
     for j in range(A.shape[0]):
         for i in range(j, A.shape[0]):
             rest = A[i, j]
@@ -233,14 +230,14 @@ def _cholesky(A: np.ndarray) -> np.ndarray:
             if i > j:
                 L[i, j] = rest / L[j, j]
             else:
-                L[j, j] = math.sqrt(rest) if rest > _SINGULAR * A[j, j] else math.inf
+                regular = rest > _SINGULAR * A[j, j]
+                L[j, j] = where(regular, square_root(rest), math.inf)
     return L
 
 
-@compiled
 def _solve_lower(L: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Returns x with L x = b."""
-    x = np.zeros(b.size)
+    x = zeros(b.size)
     for i in range(b.size):
         rest = b[i]
         for j in range(i):
@@ -249,10 +246,9 @@ def _solve_lower(L: np.ndarray, b: np.ndarray) -> np.ndarray:
     return x
 
 
-@compiled
 def _solve_upper(L: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Returns x with L^T x = b."""
-    x = np.zeros(b.size)
+    x = zeros(b.size)
     for i in range(b.size - 1, -1, -1):
         rest = b[i]
         for j in range(i + 1, b.size):

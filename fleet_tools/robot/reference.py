@@ -8,6 +8,7 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.robot.osc import Path
+from fleet_tools.utils.straight_line import Packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,11 @@ class Reference:
         KR = np.ascontiguousarray(np.cross(axis, R, axisb=0, axisc=0))
         KKR = np.ascontiguousarray(np.cross(axis, KR, axisb=0, axisc=0))
         return Path(self.X_WE.translation(), dp, R, KR, KKR, angle)
+
+    @cached_property
+    def packed(self) -> Packed:
+        """The path and the posture, for compiled functions."""
+        return Packed(self.path, self.posture)
 
     def at(self, time: float) -> tuple[float, np.ndarray]:
         """Returns the fraction of the path, and the spatial velocity (6,) of E in W.

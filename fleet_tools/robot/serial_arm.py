@@ -1,16 +1,16 @@
-"""The equation of motion of an arm of revolute joints, in compiled arithmetic.
+"""The equation of motion of an arm of revolute joints.
 
 R. Featherstone, "Rigid Body Dynamics Algorithms", Springer, 2008: the recursive Newton-Euler and
 the composite-rigid-body algorithms (chapters 5 and 6), in world coordinates. Spatial vectors are
 stacked rotation first; velocities and moments are those at the world's origin O.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from fleet_tools.utils.compiled import compiled
+from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.symbols import cosine, sine, zeros
 
 Vector = tuple[float, float, float]
 Columns = tuple[Vector, Vector, Vector]
@@ -43,7 +43,7 @@ class SerialArm(NamedTuple):
     gravity: float
 
 
-@compiled
+@straight_line
 def equation_of_motion(
     arm: SerialArm, q: np.ndarray, v: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -58,15 +58,15 @@ def equation_of_motion(
         M (n, n), bias (n,), J (6, n), Jdot_v (6,), and X_WE (3, 4): rotation matrix, position.
     """
     n = q.size
-    S, F = np.empty((n, 6)), np.empty((n, 6))  # joint axes; forces that the links' motion needs
-    mass, h, I_O = arm.mass.copy(), np.empty((n, 3)), np.empty((n, 3, 3))
+    S, F = zeros(n, 6), zeros(n, 6)  # joint axes; forces that the links' motion needs
+    mass, h, I_O = arm.mass.copy(), zeros(n, 3), zeros(n, 3, 3)
     R, p = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)), (0.0, 0.0, 0.0)
     w, u = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)  # velocity of the present link
     alpha, a = (0.0, 0.0, 0.0), (0.0, 0.0, arm.gravity)  # its acceleration, less gravity
     for i in range(n):
         p = _sum(p, _times(R, _row(arm.p, i)))
         x, y, z = _product(R, arm.R[i])
-        c, s = math.cos(q[i]), math.sin(q[i])
+        c, s = cosine(q[i]), sine(q[i])
         R = (_sum(_scaled(c, x), _scaled(s, y)), _sum(_scaled(c, y), _scaled(-s, x)), z)
         z_O = _cross(p, z)
         _set(S, i, z, z_O)
@@ -79,7 +79,7 @@ def equation_of_motion(
         angular, linear = _momentum(mass, h, I_O, i, w, u)
         moment = _sum(moment, _sum(_cross(w, angular), _cross(u, linear)))
         _set(F, i, moment, _sum(force, _cross(w, linear)))
-    M, bias = np.zeros((n, n)), np.zeros(n)
+    M, bias = zeros(n, n), zeros(n)
     for i in range(n - 1, -1, -1):
         if i < n - 1:  # the links from here on, as one body
             mass[i] += mass[i + 1]
@@ -99,7 +99,7 @@ def equation_of_motion(
             bias[i] += S[i, k] * F[i, k]
     p_E = _sum(p, _times(R, (arm.p_LE[0], arm.p_LE[1], arm.p_LE[2])))
     R_E = _product(R, arm.R_LE)
-    J, Jdot_v, X_WE = np.empty((6, n)), np.empty(6), np.empty((3, 4))
+    J, Jdot_v, X_WE = zeros(6, n), zeros(6), zeros(3, 4)
     a = _sum(_sum(a, _cross(alpha, p_E)), _cross(w, _sum(u, _cross(w, p_E))))
     for k in range(3):
         for i in range(3):
@@ -115,7 +115,6 @@ def equation_of_motion(
     return M, bias, J, Jdot_v, X_WE
 
 
-@compiled
 def _set_inertia(
     h: np.ndarray,
     I_O: np.ndarray,
@@ -146,7 +145,6 @@ def _set_inertia(
         I_O[i, k, k] += mass * (r[0] * r[0] + r[1] * r[1] + r[2] * r[2])
 
 
-@compiled
 def _momentum(
     mass: np.ndarray, h: np.ndarray, I_O: np.ndarray, i: int, w: Vector, u: Vector
 ) -> tuple[Vector, Vector]:
@@ -160,18 +158,15 @@ def _momentum(
     return _sum(I_w, _cross(h_i, u)), _sum(_scaled(mass[i], u), _cross(w, h_i))
 
 
-@compiled
 def _set(rows: np.ndarray, i: int, first: Vector, second: Vector) -> None:
     for k in range(3):
         rows[i, k], rows[i, 3 + k] = first[k], second[k]
 
 
-@compiled
 def _row(rows: np.ndarray, i: int) -> Vector:
     return rows[i, 0], rows[i, 1], rows[i, 2]
 
 
-@compiled
 def _product(R: Columns, A: np.ndarray) -> Columns:
     """Returns R A."""
     return (
@@ -181,22 +176,18 @@ def _product(R: Columns, A: np.ndarray) -> Columns:
     )
 
 
-@compiled
 def _times(R: Columns, x: Vector) -> Vector:
     """Returns R x."""
     return _sum(_sum(_scaled(x[0], R[0]), _scaled(x[1], R[1])), _scaled(x[2], R[2]))
 
 
-@compiled
 def _sum(x: Vector, y: Vector) -> Vector:
     return x[0] + y[0], x[1] + y[1], x[2] + y[2]
 
 
-@compiled
 def _scaled(s: float, x: Vector) -> Vector:
     return s * x[0], s * x[1], s * x[2]
 
 
-@compiled
 def _cross(x: Vector, y: Vector) -> Vector:
     return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]

@@ -17,9 +17,12 @@ are bounded for every h, there is one for every h (a homotopy from h = 0 keeps t
 Vectors are triples of numbers, matrices triples of rows; frames: W world, B body.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from fleet_tools.utils.compiled import compiled
+from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.symbols import larger, where, zeros
 
 _ITERATIONS = 12
 """Largest number of Newton iterations; 5 are enough up to h |w| = 4."""
@@ -30,15 +33,25 @@ INERTIA_SIZE = 13
 """Size of a body's inertia: mass m, kg; p_BoBcm_B (3), m; unit inertia about Bcm, by rows, m^2."""
 
 
-@compiled
-def conserving_forces(
-    x: np.ndarray,
-    q_starts: np.ndarray,
-    v_starts: np.ndarray,
-    inertias: np.ndarray,
-    h: float,
-    size: int,
-) -> np.ndarray:
+class Bodies(NamedTuple):
+    """Free bodies of a plant.
+
+    Attributes:
+        q_starts: Index in the plant's state of each body's quaternion.
+        v_starts: Index in the velocities of each body's angular velocity, which the velocity of Bo
+            follows.
+        size: Number of velocities nv.
+        h: Time step, s.
+    """
+
+    q_starts: tuple[int, ...]
+    v_starts: tuple[int, ...]
+    size: int
+    h: float
+
+
+@straight_line
+def conserving_forces(x: np.ndarray, inertias: np.ndarray, bodies: tuple[Bodies]) -> np.ndarray:
     """Returns the generalized forces with which a step of Drake conserves the bodies' momentum.
 
     Linear momentum needs a force where the centre of mass is not at the origin Bo of the body,
@@ -47,17 +60,14 @@ def conserving_forces(
 
     Args:
         x: (nq + nv,), positions and velocities of the plant.
-        q_starts: (n,), index in x of each body's quaternion.
-        v_starts: (n,), index in the velocities of each body's angular velocity, which the velocity
-            of Bo follows.
         inertias: (n, 13), the inertia of each body, see INERTIA_SIZE.
-        h: Time step, s.
-        size: Number of velocities nv.
+        bodies: The bodies.
 
     Returns:
         (nv,), moment about Bo (N m) and force (N) on each body, in W; 0 for all other velocities.
     """
-    tau = np.zeros(size)
+    ((q_starts, v_starts, size, h),) = bodies
+    tau = zeros(size)
     for k in range(len(q_starts)):
         i, j = q_starts[k], v_starts[k]
         R_WB = _rotation((x[i], x[i + 1], x[i + 2], x[i + 3]))
@@ -82,7 +92,7 @@ def conserving_forces(
     return tau
 
 
-@compiled
+@straight_line
 def conserving_velocity(G, w, h):
     """Returns the angular velocity after a step that conserves the angular momentum, (3,), rad/s.
 
@@ -95,7 +105,7 @@ def conserving_velocity(G, w, h):
         h: Time step, s.
     """
     L = _times(G, w)
-    w1 = w
+    w1, converged, result = w, False, w
     for _ in range(_ITERATIONS):
         L1 = _times(G, w1)
         s = _sum(L1, L)
@@ -108,12 +118,16 @@ def conserving_velocity(G, w, h):
             residual,
         )
         w1 = _difference(w1, change)
-        if _dot(change, change) <= _TOLERANCE * _TOLERANCE * _dot(w1, w1):
-            return w1
-    return w
+        small = _dot(change, change) <= _TOLERANCE * _TOLERANCE * _dot(w1, w1)
+        # The first w1 after which steps are small; w as long as there is none.
+        found = [
+            where(converged, r, where(small, a, b)) for r, a, b in zip(result, w1, w, strict=True)
+        ]
+        converged, result = small | converged, tuple(found)
+    return result
 
 
-@compiled
+@straight_line
 def rotated(p, w, h):
     """Returns a vector after the rotation of a step, (3,): the Cayley map of the velocity.
 
@@ -127,12 +141,11 @@ def rotated(p, w, h):
     return _sum(p, _scaled(_sum(turn, _cross(a, turn)), 2 / (1 + _dot(a, a))))
 
 
-@compiled
 def _rotation(q):
     """Returns the rotation matrix of a quaternion (w, x, y, z) of any length but 0."""
     w, x, y, z = q
     # Drake's step lets the length grow; squares of large numbers would overflow.
-    length = max(max(abs(w), abs(x)), max(abs(y), abs(z)))
+    length = larger(larger(abs(w), abs(x)), larger(abs(y), abs(z)))
     w, x, y, z = w / length, x / length, y / length, z / length
     s = 2 / (w * w + x * x + y * y + z * z)
     return (
@@ -142,7 +155,6 @@ def _rotation(q):
     )
 
 
-@compiled
 def _solve(a, b, c, y):
     """Returns x with x[0] a + x[1] b + x[2] c = y, by Cramer's rule."""
     bc = _cross(b, c)
@@ -150,36 +162,29 @@ def _solve(a, b, c, y):
     return (_dot(y, bc) / det, _dot(y, _cross(c, a)) / det, _dot(y, _cross(a, b)) / det)
 
 
-@compiled
 def _times(A, b):
     return (_dot(A[0], b), _dot(A[1], b), _dot(A[2], b))
 
 
-@compiled
 def _times_transposed(A, b):
     return _sum(_sum(_scaled(A[0], b[0]), _scaled(A[1], b[1])), _scaled(A[2], b[2]))
 
 
-@compiled
 def _cross(a, b):
     return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
 
 
-@compiled
 def _dot(a, b):
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@compiled
 def _sum(a, b):
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
-@compiled
 def _difference(a, b):
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
 
 
-@compiled
 def _scaled(a, factor):
     return (factor * a[0], factor * a[1], factor * a[2])

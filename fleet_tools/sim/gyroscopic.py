@@ -8,7 +8,8 @@ from pydrake.multibody.tree import RigidBody
 from pydrake.systems.framework import BasicVector, Context, DiagramBuilder, LeafSystem
 
 from fleet_tools.robot.python_systems import release_cycles
-from fleet_tools.sim.free_rotation import INERTIA_SIZE, conserving_forces
+from fleet_tools.sim.free_rotation import INERTIA_SIZE, Bodies, conserving_forces
+from fleet_tools.utils.straight_line import Packed
 
 _LARGEST_ENTRY = 0.25, 2.0
 """Range of a quaternion's largest entry within which it is left as it is."""
@@ -33,9 +34,14 @@ class GyroscopicCorrection(LeafSystem):
         super().__init__()
         self._welded = [[b.index() for b in plant.GetBodiesWeldedTo(body)] for body in bodies]
         self._bodies = [body.index() for body in bodies]
-        q_starts = np.array([body.floating_positions_start() for body in bodies])
-        v_starts = np.array([body.floating_velocities_start_in_v() for body in bodies])
-        size, h = plant.num_velocities(), plant.time_step()
+        packed = Packed(
+            Bodies(
+                q_starts=tuple(int(body.floating_positions_start()) for body in bodies),
+                v_starts=tuple(int(body.floating_velocities_start_in_v()) for body in bodies),
+                size=plant.num_velocities(),
+                h=plant.time_step(),
+            )
+        )
         self.DeclareVectorInputPort("state", plant.num_multibody_states())
         inertias = self._inertias(plant, plant.CreateDefaultContext())
         self.DeclareNumericParameter(BasicVector(inertias.ravel()))
@@ -46,9 +52,9 @@ class GyroscopicCorrection(LeafSystem):
             assert system is not None  # Drake calls it only while the diagram lives
             x = system.EvalVectorInput(context, 0).value()
             inertias = context.get_numeric_parameter(0).value().reshape(-1, INERTIA_SIZE)
-            output.SetFromVector(conserving_forces(x, q_starts, v_starts, inertias, h, size))
+            output.SetFromVector(conserving_forces(x, inertias, packed))
 
-        self.DeclareVectorOutputPort("generalized_force", size, calc)
+        self.DeclareVectorOutputPort("generalized_force", plant.num_velocities(), calc)
 
     def read_inertias(self, plant: MultibodyPlant, root: Context) -> None:
         """Takes over the present inertias of the bodies.

@@ -9,6 +9,7 @@ from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 
 from fleet_tools.sim.attribution import FIXED, locate
 from fleet_tools.sim.catalog import Model
+from fleet_tools.utils.straight_line import Packed
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ class ObjectMotion:
 
     Attributes:
         bodies: Body index of each link.
-        link_mechanism: (links,), mechanism of each link, or `FIXED`.
+        link_mechanism: Mechanism of each link, or `FIXED`.
         num_mechanisms: Number of mechanisms.
-        coordinate_mechanism: (coordinates,), mechanism of each coordinate: the joints with one
-            degree of freedom, then x, y and z of each keypoint and of each centre of mass.
+        coordinate_mechanism: Mechanism of each coordinate: the joints with one degree of freedom,
+            then x, y and z of each keypoint and of each centre of mass.
+        mechanisms: The mechanisms of links and of coordinates, for compiled functions.
     """
 
     def __init__(self, plant: MultibodyPlant, instance: ModelInstanceIndex, model: Model) -> None:
@@ -50,7 +52,7 @@ class ObjectMotion:
         joints = [plant.get_joint(index) for index in plant.GetJointIndices(instance)]
         self.bodies = [int(body.index()) for body in links]
         self.link_mechanism = _mechanisms(plant, links, joints)
-        self.num_mechanisms = int(self.link_mechanism.max(initial=FIXED)) + 1
+        self.num_mechanisms = max(self.link_mechanism, default=FIXED) + 1
 
         own = [joint for joint in joints if joint.num_velocities() == 1]
         positions = list(plant.GetPositionsFromArray(instance, np.arange(plant.num_positions())))
@@ -62,21 +64,18 @@ class ObjectMotion:
         of_body = {body.name(): i for i, body in enumerate(links)}
         context = plant.CreateDefaultContext()
         self._keypoint_names, self._link_names = list(labels), [body.name() for body in links]
-        self._point_link = np.array(
-            [*(of_body[k.link] for k in labels.values()), *range(len(links))]
-        )
-        self._p_LP = np.array(
+        point_link = (*(of_body[k.link] for k in labels.values()), *range(len(links)))
+        p_LP = np.array(
             [
                 *(keypoint.position for keypoint in labels.values()),
                 *(body.CalcCenterOfMassInBodyFrame(context) for body in links),
             ]
         )
-        self.coordinate_mechanism = np.concatenate(
-            [
-                [self.link_mechanism[self.bodies.index(int(j.child_body().index()))] for j in own],
-                np.repeat(self.link_mechanism[self._point_link], 3),
-            ]
-        ).astype(np.int64)
+        self._points = Packed(point_link, p_LP)
+        moved = [self.bodies.index(int(joint.child_body().index())) for joint in own]
+        moved += [link for link in point_link for _ in range(3)]
+        self.coordinate_mechanism = tuple(self.link_mechanism[link] for link in moved)
+        self.mechanisms = Packed(self.link_mechanism, self.coordinate_mechanism)
 
     def coordinates(self, X_WL: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Returns the coordinates, (coordinates,), rad or m.
@@ -85,11 +84,8 @@ class ObjectMotion:
             X_WL: (links, 3, 4), poses [R_WL | p_WL] of the links.
             x: State of the object in the plant.
         """
-        values = np.empty(len(self.coordinate_mechanism))
-        joints = len(self._joint_position)
-        values[:joints] = x[self._joint_position]
-        locate(X_WL, self._point_link, self._p_LP, values[joints:].reshape(-1, 3))
-        return values
+        points = locate(X_WL, self._points)
+        return np.concatenate([x[self._joint_position], points.ravel()])
 
     def named(self, motion: np.ndarray) -> PartMotion:
         """Returns coordinates, (coordinates,), by name."""
@@ -104,7 +100,7 @@ class ObjectMotion:
 
 def _mechanisms(
     plant: MultibodyPlant, links: list[RigidBody], joints: Iterable[Joint]
-) -> np.ndarray:
+) -> tuple[int, ...]:
     """Returns the mechanism of each link, numbered from 0 in the order of the links."""
     fixed = {int(body.index()) for body in plant.GetBodiesWeldedTo(plant.world_body())}
     root = {int(body.index()): int(body.index()) for body in links}
@@ -119,6 +115,6 @@ def _mechanisms(
         if all(end in root and end not in fixed for end in ends):
             root[find(ends[1])] = find(ends[0])
     numbers: dict[int, int] = {}
-    return np.array(
-        [FIXED if body in fixed else numbers.setdefault(find(body), len(numbers)) for body in root]
+    return tuple(
+        FIXED if body in fixed else numbers.setdefault(find(body), len(numbers)) for body in root
     )

@@ -30,13 +30,14 @@ from fleet_tools.sim.attribution import (
     ROBOT,
     TOOL,
     advance,
-    assign_forces,
+    contact_forces,
     displacements,
 )
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import contacts
 from fleet_tools.sim.object_motion import ObjectMotion, PartMotion
 from fleet_tools.sim.part_regions import PartRegions
+from fleet_tools.utils.straight_line import straight_line
 
 READING_STEPS = 4
 """Simulation steps after which contact that lasts is read again; reading costs half a step."""
@@ -170,22 +171,13 @@ class PartMotionMeter(LeafSystem):
         state.age[:] = 0.0
         state.force[:] = 0.0
         if contacts:
-            corners, sides = self._parts.locate(self._poses(context, self._part_frames))
-            links, agents, points, wrenches = map(np.array, zip(*contacts, strict=True))
-            assign_forces(
-                links,
-                agents,
-                points,
-                wrenches,
+            state.force[:] = contact_forces(
+                contacts,
                 state.poses[:, :, 3],
                 self._object.link_mechanism,
                 state.share,
-                corners,
-                self._parts.last_corner,
-                self._parts.within_m,
-                sides,
-                self._parts.depth_m,
-                state.force,
+                self._poses(context, self._part_frames),
+                self._parts.packed,
             )
 
     def _contacts(self, context: Context) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
@@ -205,16 +197,14 @@ class PartMotionMeter(LeafSystem):
         """Advances shares, motion, poses and coordinates to the present, in place."""
         X_WL = self._poses(context, self._link_frames)
         coordinates = self._object.coordinates(X_WL, self._object_state(context))
-        displacement = np.empty((len(X_WL), 6))
-        displacements(state.poses, X_WL, displacement)
-        advance(
+        state.share[:], state.motion[:] = _advanced(
             state.force,
-            displacement,
-            self._object.link_mechanism,
+            state.poses,
+            X_WL,
             state.share,
             coordinates - state.coordinates,
-            self._object.coordinate_mechanism,
             state.motion,
+            self._object.mechanisms,
         )
         state.poses[:] = X_WL
         state.coordinates[:] = coordinates
@@ -258,6 +248,22 @@ class _State(NamedTuple):
     motion: Any
     poses: Any
     coordinates: Any
+
+
+@straight_line
+def _advanced(
+    force: np.ndarray,
+    X_0: np.ndarray,
+    X_1: np.ndarray,
+    share: np.ndarray,
+    change: np.ndarray,
+    motion: np.ndarray,
+    mechanisms: tuple[tuple[int, ...], tuple[int, ...]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the result of `advance` for displacements between poses; see there."""
+    of_link, of_coordinate = mechanisms
+    moved = displacements(X_0, X_1)
+    return advance(force, moved, of_link, share, change, of_coordinate, motion)
 
 
 def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[int, int]:

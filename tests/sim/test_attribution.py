@@ -12,16 +12,18 @@ from fleet_tools.sim.attribution import (
     FIXED,
     ROBOT,
     TOOL,
+    Regions,
     advance,
-    assign_forces,
+    contact_forces,
     displacements,
     distance_behind,
     distance_to_polyline,
 )
+from fleet_tools.utils.straight_line import Packed
 
 PARTS, LINKS = 2, 4
-MECHANISM = np.array([0, 1, 0, FIXED])
-COORDINATES = np.array([0, 0, 1, FIXED, 1])
+MECHANISM = (0, 1, 0, FIXED)
+COORDINATES = (0, 0, 1, FIXED, 1)
 
 numbers = st.floats(-100, 100, allow_subnormal=False)
 forces = arrays(float, (PARTS + 1, LINKS, 6), elements=numbers)
@@ -37,16 +39,16 @@ def advanced(
     force: np.ndarray, displacement: np.ndarray, share: np.ndarray, change: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns shares and motion after a step."""
-    share, motion = share.copy(), np.zeros((PARTS, 5))
-    change = np.zeros(5) if change is None else change
-    advance(force, displacement, MECHANISM, share, change, COORDINATES, motion)
-    return share, motion
+    change, at_rest = np.zeros(5) if change is None else change, np.zeros((PARTS, 5))
+    return advance(force, displacement, MECHANISM, share, change, COORDINATES, at_rest)
 
 
 @given(forces, displaced, shares)
 def test_shares_are_those_of_positive_work(force, displacement, share):
     work = np.einsum("alk,lk->al", force, displacement)
-    power = np.maximum(np.stack([work[:, m == MECHANISM].sum(axis=1) for m in (0, 1)], 1), 0)
+    power = np.maximum(
+        np.stack([work[:, m == np.array(MECHANISM)].sum(axis=1) for m in (0, 1)], 1), 0
+    )
     found, _ = advanced(force, displacement, share)
     assert (found >= 0).all() and (found.sum(axis=0) <= 1 + 1e-12).all()
     for m in (0, 1):
@@ -81,7 +83,7 @@ def test_who_alone_pushes_has_all_of_the_work(displacement, agent, link):
 def test_motion_is_divided_by_the_shares(share, change):
     still = np.zeros((PARTS + 1, LINKS, 6)), np.zeros((LINKS, 6))
     _, motion = advanced(*still, share, change)
-    expected = change * np.where(COORDINATES == FIXED, 0.0, share[:, COORDINATES])
+    expected = change * np.where(np.array(COORDINATES) == FIXED, 0.0, share[:, COORDINATES])
     np.testing.assert_allclose(motion, expected, atol=1e-12)
     _, back = advanced(*still, share, -change)
     np.testing.assert_allclose(motion + back, 0.0, atol=1e-12)
@@ -93,30 +95,35 @@ def test_a_displacement_is_a_rotation_vector_and_a_translation(X, axis, angle, s
     theta = angle * axis / np.linalg.norm(axis)
     turned = RotationMatrix(AngleAxis(angle, axis / np.linalg.norm(axis))) @ X.rotation()
     moved = RigidTransform(turned, X.translation() + shift)
-    found = np.empty((1, 6))
-    displacements(X.GetAsMatrix34()[None], moved.GetAsMatrix34()[None], found)
+    found = displacements(X.GetAsMatrix34()[None], moved.GetAsMatrix34()[None])
     np.testing.assert_allclose(found[0], [*theta, *shift], atol=1e-6)
 
 
-@given(points, points, arrays(float, 6, elements=numbers), st.sampled_from([TOOL, ROBOT, 1, 2, 3]))
-def test_a_contact_does_the_same_work_about_the_origin_of_its_link(p, origin, wrench, agent):
+@given(
+    points,
+    points,
+    arrays(float, 6, elements=numbers),
+    st.sampled_from([TOOL, ROBOT, 1, 2, 3]),
+    st.integers(1, 20),
+)
+def test_contacts_do_the_same_work_about_the_origin_of_their_link(p, origin, wrench, agent, count):
     """The power of F at C is F . V_WC, with the velocity of the link there."""
-    share, force = np.array([[0.25, 0.5], [0.25, 0.0]]), np.ones((PARTS + 1, LINKS, 6))
-    origins = np.tile(origin, (LINKS, 1))
-    assign_forces(
-        np.array([0]),
-        np.array([agent]),
-        p[None],
-        wrench[None],
-        origins,
+    share = np.array([[0.25, 0.5], [0.25, 0.0]])
+    corners = [[9.0, 0, 0], p, [9.0, 9, 9], [9, 9, 8]]
+    regions = Regions(
+        body=(0,) * (4 + 3 * PARTS),
+        p_BK=np.array([*corners, *np.zeros((3 * PARTS, 3))]),
+        last_corner=(1, 4),
+        within=np.array([0.5, 0.5]),
+        depth=np.full(PARTS, np.inf),
+    )
+    force = contact_forces(
+        [(0, agent, p, wrench)] * count,
+        np.tile(origin, (LINKS, 1)),
         MECHANISM,
         share,
-        np.array([[9.0, 0, 0], p, [9.0, 9, 9], [9, 9, 8]]),
-        np.array([1, 4]),
-        np.array([0.5, 0.5]),
-        np.zeros((PARTS, 3, 3)),
-        np.full(PARTS, np.inf),
-        force,
+        np.eye(3, 4)[None],
+        Packed(regions),
     )
     expected = {  # agents' fractions: parts, then everything else
         TOOL: (0, 1, 0),
@@ -127,7 +134,7 @@ def test_a_contact_does_the_same_work_about_the_origin_of_its_link(p, origin, wr
     }[agent]
     w, v = np.array([0.3, -0.2, 0.5]), np.array([1.0, 0.4, -0.7])  # at the link's origin
     at_contact = wrench[:3] @ w + wrench[3:] @ (v + np.cross(w, p - origin))
-    power = force[:, 0] @ np.concatenate([w, v])
+    power = force[:, 0] @ np.concatenate([w, v]) / count
     np.testing.assert_allclose(power, np.array(expected) * at_contact, atol=1e-6)
     assert not force[:, 1:].any()
 

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.sim.free_rotation import conserving_forces, conserving_velocity, rotated
+from fleet_tools.sim.free_rotation import (
+    Bodies,
+    conserving_forces,
+    conserving_velocity,
+    rotated,
+)
 
 H = 0.004
 AXES = st.tuples(*[st.floats(-1, 1)] * 3).filter(lambda v: 0.1 < np.linalg.norm(v) < 1)
@@ -111,7 +116,7 @@ def test_a_step_with_the_forces_conserves_both_momenta(G, c, axis, speed, seed, 
     R, q = rotation.as_matrix(), length * rotation.as_quat()[[3, 0, 1, 2]]
     inertia = np.r_[m, 0.1 * np.array(c), G.ravel()][None]
     x = np.r_[9.0, q, [1.0, 2.0, 3.0], 8.0, w, v]  # a joint's q and v before the body's
-    tau = conserving_forces(x, np.array([1]), np.array([1]), inertia, H, 7)
+    tau = conserving_forces(x, inertia, (Bodies((1,), (1,), 7, H),))
     assert tau[0] == 0.0
     I_W, c_W = m * R @ G @ R.T, R @ (0.1 * np.array(c))
     force = tau[4:]

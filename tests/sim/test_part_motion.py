@@ -150,7 +150,7 @@ def test_coordinates_are_those_of_the_world_state():
     world, context = simulation.world, simulation._context
     plant = world.plant
     motion = ObjectMotion(plant, world.object, simulation.object)
-    assert motion.link_mechanism.tolist() == [0, 1] and motion.num_mechanisms == 2
+    assert motion.link_mechanism == (0, 1) and motion.num_mechanisms == 2
     plant.SetVelocities(context, np.random.default_rng(0).normal(size=plant.num_velocities()))
     env.step(REST)
     X_WB = plant.get_body_poses_output_port().Eval(context)
@@ -172,5 +172,5 @@ def test_a_block_that_is_fixed_belongs_to_no_mechanism(hammer):
     simulation = hammer._simulation
     assert simulation is not None
     motion = ObjectMotion(simulation.world.plant, simulation.world.object, simulation.object)
-    of_link = dict(zip(motion._link_names, motion.link_mechanism.tolist(), strict=True))
+    of_link = dict(zip(motion._link_names, motion.link_mechanism, strict=True))
     assert of_link["block"] == FIXED and of_link["nail"] == 0
