@@ -1,6 +1,7 @@
 """Output of benchmarks while they run, and tables in Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fleet_tools.utils import cli
 
@@ -24,3 +25,20 @@ def table_head(columns: Sequence[str]) -> str:
 def table_row(cells: Iterable[str]) -> str:
     """Returns a line of a table."""
     return f"| {' | '.join(cells)} |"
+
+
+AGREEMENT_COLUMNS = ("episodes", "same bits", "same outcome", "within", "largest distance")
+
+
+def agreement_cells(found: Mapping[str, Any]) -> list[str]:
+    """Returns the cells of `AGREEMENT_COLUMNS`.
+
+    Args:
+        found: See `fleet_tools.rollouts.agreement.counts`.
+    """
+    farthest = found["largest_distance_m"]
+    return [
+        *(str(found[name]) for name in ("episodes", "identical", "same_outcome")),
+        f"{found['within']} ({found['within_m']:g} m)",
+        "unknown" if farthest is None else f"{farthest:.2g} m",
+    ]

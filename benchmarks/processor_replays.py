@@ -2,13 +2,13 @@
 
 import hashlib
 import itertools
-import json
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from children import answering
 
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import load_protocol
@@ -66,4 +66,5 @@ def replay(results: list[Path], episodes: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     count, *folders = sys.argv[1:]
-    print(json.dumps(replay([Path(folder) for folder in folders], int(count))))
+    with answering() as answer:
+        answer(replay([Path(folder) for folder in folders], int(count)))

@@ -3,23 +3,20 @@
 python benchmarks/processors.py leaderboard/results/expert leaderboard/results/random --emulated
 """
 
-import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from console import print_now, table_head, table_row
+from children import Child
+from console import AGREEMENT_COLUMNS, agreement_cells, print_now, table_head, table_row
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count, NonNegative
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils import cli
 
-_COLUMNS = ["processor", "kernels with other bits", "episodes", "same bits", "same outcome"]
-_HEADER = table_head([*_COLUMNS, "within", "largest distance"])
+_HEADER = table_head(["processor", "kernels with other bits", *AGREEMENT_COLUMNS])
 
 
 class ProcessorsOptions(cli.Options):
@@ -76,29 +73,16 @@ def _compare(options: ProcessorsOptions) -> int:
 
 def _replay(kind: Any, options: ProcessorsOptions) -> dict[str, Any]:
     """Returns what `processor_replays.py` prints in a process of this kind."""
-    program = str(Path(__file__).with_name("processor_replays.py"))
     arguments = [str(options.episodes), *map(str, options.results)]
-    finished = subprocess.run(
-        [*kind.command, sys.executable, program, *arguments],
-        env=os.environ | kind.variables,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if finished.returncode:
-        raise FleetToolsError(f"The episodes could not run again: exit code {finished.returncode}.")
-    return json.loads(finished.stdout.splitlines()[-1])
+    with Child(
+        "processor_replays.py", arguments, launcher=kind.command, variables=kind.variables
+    ) as child:
+        return child.answer()
 
 
 def _as_text(row: dict[str, Any]) -> str:
-    farthest = row["largest_distance_m"]
-    cells = [
-        row["processor"],
-        ", ".join(row["other_kernels"]) or "none",
-        *map(str, (row["episodes"], row["identical"], row["same_outcome"])),
-        f"{row['within']} ({row['within_m']:g} m)",
-        "unknown" if farthest is None else f"{farthest:.2g} m",
-    ]
-    return table_row(cells)
+    other = ", ".join(row["other_kernels"]) or "none"
+    return table_row([row["processor"], other, *agreement_cells(row)])
 
 
 PROGRAM = cli.Program(

@@ -167,8 +167,10 @@ def _make_run() -> Callable[[Job], Episode]:
 def run_episode(env: "ToolUseEnv", job: Job) -> Episode:
     """Runs an episode, and returns its facts."""
     from fleet_tools.rollouts.rollout import rollout
+    from fleet_tools.sim.scene import sample_scene
 
-    scene = _scene(env, job)
+    scene = sample_scene(env.task, job.seed, split=env.split)
+    scene = pushed(scene) if job.push else scene
     episode = rollout(env, _policy(env, job), scene=scene)
     unmet = [name for name, verdict in env.verdicts().items() if not verdict.holds]
     return {
@@ -202,15 +204,13 @@ def _policy(env: "ToolUseEnv", job: Job) -> "Policy":
     return find_policy(name).make(env, job.seed)
 
 
-def _scene(env: "ToolUseEnv", job: Job) -> "Scene":
+def pushed(scene: "Scene") -> "Scene":
+    """Returns a scene whose object is moved by 1 to 2 cm in one of its control steps 2 to 6."""
     import numpy as np
 
-    from fleet_tools.sim.scene import Push, sample_scene
+    from fleet_tools.sim.scene import Push
 
-    scene = sample_scene(env.task, job.seed, split=env.split)
-    if not job.push:
-        return scene
-    rng = np.random.default_rng([job.seed, 1])
+    rng = np.random.default_rng([scene.seed, 1])
     angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
     p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
     step = int(rng.integers(2, 7))

@@ -15,7 +15,7 @@ from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.agreement import Agreement, counts
 from fleet_tools.rollouts.distance import distance
-from fleet_tools.rollouts.episode import EpisodeDifference, first_difference
+from fleet_tools.rollouts.episode import Episode, EpisodeDifference, first_difference
 from fleet_tools.rollouts.rollout import rollout
 
 
@@ -38,6 +38,22 @@ class Replay(Agreement):
     stored_outcome: str
     outcome: str | None
     error: str | None
+
+    @classmethod
+    def of(cls, record: AttemptRecord, stored: Episode, again: Episode) -> "Replay":
+        """Returns how an episode that ran again agrees with the stored one."""
+        difference = first_difference(stored, again)
+        return cls(
+            identical=difference is None,
+            same_outcome=(again.outcome, len(again)) == (record.outcome, len(stored)),
+            distance_m=distance(stored, again),
+            attempt=record.attempt,
+            file=record.file or "",
+            difference=difference,
+            stored_outcome=record.outcome,
+            outcome=again.outcome,
+            error=again.error,
+        )
 
     @classmethod
     def failed(cls, record: AttemptRecord, error: str) -> "Replay":
@@ -68,18 +84,7 @@ def replay(dataset: Dataset, record: AttemptRecord, env: gymnasium.Env) -> Repla
         again = rollout(env, StoredActions(stored.actions), scene=stored.scene)
     except FleetToolsError as error:
         return Replay.failed(record, str(error))
-    difference = first_difference(stored, again)
-    return Replay(
-        attempt=record.attempt,
-        file=record.file or "",
-        identical=difference is None,
-        same_outcome=(again.outcome, len(again)) == (record.outcome, len(stored)),
-        difference=difference,
-        stored_outcome=record.outcome,
-        outcome=again.outcome,
-        distance_m=distance(stored, again),
-        error=again.error,
-    )
+    return Replay.of(record, stored, again)
 
 
 def make_replays(folder: Path) -> Callable[[AttemptRecord], Replay]:
