@@ -5,6 +5,7 @@ for others in turn, so that they stand side by side on the same machine. Process
 processes that a program starts, and is disturbed less than wall time by other work on the machine.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -12,6 +13,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
+import psutil
 from console import print_now, table_head, table_row
 from tyro.conf import UseAppendAction
 
@@ -152,20 +155,50 @@ def measure(
 def cost_of(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[Cost, str]:
     """Runs a command; returns what it and all its processes cost, and what it printed."""
     before, started = _children_seconds(), time.monotonic()
-    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
-    wall = time.monotonic() - started
-    if done.returncode != 0:
-        raise OSError(f"{' '.join(command)} failed; see above")
-    try:
-        while True:  # also those that have lost their parent
-            os.wait()
-    except ChildProcessError:  # there are no more
-        return Cost(wall, _children_seconds() - before), done.stdout
+    with _Watch() as watch:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        wall = time.monotonic() - started
+        if done.returncode != 0:
+            raise OSError(f"{' '.join(command)} failed; see above")
+        with contextlib.suppress(ChildProcessError):  # there are no more
+            while True:  # also those that have lost their parent
+                os.wait()
+    # The system counts what is waited for, exactly; Ray's daemon does not wait for its workers.
+    return Cost(wall, max(_children_seconds() - before, watch.seconds())), done.stdout
 
 
 def _children_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+class _Watch(threading.Thread):
+    """Notes the processor time of all processes below this one, several times in a second."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._seconds: dict[psutil.Process, float] = {}
+        self._over = threading.Event()
+
+    def __enter__(self) -> "_Watch":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._over.wait(0.25):
+            for each in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):  # it has just ended
+                    times = each.cpu_times()
+                    self._seconds[each] = times.user + times.system
+
+    def seconds(self) -> float:
+        return sum(self._seconds.values())
 
 
 def summarize(

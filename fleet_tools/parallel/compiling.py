@@ -12,18 +12,20 @@ _PATIENCE_S = 60.0
 
 
 class OneCompilesFirst:
-    """Lets one process at a time do work in which numba compiles something.
+    """Lets one process do the first work in which numba compiles something.
 
     Where numba's cache is filled, nobody waits. Otherwise the first process that compiles holds a
-    lock until its work is done. Others wait as soon as they miss a function in the cache: they
-    compile that one, too, and find the following ones there.
+    lock until its work is done. Others wait when they first miss a function in the cache; they
+    compile that one, too, and find the following ones there. Where nothing can be cached, they
+    compile at the same time after they have waited once.
 
     Args:
         file: Descriptor of a file that all processes have inherited, open for writing.
     """
 
     def __init__(self, file: int) -> None:
-        self._file, self._locked, self._listening = file, False, False
+        self._file = file
+        self._listens = self._has_missed = self._is_first = False
 
     @contextlib.contextmanager
     def work(self) -> Generator[None]:
@@ -32,33 +34,42 @@ class OneCompilesFirst:
         try:
             yield
         finally:
-            if self._locked:
+            if self._is_first:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
-                self._locked = False
+                self._is_first = False
 
     def _listen(self) -> None:
-        if self._listening or "numba" not in sys.modules:
+        if self._listens or "numba" not in sys.modules:
             return
         from numba.core import event
 
         class Miss(event.Listener):
-            def __init__(self, lock: Callable[[], None]) -> None:
-                self._lock = lock
+            def __init__(self, after: Callable[[], None]) -> None:
+                self._after = after
 
             def on_start(self, event: Any) -> None:
-                self._lock()
+                self._after()
 
             def on_end(self, event: Any) -> None:
                 pass
 
-        event.register("numba:compile", Miss(self._lock))
-        self._listening = True
+        event.register("numba:compile", Miss(self._after_miss))
+        self._listens = True
 
-    def _lock(self) -> None:
+    def _after_miss(self) -> None:
+        if self._has_missed:
+            return
+        self._has_missed, self._is_first = True, self._lock()
         deadline = time.monotonic() + _PATIENCE_S
-        while not self._locked and time.monotonic() < deadline:
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._locked = True
-            except OSError:  # another process holds it
-                time.sleep(0.05)
+        while not self._is_first and time.monotonic() < deadline:
+            time.sleep(0.05)
+            if self._lock():
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+                return
+
+    def _lock(self) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another process holds it
+            return False
+        return True

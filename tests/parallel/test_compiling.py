@@ -18,10 +18,31 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not im
 FUNCTIONS = 4
 
 MODULE = "from numba import njit\n" + "".join(
-    f"@njit(cache=True)\ndef f{k}(x):\n    return x * 2.5 + {k}\n" for k in range(FUNCTIONS)
+    f"@njit(cache={{cache}})\ndef f{k}(x):\n    return x * 2.5 + {k}\n" for k in range(FUNCTIONS)
 )
 
 WORKERS = 3
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an empty cache, and one for the marks of workers."""
+    for name in ("modules", "cache", "present", "compiled"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    return tmp_path
+
+
+def mark(folder: Path) -> int:
+    """Leaves a mark of this process, and returns the number of all."""
+    (folder / str(os.getpid())).touch()
+    return len(list(folder.iterdir()))
+
+
+def await_all(folder: Path) -> None:
+    while len(list(folder.iterdir())) < WORKERS:
+        time.sleep(0.01)
 
 
 def make_work(folder: Path) -> Callable[[int], int]:
@@ -36,9 +57,8 @@ def make_work(folder: Path) -> Callable[[int], int]:
     event.register("numba:compile", recorder)
 
     def work(job: int) -> int:
-        (folder / str(os.getpid())).touch()
-        while len(list(folder.iterdir())) < WORKERS:
-            time.sleep(0.01)
+        mark(folder / "present")
+        await_all(folder / "present")
         for k in range(FUNCTIONS):
             assert getattr(some_functions, f"f{k}")(job) == 2.5 * job + k
         return sum(each.is_start for _, each in recorder.buffer)
@@ -46,17 +66,34 @@ def make_work(folder: Path) -> Callable[[int], int]:
     return work
 
 
-def test_others_wait_for_the_first_that_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("modules", "cache", "workers"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "modules/some_functions.py").write_text(MODULE)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.syspath_prepend(tmp_path / "modules")
-    work = partial(make_work, tmp_path / "workers")
+def make_meeting(folder: Path) -> Callable[[int], int]:
+    """As `make_work`; all but the first then wait until every worker has compiled."""
+    work = make_work(folder)
+
+    def meet(job: int) -> int:
+        compiled = work(job)
+        if mark(folder / "compiled") > 1:
+            await_all(folder / "compiled")
+        return compiled
+
+    return meet
+
+
+def compiled_by_each(make: Callable[[], Callable[[int], int]]) -> list[int]:
+    results = [n for _, n in WorkerOptions(workers=WORKERS).run(range(WORKERS), make)]
+    return sorted(n for n in results if not isinstance(n, LostJob))
+
+
+def test_others_wait_for_the_first_that_compiles(folder: Path):
+    (folder / "modules/some_functions.py").write_text(MODULE.format(cache=True))
     for most, missed in ((FUNCTIONS, 1), (0, 0)):  # with an empty cache, and with a filled one
-        for file in (tmp_path / "workers").iterdir():
+        for file in (folder / "present").iterdir():
             file.unlink()
-        compiled = [n for _, n in WorkerOptions(workers=WORKERS).run(range(WORKERS), work)]
-        *others, first = sorted(n for n in compiled if not isinstance(n, LostJob))
+        *others, first = compiled_by_each(partial(make_work, folder))
         assert len(others) == WORKERS - 1
         assert first == most and max(others) <= missed  # before they waited
+
+
+def test_where_nothing_can_be_cached_others_wait_for_the_first_alone(folder: Path):
+    (folder / "modules/some_functions.py").write_text(MODULE.format(cache=False))
+    assert compiled_by_each(partial(make_meeting, folder)) == [FUNCTIONS] * WORKERS

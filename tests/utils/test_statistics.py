@@ -35,8 +35,8 @@ PAIRED = st.lists(
 
 @given(COUNTS)
 def test_wilson_is_that_of_scipy(counts: Counts) -> None:
-    expected = binomtest(*counts).proportion_ci(method="wilson")
-    assert wilson_interval(*counts) == pytest.approx(tuple(expected), abs=2e-6)
+    low, high = binomtest(*counts).proportion_ci(method="wilson")
+    assert wilson_interval(*counts) == (round(float(low), 6), round(float(high), 6))
 
 
 def test_wilson_in_a_published_case() -> None:
