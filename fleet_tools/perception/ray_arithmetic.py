@@ -44,7 +44,7 @@ def windows_of_boxes(boxes, R_CB, p_CB, near, intrinsics, size):
     corners = np.repeat(p_CB[:, None], 8, axis=1)
     for j in range(3):
         corners += R_CB[:, None, :, j] * boxes[:, (index >> j) & 1, j, None]
-    found, seen = [corners], [corners[..., 2] >= near]
+    found, seen = [corners], [np.greater_equal(corners[..., 2], near)]
     with np.errstate(divide="ignore", invalid="ignore"):  # where a point is not seen
         for j in range(3):  # where edges pass the nearest depth
             other = corners[:, index ^ (1 << j)]
@@ -60,7 +60,7 @@ def windows_of_boxes(boxes, R_CB, p_CB, near, intrinsics, size):
     # A pixel more on each side, for rounding.
     windows = np.hstack([np.floor(low) - 1, np.ceil(high) + 2])
     windows = np.minimum(np.maximum(windows, 0), np.tile(size, 2))
-    return np.where(seen.any(axis=1)[:, None], windows, 0).astype(np.int64)
+    return np.where(seen.any(axis=1, keepdims=True), windows, 0).astype(np.int64)
 
 
 def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):

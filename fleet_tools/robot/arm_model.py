@@ -9,7 +9,7 @@ from fleet_tools.robot.limits import JointLimits
 from fleet_tools.robot.osc import Dynamics
 from fleet_tools.robot.panda import END_EFFECTOR, NUM_JOINTS, add_panda
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
-from fleet_tools.utils.straight_line import Packed, straight_line
+from fleet_tools.utils.straight_line import pack, straight_line
 
 
 class ArmModel:
@@ -23,7 +23,8 @@ class ArmModel:
         plant: Plant of the arm and its payload.
         context: Its context, whose state nothing depends on.
         limits: Limits of the joints, as the model file declares them.
-        packed: A `SerialArm` and the limits, for compiled functions.
+        serial_arm: The arm with what its hand holds.
+        packed: `serial_arm` and the limits, for compiled functions.
     """
 
     def __init__(self) -> None:
@@ -40,12 +41,12 @@ class ArmModel:
             speed=self.plant.GetVelocityUpperLimits(),
             effort=self.plant.GetEffortUpperLimits(),
         )
-        self.packed = Packed(self._read(), self.limits)
+        self._pack()
 
     def set_payload(self, M_E: SpatialInertia) -> None:
         """Sets the spatial inertia of what the hand holds, about E, expressed in E."""
         self._payload.SetSpatialInertiaInBodyFrame(self.context, M_E)
-        self.packed = Packed(self._read(), self.limits)
+        self._pack()
 
     def dynamics(self, q: np.ndarray, v: np.ndarray) -> tuple[Dynamics, np.ndarray]:
         """Returns the terms of the equation of motion, and X_WE as a (3, 4) matrix.
@@ -56,6 +57,10 @@ class ArmModel:
         """
         M, bias, J, Jdot_v, X_WE = _equation_of_motion(self.packed, q, v)
         return Dynamics(M, bias, J, Jdot_v), X_WE
+
+    def _pack(self) -> None:
+        self.serial_arm = self._read()
+        self.packed = pack(self.serial_arm, self.limits)
 
     def _read(self) -> SerialArm:
         """Reads the arm from the plant; what is welded to a link belongs to it."""

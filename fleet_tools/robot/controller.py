@@ -21,7 +21,7 @@ from fleet_tools.robot.osc import (
 from fleet_tools.robot.panda import NUM_JOINTS
 from fleet_tools.robot.reference import Reference
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
-from fleet_tools.utils.straight_line import Packed, straight_line
+from fleet_tools.utils.straight_line import pack, straight_line
 
 NUM_LIMITS = 3 * NUM_JOINTS
 """Number of limits of the joints: of positions, speeds and torques."""
@@ -42,7 +42,7 @@ class OperationalSpaceController(LeafSystem):
     def __init__(self, model: ArmModel, gains: ControllerGains) -> None:
         super().__init__()
         self._model = model
-        self._gains = Packed(
+        self._gains = pack(
             Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s)
         )
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps

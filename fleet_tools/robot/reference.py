@@ -8,7 +8,7 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.robot.osc import Path
-from fleet_tools.utils.straight_line import Packed
+from fleet_tools.utils.straight_line import pack
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +45,9 @@ class Reference:
         return Path(self.X_WE.translation(), dp, R, KR, KKR, angle)
 
     @cached_property
-    def packed(self) -> Packed:
+    def packed(self) -> tuple[Path, np.ndarray]:
         """The path and the posture, for compiled functions."""
-        return Packed(self.path, self.posture)
+        return pack(self.path, self.posture)
 
     def at(self, time: float) -> tuple[float, np.ndarray]:
         """Returns the fraction of the path, and the spatial velocity (6,) of E in W.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_tools.utils.straight_line import Packed, straight_line
+from fleet_tools.utils.straight_line import straight_line
 from fleet_tools.utils.symbols import arctangent, larger, smaller, square_root, where, zeros
 
 FIXED = -1
@@ -103,7 +103,7 @@ def contact_forces(
     mechanism: tuple[int, ...],
     share: np.ndarray,
     X_WB: np.ndarray,
-    regions: Packed,
+    regions: "tuple[Regions]",
 ) -> np.ndarray:
     """Returns the contact wrench of each agent on each link, see `advance`.
 
@@ -116,7 +116,7 @@ def contact_forces(
         mechanism: Mechanism of each link, or `FIXED`.
         share: (n, mechanisms), see `advance`.
         X_WB: (bodies, 3, 4), poses of the bodies of the tool's parts.
-        regions: The parts, a `Regions`.
+        regions: The parts.
     """
     everything_else = share.shape[0]
     force = np.zeros((everything_else + 1, len(mechanism), 6))

@@ -9,7 +9,7 @@ from pydrake.systems.framework import BasicVector, Context, DiagramBuilder, Leaf
 
 from fleet_tools.robot.python_systems import release_cycles
 from fleet_tools.sim.free_rotation import INERTIA_SIZE, Bodies, conserving_forces
-from fleet_tools.utils.straight_line import Packed
+from fleet_tools.utils.straight_line import pack
 
 _LARGEST_ENTRY = 0.25, 2.0
 """Range of a quaternion's largest entry within which it is left as it is."""
@@ -34,7 +34,7 @@ class GyroscopicCorrection(LeafSystem):
         super().__init__()
         self._welded = [[b.index() for b in plant.GetBodiesWeldedTo(body)] for body in bodies]
         self._bodies = [body.index() for body in bodies]
-        packed = Packed(
+        packed = pack(
             Bodies(
                 q_starts=tuple(int(body.floating_positions_start()) for body in bodies),
                 v_starts=tuple(int(body.floating_velocities_start_in_v()) for body in bodies),

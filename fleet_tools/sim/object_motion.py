@@ -9,7 +9,7 @@ from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 
 from fleet_tools.sim.attribution import FIXED, locate
 from fleet_tools.sim.catalog import Model
-from fleet_tools.utils.straight_line import Packed
+from fleet_tools.utils.straight_line import pack
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class ObjectMotion:
                 *(body.CalcCenterOfMassInBodyFrame(context) for body in links),
             ]
         )
-        self._points = Packed(point_link, p_LP)
+        self._points = pack(point_link, p_LP)
         moved = [self.bodies.index(int(joint.child_body().index())) for joint in own]
         moved += [link for link in point_link for _ in range(3)]
         self.coordinate_mechanism = tuple(self.link_mechanism[link] for link in moved)
-        self.mechanisms = Packed(self.link_mechanism, self.coordinate_mechanism)
+        self.mechanisms = pack(self.link_mechanism, self.coordinate_mechanism)
 
     def coordinates(self, X_WL: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Returns the coordinates, (coordinates,), rad or m.

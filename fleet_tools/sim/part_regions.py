@@ -11,7 +11,7 @@ from pydrake.multibody.tree import ModelInstanceIndex
 from fleet_tools.config.tasks import ToolPart
 from fleet_tools.sim.attribution import Regions
 from fleet_tools.sim.catalog import Model
-from fleet_tools.utils.straight_line import Packed
+from fleet_tools.utils.straight_line import pack
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class PartRegions:
 
     names: tuple[str, ...]
     bodies: tuple[int, ...]
-    packed: Packed
+    packed: tuple[Regions]
 
     @classmethod
     def of(
@@ -60,7 +60,7 @@ class PartRegions:
             within=np.array([part.within_m for part in parts.values()]),
             depth=np.array([np.inf if side is None else side.depth_m for side in facing]),
         )
-        return cls(tuple(parts), bodies, Packed(regions))
+        return cls(tuple(parts), bodies, pack(regions))
 
 
 def _side(part: ToolPart) -> tuple[str, str, str]:

@@ -1,11 +1,29 @@
-"""Compilation of arithmetic to machine code whose results do not depend on the processor."""
+"""Compilation of loops to machine code whose results do not depend on the processor.
 
+For arithmetic without branches see `fleet_tools.utils.straight_line`, which needs no cache.
+"""
+
+import atexit
+import functools
+import os
+import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import njit
-
 F = TypeVar("F", bound=Callable[..., Any])
+
+SHARED_FOLDER = "FLEET_TOOLS_COMPILED"
+"""Environment variable with the folder of compiled code that the processes of a run share."""
+
+_NO_CACHE = (
+    "There is no place to keep compiled code: neither {} nor your cache folder can be written. "
+    "Every run with point clouds compiles anew, which takes 1 to 3 s. Set NUMBA_CACHE_DIR to a "
+    "folder of yours that can be written."
+)
 
 
 def compiled(function: F) -> F:
@@ -14,15 +32,114 @@ def compiled(function: F) -> F:
     The code rounds as IEEE 754 and the order of the source say, on every processor: numba fuses and
     reorders nothing unless it is told to. The function may use scalar arithmetic, loops and `math`,
     but not `@`, `np.dot` or `np.linalg`: these call BLAS, whose rounding depends on the processor.
+    What allocates, slices or unpacks arrays takes several times as long to compile.
 
     It may call compiled functions of its own file only: numba compiles a function anew when its
     file has changed, and looks at no other file.
 
     The cache lies beside the file or, where that is not writable, in the user's cache folder. Where
-    neither is, every process compiles anew.
+    neither is, the processes of a run share a temporary one, see `share_compiled`.
+    """
+    return cast(F, _Compiled(function))
+
+
+class _Compiled:
+    """A function that numba, whose import takes a while, compiles at the first call.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._dispatcher: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns the function's result."""
+        if self._dispatcher is None:
+            # numba has to find its own kind under the names of all functions that this one calls.
+            names = self._function.__globals__
+            for name, value in list(names.items()):
+                if isinstance(value, _Compiled) and value.__module__ == names["__name__"]:
+                    names[name] = value._dispatcher = _dispatcher(value._function)
+            self._dispatcher = self._dispatcher or _dispatcher(self._function)
+        return self._dispatcher(*arguments)
+
+
+def share_compiled() -> Path | None:
+    """Makes the processes that start from here on share what they compile if no cache is possible.
+
+    They find a temporary folder of this user alone, which is removed at the end of this process, in
+    an environment variable.
+
+    Returns:
+        The folder; None if none can be made, or the given one is not this user's alone.
+    """
+    given = os.environ.get(SHARED_FOLDER)
+    if given is not None:
+        return Path(given) if _is_private(given) else None
+    try:
+        folder = tempfile.mkdtemp(prefix="fleet-tools-")
+    except OSError:
+        return None
+    os.environ[SHARED_FOLDER] = folder
+    atexit.register(_remove, folder, os.getpid())
+    return Path(folder)
+
+
+def _dispatcher(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns numba's dispatcher of a function, with a cache if there is a place for one."""
+    from numba import config as settings
+    from numba import njit
+
+    config: Any = settings
+    with_cache = njit(cache=True, error_model="numpy")
+    try:
+        return with_cache(function)
+    except RuntimeError:  # no place for a cache
+        folder = share_compiled()
+        _say_once(folder, _NO_CACHE.format(Path(function.__code__.co_filename).parent))
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+    try:
+        return with_cache(function)  # it looks for its place now, and not again
+    except RuntimeError:
+        return njit(error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+def _say_once(folder: Path | None, message: str) -> None:
+    """Prints a message unless a process of this run has done so."""
+    try:
+        if folder is not None:
+            (folder / "said").touch(exist_ok=False)
+    except OSError:
+        return
+    if folder is not None or not _said_without_folder:
+        _said_without_folder.append(message)
+        print(message, file=sys.stderr)
+
+
+_said_without_folder: list[str] = []
+
+
+def _is_private(folder: str) -> bool:
+    """Returns whether a folder belongs to this user and nobody else may write or read it.
+
+    Code is loaded from it.
     """
     try:
-        compile_at_first_call = njit(cache=True, error_model="numpy")(function)
-    except RuntimeError:  # no place for a cache
-        compile_at_first_call = njit(error_model="numpy")(function)
-    return cast(F, compile_at_first_call)
+        status = os.lstat(folder)
+    except OSError:
+        return False
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not stat.S_IMODE(status.st_mode) & 0o077
+    )
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # and not a fork of it
+        shutil.rmtree(folder, ignore_errors=True)

@@ -12,13 +12,14 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
 from fleet_tools.utils.symbols import MachineCode, Number, Program, zeros
 
 F = TypeVar("F", bound=Callable[..., Any])
+Values = TypeVarTuple("Values")
 
 
 def straight_line(function: F) -> F:
@@ -28,8 +29,8 @@ def straight_line(function: F) -> F:
     or reorders operations, and sine, cosine and arctangent are those of the C library.
 
     Floats and the entries of arrays are variables. Integers are constants: each value is translated
-    by itself. Both may stand in tuples, also named ones, and in `Packed`. Results are floats,
-    arrays and tuples of them.
+    by itself. Both may stand in tuples, also named ones, and in what `pack` returns. Results are
+    floats, arrays and tuples of them.
 
     The function may do arithmetic, index arrays, and loop as often as shapes and constants say; it
     may use the functions of `fleet_tools.utils.symbols`, of which `where` takes the place of
@@ -53,16 +54,27 @@ def straight_line(function: F) -> F:
     return cast(F, call)
 
 
-class Packed:
-    """Arguments that stay the same over many calls: to a function, a tuple of these values.
+def pack(*values: *Values) -> tuple[*Values]:
+    """Returns arguments that stay the same over many calls, put together once.
+
+    A compiled function takes them as a tuple; nothing else can be done with them.
 
     Args:
         values: Values as `straight_line` takes them.
     """
+    return cast(Any, _Packed(values))
+
+
+class _Packed:
+    """The result of `pack`.
+
+    Args:
+        values: The values.
+    """
 
     __slots__ = ("form", "numbers")
 
-    def __init__(self, *values: Any) -> None:
+    def __init__(self, values: tuple[Any, ...]) -> None:
         variables: list[Any] = []
         self.form = _packed_form(_form(values, variables))
         self.numbers = np.concatenate([[], *map(np.ravel, variables)])
@@ -121,7 +133,7 @@ class _Routine:
         """
         with self._lock:
             for k, (place, value) in enumerate(zip(self._places, variables, strict=True)):
-                if type(value) is Packed:
+                if type(value) is _Packed:
                     if value is self._packed[k]:
                         continue
                     self._packed[k], value = value, value.numbers
@@ -145,7 +157,7 @@ def _form(value: Any, variables: list[Any]) -> Hashable:
             raise _SymbolFoundError
         variables.append(value)
         return value.shape
-    if isinstance(value, Packed):
+    if isinstance(value, _Packed):
         variables.append(value)
         return value.form
     if isinstance(value, float):
@@ -170,9 +182,9 @@ def _with_symbols(form: Any, symbols: Iterator[Any]) -> Any:
         return _with_symbols(form.form, symbols)
     if isinstance(form[0], type):
         entries = [_with_symbols(each, symbols) for each in form[1]]
-        return tuple(entries) if form[0] is tuple else form[0](*entries)
+        return getattr(form[0], "_make", tuple)(entries)
     array = zeros(*form)
-    array.flat = [next(symbols) for _ in range(array.size)]
+    array.ravel()[:] = [next(symbols) for _ in range(array.size)]
     return array
 
 
@@ -201,7 +213,7 @@ def _reader(result: Any, outputs: list[Any]) -> Callable[[np.ndarray], Any]:
     start = len(outputs)
     if isinstance(result, tuple):
         readers = [_reader(each, outputs) for each in result]
-        kind = tuple if type(result) is tuple else type(result)._make
+        kind: Callable[[list[Any]], Any] = getattr(result, "_make", tuple)  # with names or without
         return lambda numbers: kind([read(numbers) for read in readers])
     if isinstance(result, np.ndarray):
         outputs.extend(result.flat)

@@ -19,7 +19,7 @@ from fleet_tools.sim.attribution import (
     distance_behind,
     distance_to_polyline,
 )
-from fleet_tools.utils.straight_line import Packed
+from fleet_tools.utils.straight_line import pack
 
 PARTS, LINKS = 2, 4
 MECHANISM = (0, 1, 0, FIXED)
@@ -123,7 +123,7 @@ def test_contacts_do_the_same_work_about_the_origin_of_their_link(p, origin, wre
         MECHANISM,
         share,
         np.eye(3, 4)[None],
-        Packed(regions),
+        pack(regions),
     )
     expected = {  # agents' fractions: parts, then everything else
         TOOL: (0, 1, 0),
