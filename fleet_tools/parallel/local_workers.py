@@ -12,6 +12,7 @@ from fleet_tools.parallel import worker_process
 from fleet_tools.parallel.actors import ONE_THREAD
 from fleet_tools.parallel.backend import Death, Outcome
 from fleet_tools.parallel.child_process import ChildProcess
+from fleet_tools.utils.compiled import share_compiled
 
 _STALL_S = 60
 """Time, s, for which a message may stand still on its way: then its worker is stopped."""
@@ -94,6 +95,7 @@ def local_backend(make_work: Callable[[], Any]) -> Iterator[LocalBackend]:
         make_work: Makes the function that does a job, in each worker; cloudpickle must be able to
             pickle it.
     """
+    share_compiled()
     with tempfile.TemporaryFile() as work:  # nobody waits for a stopped worker to receive it
         cloudpickle.dump(make_work, work)
         work.flush()

@@ -88,6 +88,16 @@ def share_compiled() -> Path | None:
     return Path(folder)
 
 
+def cache_folder() -> str | None:
+    """Returns where what is compiled from files of this folder is kept; None if nowhere."""
+    from numba import njit
+
+    try:
+        return str(njit(cache=True)(_is_private).stats.cache_path)
+    except RuntimeError:  # no place for a cache
+        return None
+
+
 def _dispatcher(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns numba's dispatcher of a function, with a cache if there is a place for one."""
     from numba import config as settings

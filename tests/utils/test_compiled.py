@@ -117,6 +117,16 @@ print(json.dumps({"numba": "numba" in sys.modules, "forms": forms}))
     assert len(set(forms)) == len(forms) <= 20  # one for each number of contacts
 
 
+def test_the_folder_of_compiled_code_is_where_numba_keeps_it(tmp_path: Path):
+    code = """
+import json
+from fleet_tools.utils.compiled import cache_folder
+print(json.dumps(cache_folder()))
+"""
+    assert run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).startswith(str(tmp_path))
+    assert run_python(code).startswith(str(PACKAGE / "utils"))
+
+
 def test_processes_may_compile_at_the_same_time(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(SUM)
