@@ -153,7 +153,7 @@ def _form(value: Any, variables: list[Any]) -> Hashable:
     It is `float`, the shape of an array, a constant, or a type of tuples and the forms in it.
     """
     if isinstance(value, np.ndarray) and value.ndim:
-        if value.dtype == object:
+        if value.dtype.hasobject:
             raise _SymbolFoundError
         variables.append(value)
         return value.shape

@@ -147,7 +147,7 @@ def unwritable(tmp_path: Path, home: Path, content: str) -> tuple[Path, dict[str
     (script.parent / "__pycache__").touch()
     (tmp_path / "none").touch()
     places = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
-    return script, places | {"PYTHONPATH": str(ROOT)}
+    return script, places | {"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": ""}
 
 
 def run(script: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
