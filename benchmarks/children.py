@@ -18,10 +18,10 @@ _ANSWER, _ERROR = "answer", "error"
 
 
 class Child:
-    """A process of a program beside this file; it ends with the context.
+    """A process of a program, by default one beside this file; it ends with the context.
 
     Args:
-        program: The program's file name.
+        program: The program's file name, or a path elsewhere.
         arguments: Its arguments.
         interpreter: The interpreter; this one by default.
         launcher: Command before that of the interpreter, such as an emulator's.
@@ -37,7 +37,7 @@ class Child:
         launcher: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        path = str(Path(__file__).with_name(program))
+        path = str(Path(__file__).parent / program)
         try:
             self._process = subprocess.Popen(
                 [*launcher, str(interpreter), path, *arguments],

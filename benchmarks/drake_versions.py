@@ -9,7 +9,7 @@ import contextlib
 import math
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -78,36 +78,29 @@ def _compare(options: ReleasesOptions) -> int:
     from release_episodes import episode_names
 
     interpreters: dict[str, Path] = {}
-    for release in dict.fromkeys([options.reference, *options.releases]):
+    reference = options.reference
+    releases = options.releases if reference in options.releases else (reference, *options.releases)
+    for release in dict.fromkeys(releases):
         print_now(options, f"Environment of Drake {release}")
         interpreters[release] = make_environment(options.environments, options.python, release)
     interpreters |= {str(path): path for path in options.interpreters}
-    episodes = options.environments / f"episodes-{options.reference}-{options.episodes}"
+    episodes = options.environments / f"episodes-{reference}-{options.episodes}"
     clones = map(str, options.clones)
-    made_by = interpreters[options.reference]
-    with _child(made_by, "make", str(episodes), str(options.episodes), *clones) as maker:
+    with _child(
+        interpreters[reference], "make", str(episodes), str(options.episodes), *clones
+    ) as maker:
         digest = maker.answer()
     rows = _replay(episodes, interpreters, options)
     names = episode_names(episodes)
-    summaries = [row.summary(rows[0]) for row in rows]
+    summaries = [row.summary(rows[reference], names) for row in rows.values()]
     summary = {
         "machine": machine_name(),
         "episodes": len(names),
         "digest": digest,
         "rows": summaries,
     }
-    options.report(
-        summary,
-        lambda: "\n".join(
-            [
-                f"\n{len(names)} episodes, made with Drake {options.reference}, digest {digest}; "
-                f"measured on {machine_name()}.\n",
-                _HEADER,
-                *map(_as_text, summaries),
-            ]
-        ),
-    )
-    return cli.OK if all(row.failure is None for row in rows) else cli.FAILED
+    options.report(summary, lambda: _as_text(summary, reference))
+    return cli.OK if all(row.failure is None for row in rows.values()) else cli.FAILED
 
 
 @dataclass
@@ -132,21 +125,36 @@ class _Row:
         except FleetToolsError as error:
             self.failure = str(error)
 
-    def summary(self, reference: "_Row") -> dict[str, Any]:
-        """Returns the figures, as plain JSON data."""
-        from fleet_tools.rollouts.agreement import Agreement, counts
+    def summary(self, reference: "_Row", episodes: Sequence[str]) -> dict[str, Any]:
+        """Returns the figures, as plain JSON data.
+
+        Args:
+            reference: The row of the release that made the episodes.
+            episodes: Their names, in order.
+        """
+        from fleet_tools.rollouts.agreement import WITHIN_M, Agreement, counts
 
         if not self.answers:
             return {**self.packages, "failure": self.failure}
-        names = [each.name for each in fields(Agreement)]
+        agreements = [
+            Agreement(**{each.name: answer[each.name] for each in fields(Agreement)})
+            for answer in self.answers
+        ]
         squares, change_squares = (
             math.fsum(each[name] for each in self.answers)
             for name in ("force_squares", "force_change_squares")
         )
+        near = [agreement.within(WITHIN_M) for agreement in agreements]
+        others = [answer for answer, is_near in zip(self.answers, near, strict=True) if is_near]
         pairs = zip(self.answers, reference.answers, strict=False)  # until it failed
         return {
             **self.packages,
-            **counts(Agreement(**{name: each[name] for name in names}) for each in self.answers),
+            **counts(agreements),
+            "apart": [name for name, is_near in zip(episodes, near, strict=False) if not is_near],
+            "others": {
+                name: max((answer[name] or 0 for answer in others), default=0)
+                for name in ("distance_m", "force_change_N")
+            },
             "force_change": math.sqrt(change_squares / squares) if squares else None,
             "largest_force_change_N": max(each["force_change_N"] for each in self.answers),
             "step_ms": 1e3 * statistics.median(each["step_s"] for each in self.answers),
@@ -157,7 +165,7 @@ class _Row:
 
 def _replay(
     episodes: Path, interpreters: Mapping[str, Path], options: ReleasesOptions
-) -> list[_Row]:
+) -> dict[str, _Row]:
     """Runs every episode with every release in turn."""
     from release_episodes import episode_names
 
@@ -182,7 +190,7 @@ def _replay(
                     with rows[name].failing():
                         rows[name].answers.append(children[name].answer())
             bar.update()
-    return list(rows.values())
+    return rows
 
 
 def _child(interpreter: Path, *arguments: str) -> Child:
@@ -190,7 +198,22 @@ def _child(interpreter: Path, *arguments: str) -> Child:
     return Child("release_episodes.py", arguments, interpreter=interpreter, variables=variables)
 
 
-def _as_text(row: Mapping[str, Any]) -> str:
+def _as_text(summary: Mapping[str, Any], reference: str) -> str:
+    apart = (
+        f"More than {row['within_m']:g} m apart with Drake {row['drake']}, Python {row['python']}: "
+        f"{', '.join(row['apart'])}; all others by at most {row['others']['distance_m']:.2g} m and "
+        f"{row['others']['force_change_N']:.2g} N"
+        for row in summary["rows"]
+        if row.get("apart")
+    )
+    made = (
+        f"{summary['episodes']} episodes, made with Drake {reference}, digest {summary['digest']}; "
+        f"measured on {summary['machine']}"
+    )
+    return "\n".join([_HEADER, *map(_row_text, summary["rows"]), "", *apart, made])
+
+
+def _row_text(row: Mapping[str, Any]) -> str:
     versions = [row.get(name, "") for name in ("drake", "python", "numpy")]
     if "episodes" not in row:
         return table_row([*versions, f"does not run: {row['failure']}", *[""] * 6])

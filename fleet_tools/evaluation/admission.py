@@ -12,6 +12,7 @@ from fleet_tools.evaluation.protocol import (
     task_digests,
 )
 from fleet_tools.evaluation.result import Result
+from fleet_tools.storage.provenance import incomparable_drake
 
 Key = tuple[str, str, int]
 
@@ -60,6 +61,9 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
             f"{required.title!r} ({digest})"
         )
         return Admission((reason,), absent)
+    other_physics = incomparable_drake(result.packages)
+    if other_physics:
+        return Admission((other_physics,), absent)
     missing = missing_scenes(result.protocol, keys)
     if missing:
         reason = (

@@ -20,13 +20,14 @@ from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
 from fleet_tools.sim.scene import sample_scene
-from fleet_tools.storage.provenance import read_task_file
+from fleet_tools.storage.provenance import incomparable_drake, read_task_file
 
 ProblemKind = Literal[
     "foreign",
     "damaged",
     "schema",
     "protocol",
+    "physics",
     "incomplete",
     "episodes",
     "scenes",
@@ -41,6 +42,7 @@ foreign: a file that is not part of a result.
 damaged: a file that is missing, truncated, or has content that no evaluation writes.
 schema: an unknown schema version.
 protocol: another protocol, or other task files.
+physics: a release of Drake whose episodes are not known to end alike.
 incomplete: missing episodes of a covered task, or no scores, as of an interrupted evaluation.
 episodes: none, repeated or unknown episodes, or other seeds than the protocol's.
 scenes: other scenes than the seeds draw.
@@ -103,6 +105,9 @@ def _problems(
             f"{protocol.title!r} with the task files installed here ({expected})",
         )
         return
+    other_physics = incomparable_drake(result.packages)
+    if other_physics and result.protocol_digest == expected:
+        yield Problem("physics", other_physics)
     yield from (Problem("incomplete", reason) for reason in _missing(result, episodes))
     wrong_episodes = list(_wrong_episodes(episodes, result.protocol))
     yield from (Problem("episodes", reason) for reason in wrong_episodes)

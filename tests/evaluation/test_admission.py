@@ -1,11 +1,13 @@
-"""What enters the leaderboard: complete tasks of its protocol, and nothing else."""
+"""What enters the leaderboard: complete tasks of its protocol, by a physics that compares."""
 
 import pytest
 from support.evaluated import SMALL, TRIALS, a_result
+from support.processes import ROOT
 
 from fleet_tools.evaluation.admission import admission, missing_scenes
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import load_protocol
+from fleet_tools.storage.provenance import DRAKE_RELEASES
 
 CURRENT = load_protocol(PROTOCOL)
 
@@ -52,3 +54,26 @@ def test_results_of_another_protocol_cannot_enter() -> None:
     assert not entry.can_enter
     assert "it follows 'small v1'" in str(entry) and CURRENT.title in str(entry)
     assert missing_scenes(SMALL, {trial.key for trial in TRIALS}) == ""
+
+
+def test_results_of_a_release_of_drake_that_has_no_row_cannot_enter() -> None:
+    for packages in ({"drake": "1.50.0"}, {}):
+        entry = admission(a_result(CURRENT, packages=packages), keys())
+        assert not entry.can_enter
+        assert packages.get("drake", "does not name its release") in str(entry)
+        assert "1.51.1" in str(entry) and "drake_releases.md" in str(entry)
+    for release in DRAKE_RELEASES:
+        assert admission(a_result(CURRENT, packages={"drake": release}), keys()).can_enter
+
+
+def test_releases_compare_as_the_measured_table_says() -> None:
+    table = ROOT / "docs" / "results" / "tables" / "drake_releases.md"
+    _, _, *rows = table.read_text().splitlines()
+    measured: dict[str, set[str]] = {}
+    for cells in ([cell.strip() for cell in row.strip("|").split("|")] for row in rows):
+        release, _, _, episodes, same_bits, same_outcome, *_ = cells
+        if episodes == same_bits:
+            measured.setdefault(release, set()).add("bits")
+        elif episodes == same_outcome:
+            measured.setdefault(release, set()).add("ends")
+    assert {release: {same} for release, same in DRAKE_RELEASES.items()} == measured

@@ -203,6 +203,8 @@ def _then(*changes: Change) -> Change:
         (_result(lambda r: r.update(protocol_digest="0" * 16)), "damaged"),
         (_result(lambda r: r["protocol"].update(version=2)), "damaged"),
         (_result(lambda r: r["task_digests"].update(hammer="0" * 16)), "damaged"),
+        (_result(lambda r: r["packages"].update(drake="1.50.0")), "physics"),
+        (_result(lambda r: r["packages"].pop("drake")), "physics"),
         (_result(lambda r: r["scores"]["total"].update(end={})), "damaged"),
         (_then(in_version_1, _episodes(_claim_success)), "scores"),
         (

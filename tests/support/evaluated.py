@@ -86,7 +86,7 @@ def a_result(protocol: Protocol = SMALL, name: str = "somebody", **changes: Any)
             env_kwargs={},
             track="observations",
         ),
-        "packages": {"fleet_tools": "0"},
+        "packages": {"fleet_tools": "0", "drake": "1.51.1"},
         "machine": Machine(system="", processor="", cores=1, memory_gib=1),
         "command": "evaluate",
     }

@@ -92,7 +92,7 @@ def evaluation_with(
             training_seed=training_seed,
             track="observations",
         ),
-        packages={"fleet_tools": "0.1.0"},
+        packages={"fleet_tools": "0.1.0", "drake": "1.51.1"},
         machine=Machine(system="Linux", processor="some", cores=2, memory_gib=8),
         command="python -m fleet_tools.evaluate ...",
         complete=len(episodes) == len(protocol.trials()),

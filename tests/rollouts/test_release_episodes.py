@@ -1,0 +1,68 @@
+"""What other processes answer, and the stored episodes that releases of Drake run again."""
+
+from pathlib import Path
+
+import pytest
+from children import Child
+from support.processes import ROOT
+
+from fleet_tools.errors import FleetToolsError
+
+PATHS = {"PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}"}
+
+PROGRAM = """
+import os, signal, sys
+from children import answering
+
+with answering() as answer:
+    print("not an answer")
+    answer({"ready": True})
+    for line in sys.stdin:
+        if line == "die\\n":
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer(int(line))
+"""
+
+
+@pytest.fixture(name="program")
+def _program(tmp_path: Path) -> str:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"), [("die", r"signal 9 \(Killed\)"), ("seven", "ValueError: .*'seven")]
+)
+def test_a_child_answers_until_it_fails_and_says_why(program: str, last: str, reason: str):
+    with Child(program, variables=PATHS) as child:
+        assert child.answer() == {"ready": True}
+        for question in (3, 4):
+            child.ask(str(question))
+            assert child.answer() == question
+        child.ask(last)
+        with pytest.raises(FleetToolsError, match=reason):
+            child.answer()
+
+
+def test_an_interpreter_that_is_missing_is_named(program: str):
+    with pytest.raises(FleetToolsError, match="no_such_python"):
+        Child(program, interpreter="no_such_python")
+
+
+@pytest.mark.slow
+def test_stored_episodes_run_again_to_the_same_bits(tmp_path: Path):
+    clones = [
+        str(path.parent)
+        for path in sorted((ROOT / "leaderboard/results/bc_elman/0").glob("*/result.json"))
+    ]
+    folder = str(tmp_path / "episodes")
+    with Child("release_episodes.py", ["make", folder, "1", *clones], variables=PATHS) as maker:
+        digest = maker.answer()
+    with Child("release_episodes.py", ["make", folder, "1", *clones], variables=PATHS) as maker:
+        assert maker.answer() == digest  # they are kept
+    with Child("release_episodes.py", ["replay", folder], variables=PATHS) as child:
+        child.answer()
+        for kind in ("expert", "noisy_expert", "random", "clones"):
+            child.ask(f"hammer/{kind} 0")
+            assert child.answer()["identical"], kind
