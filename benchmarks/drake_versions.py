@@ -20,6 +20,7 @@ from console import AGREEMENT_COLUMNS, agreement_cells, print_now, table_head, t
 from fleet_tools.config.values import Count
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils import cli
+from fleet_tools.utils.drake_release import ANY_RELEASE
 from fleet_tools.utils.machine import machine_name
 from fleet_tools.utils.progress import progress_bar
 
@@ -194,7 +195,7 @@ def _replay(
 
 
 def _child(interpreter: Path, *arguments: str) -> Child:
-    variables = {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"}
+    variables = {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1", ANY_RELEASE: "1"}
     return Child("release_episodes.py", arguments, interpreter=interpreter, variables=variables)
 
 

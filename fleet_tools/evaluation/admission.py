@@ -12,7 +12,7 @@ from fleet_tools.evaluation.protocol import (
     task_digests,
 )
 from fleet_tools.evaluation.result import Result
-from fleet_tools.storage.provenance import incomparable_drake
+from fleet_tools.utils.drake_release import incomparable_drake
 
 Key = tuple[str, str, int]
 

@@ -20,7 +20,8 @@ from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
 from fleet_tools.sim.scene import sample_scene
-from fleet_tools.storage.provenance import incomparable_drake, read_task_file
+from fleet_tools.storage.provenance import read_task_file
+from fleet_tools.utils.drake_release import incomparable_drake
 
 ProblemKind = Literal[
     "foreign",

@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
 
 import fleet_tools
 from fleet_tools.config.tasks import TaskConfig, task_names, task_path
@@ -13,22 +12,6 @@ from fleet_tools.utils import machine
 
 PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
 """Packages on which the bits of an episode of tool use depend."""
-
-DRAKE_RELEASES: Mapping[str, Literal["bits", "ends"]] = {
-    "1.51.0": "bits",
-    "1.51.1": "bits",
-    "1.52.1": "bits",
-    "1.53.0": "bits",
-    "1.54.0": "bits",
-    "1.55.0": "ends",
-    "1.56.0": "ends",
-    "1.57.0": "ends",
-    "1.58.0": "ends",
-}
-"""What of the stored episodes is the same with a release of Drake: every bit, or how they end.
-
-It is the table of `benchmarks/drake_versions.py`; other releases have not run them, or cannot.
-"""
 
 
 class TaskFile(Value):
@@ -124,22 +107,6 @@ def installed_packages(names: Iterable[str] = PACKAGES) -> dict[str, str]:
         except PackageNotFoundError:  # built from source, and not by pip
             found[name] = "unknown"
     return found
-
-
-def incomparable_drake(packages: Mapping[str, str]) -> str | None:
-    """Returns why a result's physics cannot be compared; None if it can.
-
-    Args:
-        packages: Versions with which the result was made.
-    """
-    release = packages.get("drake")
-    if release in DRAKE_RELEASES:
-        return None
-    made = "it does not name its release of Drake" if release is None else f"its Drake is {release}"
-    return (
-        f"{made}; results compare that were made with one of {', '.join(DRAKE_RELEASES)}, whose "
-        "episodes end alike (docs/results/drake_releases.md)"
-    )
 
 
 def other_versions(packages: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:

@@ -1,13 +1,31 @@
-"""The releases of Drake with which the package is tested."""
+"""The releases of Drake with which the package is tested, and whose results compare."""
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Literal
 
 from fleet_tools.errors import UntestedDrakeError
 
-OLDEST, NEWEST = "1.51", "1.58"
+RELEASES: Mapping[str, Literal["bits", "ends"]] = {
+    "1.51.0": "bits",
+    "1.51.1": "bits",
+    "1.52.1": "bits",
+    "1.53.0": "bits",
+    "1.54.0": "bits",
+    "1.55.0": "ends",
+    "1.56.0": "ends",
+    "1.57.0": "ends",
+    "1.58.0": "ends",
+}
+"""What of the stored episodes is the same with a release of Drake: every bit, or how they end.
+
+It is the table of `benchmarks/drake_versions.py`; other releases have not run them, or cannot.
+"""
+
+OLDEST, NEWEST = (list(RELEASES)[k].rpartition(".")[0] for k in (0, -1))
 """First and last tested release."""
 
 ANY_RELEASE = "FLEET_TOOLS_ANY_DRAKE"
@@ -52,6 +70,22 @@ def require_tested_release() -> None:
         f"{release}. Install a tested one: {INSTALL_COMMAND}. The tested versions of all packages "
         f"are in {files} of a checkout. {ANY_RELEASE}=1 admits this release; its physics may "
         "differ, and it may crash."
+    )
+
+
+def incomparable_drake(packages: Mapping[str, str]) -> str | None:
+    """Returns why a result's physics cannot be compared; None if it can.
+
+    Args:
+        packages: Versions with which the result was made.
+    """
+    release = packages.get("drake")
+    if release in RELEASES:
+        return None
+    made = "it does not name its release of Drake" if release is None else f"its Drake is {release}"
+    return (
+        f"{made}; results compare that were made with one of {', '.join(RELEASES)}, whose "
+        "episodes end alike (docs/results/drake_releases.md)"
     )
 
 

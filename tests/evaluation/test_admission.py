@@ -7,7 +7,7 @@ from support.processes import ROOT
 from fleet_tools.evaluation.admission import admission, missing_scenes
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import load_protocol
-from fleet_tools.storage.provenance import DRAKE_RELEASES
+from fleet_tools.utils.drake_release import RELEASES
 
 CURRENT = load_protocol(PROTOCOL)
 
@@ -62,7 +62,7 @@ def test_results_of_a_release_of_drake_that_has_no_row_cannot_enter() -> None:
         assert not entry.can_enter
         assert packages.get("drake", "does not name its release") in str(entry)
         assert "1.51.1" in str(entry) and "drake_releases.md" in str(entry)
-    for release in DRAKE_RELEASES:
+    for release in RELEASES:
         assert admission(a_result(CURRENT, packages={"drake": release}), keys()).can_enter
 
 
@@ -76,4 +76,4 @@ def test_releases_compare_as_the_measured_table_says() -> None:
             measured.setdefault(release, set()).add("bits")
         elif episodes == same_outcome:
             measured.setdefault(release, set()).add("ends")
-    assert {release: {same} for release, same in DRAKE_RELEASES.items()} == measured
+    assert {release: {same} for release, same in RELEASES.items()} == measured
