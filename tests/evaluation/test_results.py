@@ -93,7 +93,7 @@ def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder:
     other = a_result().policy.model_copy(update={"source": "random"})
     with pytest.raises(ResultError, match="the policy is 'zero', not 'random'"):
         EvaluationWriter(folder, a_result(policy=other))
-    with pytest.raises(ResultError, match="the version of drake is '1.51.1', not '1'"):
+    with pytest.raises(ResultError, match=r"the version of drake is '1\.51\.1', not '1'"):
         EvaluationWriter(folder, a_result(packages={"fleet_tools": "0", "drake": "1"}))
     assert (folder / RESULT).read_bytes() == before
     renamed = a_result().policy.model_copy(update={"name": "another name"})
