@@ -119,27 +119,31 @@ def contact_forces(
         regions: The parts.
     """
     everything_else = share.shape[0]
-    force = np.zeros((everything_else + 1, len(mechanism), 6))
+    # Lists, because numpy takes longer for six numbers.
+    force = [[[0.0] * 6 for _ in mechanism] for _ in range(everything_else + 1)]
+
+    def add(row: int, link: int, F: list[float], part: float = 1.0) -> None:
+        force[row][link] = [total + part * f for total, f in zip(force[row][link], F, strict=True)]
+
     for start in range(0, len(contacts), _CONTACTS_AT_ONCE):
         links, agents, points, wrenches = zip(
             *contacts[start : start + _CONTACTS_AT_ONCE], strict=True
         )
-        about = origins[list(links)]
         parts, moved = parts_and_wrenches(
-            np.array(points), np.array(wrenches), about, X_WB, regions
+            np.array(points), np.array(wrenches), origins[list(links)], X_WB, regions
         )
-        for link, agent, part, F in zip(links, agents, parts.tolist(), moved, strict=True):
+        for link, agent, part, F in zip(links, agents, parts, moved.tolist(), strict=True):
             if agent == TOOL:
-                force[int(part), link] += F
+                add(int(part), link, F)
             elif agent == ROBOT:
-                force[everything_else, link] += F
+                add(everything_else, link, F)
             elif mechanism[agent] != FIXED and mechanism[agent] != mechanism[link]:
                 rest = 1.0
-                for row in range(everything_else):
-                    force[row, link] += share[row, mechanism[agent]] * F
-                    rest -= share[row, mechanism[agent]]
-                force[everything_else, link] += rest * F
-    return force
+                for row, fraction in enumerate(share[:, mechanism[agent]].tolist()):
+                    add(row, link, F, fraction)
+                    rest -= fraction
+                add(everything_else, link, F, rest)
+    return np.array(force)
 
 
 class Regions(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from pydrake.multibody.plant import MultibodyPlant
@@ -9,7 +10,7 @@ from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 
 from fleet_tools.sim.attribution import FIXED, locate
 from fleet_tools.sim.catalog import Model
-from fleet_tools.utils.straight_line import pack
+from fleet_tools.utils.straight_line import pack, straight_line
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,38 @@ class PartMotion:
     object_joints: dict[str, float]
     p_W_object: dict[str, np.ndarray]
     links: dict[str, np.ndarray]
+
+
+class Coordinates(NamedTuple):
+    """The tables of an `ObjectMotion` from which coordinates follow.
+
+    Attributes:
+        of_link: Mechanism of each link.
+        of_coordinate: Mechanism of each coordinate.
+        joint_position: Index in the object's state of each joint with one degree of freedom.
+        point_link: Link of each point.
+        p_LP: (points, 3), position of each point in its link, m.
+    """
+
+    of_link: tuple[int, ...]
+    of_coordinate: tuple[int, ...]
+    joint_position: tuple[int, ...]
+    point_link: tuple[int, ...]
+    p_LP: np.ndarray
+
+
+@straight_line
+def coordinates(X_WL: np.ndarray, x: np.ndarray, tables: tuple[Coordinates]) -> np.ndarray:
+    """Returns the coordinates of an object, (coordinates,), rad or m.
+
+    Args:
+        X_WL: (links, 3, 4), poses [R_WL | p_WL] of the links.
+        x: State of the object in the plant.
+        tables: Tables of the object.
+    """
+    (table,) = tables
+    points = locate(X_WL, (table.point_link, table.p_LP))
+    return np.concatenate([[x[i] for i in table.joint_position], points.ravel()])
 
 
 class ObjectMotion:
@@ -44,7 +77,7 @@ class ObjectMotion:
         num_mechanisms: Number of mechanisms.
         coordinate_mechanism: Mechanism of each coordinate: the joints with one degree of freedom,
             then x, y and z of each keypoint and of each centre of mass.
-        mechanisms: The mechanisms of links and of coordinates, for compiled functions.
+        packed: `Coordinates`, for compiled functions.
     """
 
     def __init__(self, plant: MultibodyPlant, instance: ModelInstanceIndex, model: Model) -> None:
@@ -57,9 +90,7 @@ class ObjectMotion:
         own = [joint for joint in joints if joint.num_velocities() == 1]
         positions = list(plant.GetPositionsFromArray(instance, np.arange(plant.num_positions())))
         self._joint_names = [joint.name() for joint in own]
-        self._joint_position = np.array(
-            [positions.index(joint.position_start()) for joint in own], dtype=int
-        )
+        joint_position = tuple(positions.index(joint.position_start()) for joint in own)
         labels = model.labels.keypoints
         of_body = {body.name(): i for i, body in enumerate(links)}
         context = plant.CreateDefaultContext()
@@ -71,11 +102,14 @@ class ObjectMotion:
                 *(body.CalcCenterOfMassInBodyFrame(context) for body in links),
             ]
         )
-        self._points = pack(point_link, p_LP)
         moved = [self.bodies.index(int(joint.child_body().index())) for joint in own]
         moved += [link for link in point_link for _ in range(3)]
         self.coordinate_mechanism = tuple(self.link_mechanism[link] for link in moved)
-        self.mechanisms = pack(self.link_mechanism, self.coordinate_mechanism)
+        self.packed = pack(
+            Coordinates(
+                self.link_mechanism, self.coordinate_mechanism, joint_position, point_link, p_LP
+            )
+        )
 
     def coordinates(self, X_WL: np.ndarray, x: np.ndarray) -> np.ndarray:
         """Returns the coordinates, (coordinates,), rad or m.
@@ -84,8 +118,7 @@ class ObjectMotion:
             X_WL: (links, 3, 4), poses [R_WL | p_WL] of the links.
             x: State of the object in the plant.
         """
-        points = locate(X_WL, self._points)
-        return np.concatenate([x[self._joint_position], points.ravel()])
+        return coordinates(X_WL, x, self.packed)
 
     def named(self, motion: np.ndarray) -> PartMotion:
         """Returns coordinates, (coordinates,), by name."""

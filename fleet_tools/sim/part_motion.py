@@ -35,7 +35,7 @@ from fleet_tools.sim.attribution import (
 )
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import contacts
-from fleet_tools.sim.object_motion import ObjectMotion, PartMotion
+from fleet_tools.sim.object_motion import Coordinates, ObjectMotion, PartMotion, coordinates
 from fleet_tools.sim.part_regions import PartRegions
 from fleet_tools.utils.straight_line import straight_line
 
@@ -80,14 +80,14 @@ class PartMotionMeter(LeafSystem):
             | dict.fromkeys(_shapes(plant, arm), ROBOT)
         )
 
-        coordinates = len(self._object.coordinate_mechanism)
+        number = len(self._object.coordinate_mechanism)
         self._shapes = _State(
             force=(len(parts) + 1, len(self._object.bodies), 6),
             age=(1,),
             share=(len(parts), self._object.num_mechanisms),
-            motion=(len(parts), coordinates),
+            motion=(len(parts), number),
             poses=(len(self._object.bodies), 3, 4),
-            coordinates=(coordinates,),
+            coordinates=(number,),
         )
         ends = np.cumsum([math.prod(shape) for shape in self._shapes])
         self._slices = _State(*map(slice, [0, *ends], ends))
@@ -196,18 +196,17 @@ class PartMotionMeter(LeafSystem):
     def _advance(self, context: Context, state: "_State") -> None:
         """Advances shares, motion, poses and coordinates to the present, in place."""
         X_WL = self._poses(context, self._link_frames)
-        coordinates = self._object.coordinates(X_WL, self._object_state(context))
-        state.share[:], state.motion[:] = _advanced(
+        state.share[:], state.motion[:], state.coordinates[:] = _advanced(
             state.force,
             state.poses,
             X_WL,
             state.share,
-            coordinates - state.coordinates,
+            state.coordinates,
+            self._object_state(context),
             state.motion,
-            self._object.mechanisms,
+            self._object.packed,
         )
         state.poses[:] = X_WL
-        state.coordinates[:] = coordinates
 
     def _poses(self, context: Context, frames: list[FrameId]) -> np.ndarray:
         """Returns poses [R | p] of frames in the world, (frames, 3, 4)."""
@@ -256,14 +255,28 @@ def _advanced(
     X_0: np.ndarray,
     X_1: np.ndarray,
     share: np.ndarray,
-    change: np.ndarray,
+    before: np.ndarray,
+    x: np.ndarray,
     motion: np.ndarray,
-    mechanisms: tuple[tuple[int, ...], tuple[int, ...]],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the result of `advance` for displacements between poses; see there."""
-    of_link, of_coordinate = mechanisms
-    moved = displacements(X_0, X_1)
-    return advance(force, moved, of_link, share, change, of_coordinate, motion)
+    tables: tuple[Coordinates],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the shares, the motion and the coordinates after an interval.
+
+    Args:
+        force: See `advance`.
+        X_0: (links, 3, 4), poses [R_WL | p_WL] of the links before, m.
+        X_1: Those now.
+        share: See `advance`.
+        before: (coordinates,), coordinates before.
+        x: State of the object in the plant.
+        motion: See `advance`.
+        tables: Tables of the object.
+    """
+    moved, now, (table,) = displacements(X_0, X_1), coordinates(X_1, x, tables), tables
+    share, motion = advance(
+        force, moved, table.of_link, share, now - before, table.of_coordinate, motion
+    )
+    return share, motion, now
 
 
 def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[int, int]:
