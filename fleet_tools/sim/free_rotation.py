@@ -26,8 +26,6 @@ from fleet_tools.utils.symbols import larger, where, zeros
 
 _ITERATIONS = 12
 """Largest number of Newton iterations; 5 are enough up to h |w| = 4."""
-_FEW_ITERATIONS = 3
-"""Enough for anything but a fast spin; compiled code makes all of its iterations."""
 _TOLERANCE = 1e-10
 """Last Newton step relative to |w1|; convergence is quadratic, so that the error is its square."""
 
@@ -52,6 +50,7 @@ class Bodies(NamedTuple):
     h: float
 
 
+@straight_line
 def conserving_forces(x: np.ndarray, inertias: np.ndarray, bodies: tuple[Bodies]) -> np.ndarray:
     """Returns the generalized forces with which a step of Drake conserves the bodies' momentum.
 
@@ -67,24 +66,8 @@ def conserving_forces(x: np.ndarray, inertias: np.ndarray, bodies: tuple[Bodies]
     Returns:
         (nv,), moment about Bo (N m) and force (N) on each body, in W; 0 for all other velocities.
     """
-    tau, converged = forces_after(_FEW_ITERATIONS, x, inertias, bodies)
-    return tau if converged else forces_after(_ITERATIONS, x, inertias, bodies)[0]
-
-
-@straight_line
-def forces_after(
-    iterations: int, x: np.ndarray, inertias: np.ndarray, bodies: tuple[Bodies]
-) -> tuple[np.ndarray, float]:
-    """Returns the result of `conserving_forces`, and 1 if more iterations would not change it.
-
-    Args:
-        iterations: Largest number of Newton iterations.
-        x: See `conserving_forces`.
-        inertias: Likewise.
-        bodies: Likewise.
-    """
     ((q_starts, v_starts, size, h),) = bodies
-    tau, all_converged = zeros(size), 1.0
+    tau = zeros(size)
     for k in range(len(q_starts)):
         i, j = q_starts[k], v_starts[k]
         R_WB = _rotation((x[i], x[i + 1], x[i + 2], x[i + 3]))
@@ -97,8 +80,7 @@ def forces_after(
             (inertias[k, 7], inertias[k, 8], inertias[k, 9]),
             (inertias[k, 10], inertias[k, 11], inertias[k, 12]),
         )
-        w1, converged = conserving_velocity(iterations, G, w, h)
-        all_converged = where(converged > 0.0, all_converged, 0.0)
+        w1 = conserving_velocity(G, w, h)
         alpha = _scaled(_difference(w1, w), 1 / h)
         c_change = _difference(rotated(c, w1, h), c)
         # With both, w1 x c1 + v1 = w x c + v in the absence of other forces.
@@ -107,27 +89,24 @@ def forces_after(
         moment_W, force_W = _times(R_WB, _scaled(moment, m)), _times(R_WB, _scaled(a, m))
         for n in range(3):
             tau[j + n], tau[j + 3 + n] = moment_W[n], force_W[n]
-    return tau, all_converged
+    return tau
 
 
 @straight_line
-def conserving_velocity(iterations, G, w, h):
+def conserving_velocity(G, w, h):
     """Returns the angular velocity after a step that conserves the angular momentum, (3,), rad/s.
-
-    The second result is 1 if Newton's method converged.
 
     Where Newton's method fails, the velocity stays: energy and the amount of the angular momentum
     are still conserved, and only its direction is not.
 
     Args:
-        iterations: Largest number of iterations.
         G: (3, 3), inertia, or unit inertia, about the centre of mass, at the start of the step.
         w: (3,), angular velocity at the start, rad/s, in the frame of G.
         h: Time step, s.
     """
     L = _times(G, w)
     w1, converged, result = w, False, w
-    for _ in range(iterations):
+    for _ in range(_ITERATIONS):
         L1 = _times(G, w1)
         s = _sum(L1, L)
         residual = _sum(_difference(L1, L), _scaled(_cross(w1, s), h / 2))
@@ -145,7 +124,7 @@ def conserving_velocity(iterations, G, w, h):
             where(converged, r, where(small, a, b)) for r, a, b in zip(result, w1, w, strict=True)
         ]
         converged, result = small | converged, tuple(found)
-    return result, where(converged, 1.0, 0.0)
+    return result
 
 
 @straight_line

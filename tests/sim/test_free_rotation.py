@@ -42,7 +42,7 @@ def inertias(draw: st.DrawFn) -> np.ndarray:
 
 
 def velocity_after(G: np.ndarray, w: np.ndarray, h: float = H) -> np.ndarray:
-    return np.array(conserving_velocity(12, as_tuples(G), tuple(w.tolist()), h)[0])
+    return np.array(conserving_velocity(as_tuples(G), tuple(w.tolist()), h))
 
 
 def as_tuples(G: np.ndarray) -> tuple:
