@@ -3,11 +3,20 @@
 It is written entry by entry, without matrix products, whose rounding depends on the processor.
 """
 
+import itertools
+import math
+
 import numpy as np
 
 from fleet_tools.utils.compiled import compiled
+from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.symbols import larger, smaller, where, zeros
+
+_BOXES_AT_ONCE = 5
+"""Number of boxes that one call takes; code for more of them takes longer to compile."""
 
 
+@straight_line
 def poses_in_camera(X_WC, X_WB):
     """Returns the poses of frames in a camera.
 
@@ -18,10 +27,13 @@ def poses_in_camera(X_WC, X_WB):
     Returns:
         R_CB (n, 3, 3) and p_CB (n, 3).
     """
-    R_CB, p_CB = np.zeros((len(X_WB), 3, 3)), np.zeros((len(X_WB), 3))
-    for k in range(3):
-        R_CB += X_WC[k, :3, None] * X_WB[:, k, None, :3]
-        p_CB += X_WC[k, :3] * (X_WB[:, k, 3, None] - X_WC[k, 3])
+    R_CB, p_CB = zeros(len(X_WB), 3, 3), zeros(len(X_WB), 3)
+    for n in range(len(X_WB)):
+        for i in range(3):
+            for k in range(3):
+                for j in range(3):
+                    R_CB[n, i, j] += X_WC[k, i] * X_WB[n, k, j]
+                p_CB[n, i] += X_WC[k, i] * (X_WB[n, k, 3] - X_WC[k, 3])
     return R_CB, p_CB
 
 
@@ -39,28 +51,61 @@ def windows_of_boxes(boxes, R_CB, p_CB, near, intrinsics, size):
     Returns:
         (n, 4) integers: left, top, right, bottom; without pixels if a box is out of the image.
     """
-    f, center_u, center_v = intrinsics
-    index = np.arange(8)  # of the corners: bit j says which end of axis j it is
-    corners = np.repeat(p_CB[:, None], 8, axis=1)
-    for j in range(3):
-        corners += R_CB[:, None, :, j] * boxes[:, (index >> j) & 1, j, None]
-    found, seen = [corners], [np.greater_equal(corners[..., 2], near)]
-    with np.errstate(divide="ignore", invalid="ignore"):  # where a point is not seen
-        for j in range(3):  # where edges pass the nearest depth
-            other = corners[:, index ^ (1 << j)]
-            t = (near - corners[..., 2]) / (other[..., 2] - corners[..., 2])
-            crossing = corners + t[..., None] * (other - corners)
-            crossing[..., 2] = near
-            found.append(crossing)
-            seen.append(~seen[0] & (other[..., 2] >= near))
-        (x, y, z), seen = np.moveaxis(np.concatenate(found, axis=1), 2, 0), np.hstack(seen)
-        uv = np.stack([center_u + f * x / z, center_v + f * y / z], axis=2)
-    low = np.where(seen[..., None], uv, np.inf).min(axis=1)
-    high = np.where(seen[..., None], uv, -np.inf).max(axis=1)
+    parts = [
+        _projections(boxes[i:end], R_CB[i:end], p_CB[i:end], float(near), intrinsics)
+        for i, end in ((i, i + _BOXES_AT_ONCE) for i in range(0, len(boxes), _BOXES_AT_ONCE))
+    ]
+    low, high = np.hsplit(np.concatenate(parts), 2)
     # A pixel more on each side, for rounding.
     windows = np.hstack([np.floor(low) - 1, np.ceil(high) + 2])
     windows = np.minimum(np.maximum(windows, 0), np.tile(size, 2))
-    return np.where(seen.any(axis=1, keepdims=True), windows, 0).astype(np.int64)
+    return np.where(low[:, :1] <= high[:, :1], windows, 0).astype(np.int64)
+
+
+@straight_line
+def _projections(boxes, R_CB, p_CB, near, intrinsics):
+    """Returns the bounds of projections of boxes.
+
+    Args:
+        boxes: (n, 2, 3), see `windows_of_boxes`.
+        R_CB: (n, 3, 3), likewise.
+        p_CB: (n, 3), likewise.
+        near: Likewise.
+        intrinsics: Likewise.
+
+    Returns:
+        (n, 4), the lowest u and v, then the highest; infinite if a box is out of view.
+    """
+    bounds = zeros(len(boxes), 4)
+    for n in range(len(boxes)):
+        corners = zeros(8, 3)
+        for k in range(8):
+            for i in range(3):
+                corners[k, i] = p_CB[n, i]
+                for j in range(3):
+                    corners[k, i] += R_CB[n, i, j] * boxes[n, (k >> j) & 1, j]
+        seen = [(corners[k, 2] >= near, *corners[k]) for k in range(8)]
+        for k, j in itertools.product(range(8), range(3)):
+            if not (k >> j) & 1:  # the edge from corner k along axis j
+                seen.append(_crossing(corners[k], corners[k | (1 << j)], near))
+        bounds[n] = math.inf, math.inf, -math.inf, -math.inf
+        for visible, x, y, z in seen:
+            for i in range(2):
+                position = intrinsics[1 + i] + intrinsics[0] * (x, y)[i] / z
+                low, high = bounds[n, i], bounds[n, 2 + i]
+                bounds[n, i] = where(visible, smaller(low, position), low)
+                bounds[n, 2 + i] = where(visible, larger(high, position), high)
+    return bounds
+
+
+def _crossing(a, b, near):
+    """Returns whether an edge passes the depth `near`, and where."""
+    from_a, from_b = (a[2] < near) & (b[2] >= near), (b[2] < near) & (a[2] >= near)
+    start = [where(from_a, p, q) for p, q in zip(a, b, strict=True)]
+    end = [where(from_a, q, p) for p, q in zip(a, b, strict=True)]
+    t = (near - start[2]) / (end[2] - start[2])
+    x, y = (start[i] + t * (end[i] - start[i]) for i in range(2))
+    return from_a | from_b, x, y, near
 
 
 def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
@@ -78,11 +123,10 @@ def rays_of_window(window, R_CB, p_CB, near, intrinsics, width):
         Indices of the pixels (n,), counted along the rows of the image; origins and directions
         (n, 3) float32 of their rays in B, whose parameter is the depth beyond `near`.
     """
-    f, center_u, center_v = intrinsics
     left, top, right, bottom = window
     pixels = (np.arange(top, bottom)[:, None] * width + np.arange(left, right)).ravel()
-    x, y = (np.arange(left, right) - center_u) / f, (np.arange(top, bottom) - center_v) / f
-    return pixels, *_rays(np.tile(x, len(y)), np.repeat(y, len(x)), R_CB, p_CB, near)
+    _, origins, directions = _rays(pixels, window, R_CB, p_CB, near, intrinsics, width)
+    return pixels, origins, directions
 
 
 def rays_to_points(pixels, depths, window, R_CB, p_CB, near, intrinsics, width):
@@ -102,34 +146,31 @@ def rays_to_points(pixels, depths, window, R_CB, p_CB, near, intrinsics, width):
         Indices of the n points; origins and directions (n, 3) float32 of rays in B, which begin at
         `near`; and their lengths (n,) float32 to the points, m.
     """
-    f, center_u, center_v = intrinsics
-    left, top, right, bottom = window
-    u, v = pixels % width, pixels // width
-    (chosen,) = np.nonzero((left <= u) & (u < right) & (top <= v) & (v < bottom))
-    x, y = (u[chosen] - center_u) / f, (v[chosen] - center_v) / f
-    lengths = (depths[chosen].astype(np.float64) - near).astype(np.float32)
-    return chosen, *_rays(x, y, R_CB, p_CB, near), lengths
+    chosen, *rays = _rays(pixels, window, R_CB, p_CB, near, intrinsics, width)
+    return chosen, *rays, (depths[chosen].astype(np.float64) - near).astype(np.float32)
 
 
-def _rays(x, y, R_CB, p_CB, near):
-    """Returns origins and directions (n, 3) float32 of rays in B; see `rays_of_window`.
-
-    Args:
-        x: (n,), where rays pass the depth 1 of the camera.
-        y: (n,), likewise.
-        R_CB: (3, 3), rotation of the frame B in the camera.
-        p_CB: (3,), its origin there, m.
-        near: Depth at which rays begin, m.
-    """
-    origins, directions = np.empty((len(x), 3), np.float32), np.empty((len(x), 3), np.float32)
-    _set_rays(origins, directions, x, y, R_CB, p_CB, near)
-    return origins, directions
+def _rays(pixels, window, R_CB, p_CB, near, intrinsics, width):
+    """Returns indices of pixels that lie in a window, and their rays; see `rays_of_window`."""
+    chosen, shape = np.empty(len(pixels), np.int64), (len(pixels), 3)
+    rays = np.empty(shape, np.float32), np.empty(shape, np.float32)
+    n = _set_rays(pixels, window, R_CB, p_CB, near, intrinsics, width, chosen, *rays)
+    return chosen[:n], *(each[:n] for each in rays)
 
 
 @compiled
-def _set_rays(origins, directions, x, y, R_CB, p_CB, near):
-    for j in range(3):
-        o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
-        for i in range(x.shape[0]):
-            d = x[i] * R_CB[0, j] + y[i] * R_CB[1, j] + R_CB[2, j]
-            directions[i, j], origins[i, j] = d, near * d - o
+def _set_rays(pixels, window, R_CB, p_CB, near, intrinsics, width, chosen, origins, directions):
+    """Sets the results of `_rays`, and returns their number."""
+    n = 0
+    for k in range(pixels.shape[0]):
+        v = pixels[k] // width
+        u = pixels[k] - v * width
+        if window[0] <= u < window[2] and window[1] <= v < window[3]:
+            x, y = (u - intrinsics[1]) / intrinsics[0], (v - intrinsics[2]) / intrinsics[0]
+            for j in range(3):
+                d = x * R_CB[0, j] + y * R_CB[1, j] + R_CB[2, j]
+                o = p_CB[0] * R_CB[0, j] + p_CB[1] * R_CB[1, j] + p_CB[2] * R_CB[2, j]
+                directions[n, j], origins[n, j] = d, near * d - o
+            chosen[n] = k
+            n += 1
+    return n
