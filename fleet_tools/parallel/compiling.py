@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
+from fleet_tools.utils.compiled import before_compiling
+
 _PATIENCE_S = 60.0
 """Time for which a process waits for another one that compiles, and may hang."""
 
@@ -26,6 +28,7 @@ class OneCompilesFirst:
     def __init__(self, file: int) -> None:
         self._file = file
         self._listens = self._has_missed = self._is_first = False
+        before_compiling.append(self._listen)  # where numba is imported in the middle of the work
 
     @contextlib.contextmanager
     def work(self) -> Generator[None]:

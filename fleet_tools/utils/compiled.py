@@ -19,6 +19,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 SHARED_FOLDER = "FLEET_TOOLS_COMPILED"
 """Environment variable with the folder of compiled code that the processes of a run share."""
 
+before_compiling: list[Callable[[], None]] = []
+"""Functions that are called once numba is imported, before a compiled function's first call."""
+
 _NO_CACHE = (
     "There is no place to keep compiled code: neither {} nor your cache folder can be written. "
     "Every run with point clouds compiles anew, which takes 1 to 3 s. Set NUMBA_CACHE_DIR to a "
@@ -64,6 +67,8 @@ class _Compiled:
                 if isinstance(value, _Compiled) and value.__module__ == names["__name__"]:
                     names[name] = value._dispatcher = _dispatcher(value._function)
             self._dispatcher = self._dispatcher or _dispatcher(self._function)
+            for prepare in before_compiling:
+                prepare()
         return self._dispatcher(*arguments)
 
 
