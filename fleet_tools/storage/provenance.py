@@ -13,6 +13,9 @@ from fleet_tools.utils import machine
 PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
 """Packages on which the bits of an episode of tool use depend."""
 
+UNKNOWN = "unknown"
+"""Version of a package that was built from source, and not installed by pip."""
+
 
 class TaskFile(Value):
     """A task file at the time of use.
@@ -100,23 +103,22 @@ def installed_packages(names: Iterable[str] = PACKAGES) -> dict[str, str]:
     Args:
         names: The other packages; by default those on which an episode depends.
     """
-    found = {"fleet_tools": fleet_tools.__version__}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # built from source, and not by pip
-            found[name] = "unknown"
-    return found
+    return {name: _version(name) or UNKNOWN for name in ("fleet_tools", *names)}
 
 
 def other_versions(packages: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
     """Returns the packages installed in another version here: the given version, and this one."""
-    found: dict[str, tuple[str, str | None]] = {}
-    for name, then in packages.items():
-        try:
-            here = fleet_tools.__version__ if name == "fleet_tools" else version(name)
-        except PackageNotFoundError:
-            here = None
-        if here != then:
-            found[name] = (then, here)
-    return found
+    return {
+        name: (then, here)
+        for name, then in packages.items()
+        for here in [_version(name)]
+        if (here or UNKNOWN) != then
+    }
+
+
+def _version(name: str) -> str | None:
+    """Returns the version of an installed package; None if pip did not install it."""
+    try:
+        return fleet_tools.__version__ if name == "fleet_tools" else version(name)
+    except PackageNotFoundError:
+        return None
