@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.processes import ROOT, run_python
 
+from fleet_tools.utils.compiled import SHARED_FOLDER
+
 PACKAGE = ROOT / "fleet_tools"
 MODULES = sorted(
     ".".join(("fleet_tools", *path.relative_to(PACKAGE).with_suffix("").parts))
@@ -151,10 +153,12 @@ def unwritable(tmp_path: Path, home: Path, content: str) -> tuple[Path, dict[str
 
 
 def run(script: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs a script in another process, in which warnings are errors."""
+    """Runs a script as a run of its own, in which warnings are errors."""
+    # Tests with workers in this process have made the folder that all its children share.
+    environment = {name: value for name, value in os.environ.items() if name != SHARED_FOLDER}
     return subprocess.run(
         [sys.executable, "-W", "error", str(script)],
-        env={**os.environ, **variables},
+        env=environment | variables,
         capture_output=True,
         text=True,
         timeout=120,
