@@ -168,14 +168,15 @@ def read_yaml(cls: type[V], text: str, source: str) -> V:
         raise ConfigError(f"{source} is not a valid {cls.__name__}:{lines}") from None
 
 
-def cite(path: Path, location: Location) -> str:
-    """Returns a place in a YAML file for an error message, as "own.yaml, line 3: success.0".
+def cite(text: str, source: str, location: Location) -> str:
+    """Returns a place in a YAML text for an error message, as "own.yaml, line 3: success.0".
 
     Args:
-        path: A file that `load_yaml` reads.
+        text: A text that `read_yaml` reads.
+        source: Origin of the text.
         location: Keys and indices that lead to the place.
     """
-    return _cited(YamlPlaces(path.read_text(encoding="utf-8")), location, (), str(path))
+    return _cited(YamlPlaces(text), location, (), source)
 
 
 def _without_negative_zeros(data: Any) -> Any:

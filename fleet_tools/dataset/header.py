@@ -3,21 +3,17 @@
 It describes an environment completely, so that the same one can be made again from it.
 """
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
 import pydantic
-import yaml
 
-from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.values import Positive, parse
+from fleet_tools.config.values import Positive
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.arenas import TOOL_USE
 from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
-from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.stored_task import make_stored_env
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
 from fleet_tools.storage.json_documents import rename_keys
@@ -60,33 +56,23 @@ class Header(Document):
                 another one here and cannot be made as it was.
             FleetToolsError: What it was made of does not exist here.
         """
-        source = f"The task file of the dataset ({self.task.name})"
+        if self.env_spec.arena is TOOL_USE:
+            kwargs = {**self.env_spec.kwargs, **others}
+            kwargs.pop("task")  # a path, where another file may be now
+            return make_stored_env(
+                self.task, "the dataset", DatasetError, trusted=trusted, **kwargs
+            )
         try:
             present = self.env_spec.arena.read_task(self.env_spec.task)
         except FleetToolsError:
             present = None
-        unchanged = present is not None and present.content_digest == self.task.content_digest
-        if self.env_spec.arena is not TOOL_USE:
-            if not unchanged:
-                raise DatasetError(
-                    f"The task of the dataset is another one here. It was:\n{self.task.text}"
-                    f"Here: {'missing' if present is None else present.text.strip()}\n"
-                    f"The dataset was made with {self.packages}."
-                )
-            return self.env_spec.make(**others)
-        if not trusted:
-            # Of the text that is to be loaded, whatever the other one says.
-            text = present.text if present is not None and unchanged else self.task.text
-            _require_trust(parse(TaskConfig, _task_content(text, source), source), source)
-        if unchanged:
-            return self.env_spec.make(**others)
-        content = _task_content(self.task.text, source)
-        if content.get("assets") is not None and self.task.folder is not None:
-            content["assets"] = str(Path(self.task.folder) / content["assets"])
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "task.yaml"  # the name in a dataset could lead elsewhere
-            path.write_text(yaml.safe_dump(content))
-            return self.env_spec.make(**{**others, "task": str(path)})
+        if present is None or present.content_digest != self.task.content_digest:
+            raise DatasetError(
+                f"The task of the dataset is another one here. It was:\n{self.task.text}"
+                f"Here: {'missing' if present is None else present.text.strip()}\n"
+                f"The dataset was made with {self.packages}."
+            )
+        return self.env_spec.make(**others)
 
     def task_description(self) -> str:
         """Returns the task in a sentence, or its name if its file has none."""
@@ -159,20 +145,3 @@ def describe(
         observation=describe_observation(env),
         packages=installed_packages(spec.arena.packages),
     )
-
-
-def _task_content(text: str, source: str) -> dict[str, Any]:
-    """Returns the content of a stored task file, without keys that task files no longer have."""
-    content = parse_yaml(text, source)
-    content.pop("reach", None)  # shaped rewards before they followed from the expert's constraints
-    return content
-
-
-def _require_trust(task: TaskConfig, source: str) -> None:
-    functions = untrusted_functions(task)
-    if functions:
-        modules = ",".join(dict.fromkeys(name.partition(":")[0] for name in functions))
-        raise DatasetError(
-            f"{source} names {', '.join(functions)}, whose code would be run here. If it is code "
-            f"that you trust, set the environment variable {TRUSTED_MODULES}={modules}"
-        )

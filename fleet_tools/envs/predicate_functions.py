@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from fleet_tools.config.predicates import UserFunction
-from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.tasks import TaskConfig, load_task, task_path
 from fleet_tools.config.values import Value, cite
 from fleet_tools.config.yaml_places import Location
 from fleet_tools.errors import ConfigError, FleetToolsError, PredicateError
+from fleet_tools.storage.provenance import TaskFile
 from fleet_tools.utils.imports import load_user_function
 
 # Drake is imported with the environment.
@@ -68,35 +69,40 @@ class BoundFunction(UserFunction):
         return PredicateError(f"{self._place}: {self.function} {complaint}")
 
 
-def bind_functions(task: TaskConfig, path: Path) -> TaskConfig:
-    """Imports the functions that a task file names as predicates; their modules' code is run.
+def load_bound_task(task: str | TaskFile) -> TaskConfig:
+    """Reads a task, and imports the functions that it names as predicates; their code is run.
 
     Args:
-        task: Content of the task file.
-        path: The task file.
+        task: Name or path of the task, or a stored task file.
 
     Returns:
         The task with these predicates bound to their functions.
 
     Raises:
-        ConfigError: A function does not exist, cannot be imported, or does not take the file's
-            arguments; the message tells the place in the file.
+        UnknownNameError: There is no such task.
+        ConfigError: The file does not fit. Or a function does not exist, cannot be imported, or
+            does not take the file's arguments; the message tells the place in the file.
     """
+    if isinstance(task, TaskFile):
+        loaded, text, source = task.load(), task.text, f"the task file of {task.name!r}"
+    else:
+        path = task_path(task)
+        loaded, text, source = load_task(task), path.read_text(encoding="utf-8"), str(path)
 
     def bind(named: UserFunction, location: Location) -> BoundFunction:
         try:
             function = load_user_function(named.function, "predicate", ConfigError)
         except FleetToolsError as error:
-            raise ConfigError(f"{cite(path, (*location, 'function'))}: {error}") from error
+            raise ConfigError(f"{cite(text, source, (*location, 'function'))}: {error}") from error
         complaint = _refusal(function, named.kwargs)
         if complaint is not None:
             raise ConfigError(
-                f"{cite(path, (*location, 'kwargs'))}: {named.function}(initial, now, **kwargs) "
-                f"does not take {named.kwargs}: {complaint}."
+                f"{cite(text, source, (*location, 'kwargs'))}: {named.function}(initial, now, "
+                f"**kwargs) does not take {named.kwargs}: {complaint}."
             )
-        return BoundFunction.of(named, function, cite(path, location))
+        return BoundFunction.of(named, function, cite(text, source, location))
 
-    return _replaced(task, (), bind)
+    return _replaced(loaded, (), bind)
 
 
 def functions_of(task: TaskConfig) -> list[str]:

@@ -11,7 +11,6 @@ import numpy as np
 from pydrake.geometry import Meshcat
 
 from fleet_tools.config.sensors import SensorName
-from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_entry, action_scale, action_space, check_action
 from fleet_tools.envs.observations import Observation, features, observation_space, observe
@@ -22,7 +21,7 @@ from fleet_tools.envs.outcomes import (
     SUCCESS,
     TIME_LIMIT,
 )
-from fleet_tools.envs.predicate_functions import bind_functions
+from fleet_tools.envs.predicate_functions import load_bound_task
 from fleet_tools.envs.recorded import RecordedEnv, recorded
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
@@ -48,6 +47,7 @@ from fleet_tools.sim.splits import model_pairs
 from fleet_tools.sim.task_models import check_scene, find_task_model
 from fleet_tools.sim.world import build_world
 from fleet_tools.sim.world_state import WorldState
+from fleet_tools.storage.provenance import TaskFile
 
 REWARDS = ("sparse", "dense")
 
@@ -113,8 +113,9 @@ class ToolUseEnv(RecordedEnv):
     `gym.make(..., max_episode_steps=...)` can only shorten episodes.
 
     Args:
-        task: Name of a task of the package, or path of a task file. Functions that the file names
-            as predicates are imported, so it has to be trusted like code.
+        task: Name of a task of the package, or path of a task file, or a stored one (with
+            `fleet_tools.envs.stored_task`). Functions that the file names as predicates are
+            imported, so it has to be trusted like code.
         obs_mode: "state", "multitask_state", "point_cloud" or "rgbd".
         split: Split from which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
             "unseen_objects" or "all" (`fleet_tools.sim.splits`).
@@ -149,7 +150,7 @@ class ToolUseEnv(RecordedEnv):
 
     def __init__(
         self,
-        task: str,
+        task: str | TaskFile,
         obs_mode: str = "state",
         split: str = "train",
         tool: str | None = None,
@@ -165,7 +166,7 @@ class ToolUseEnv(RecordedEnv):
         cloud_source: str = "rays",
         sensors: SensorName = "ideal",
     ) -> None:
-        self.task = bind_functions(load_task(task), task_path(task))
+        self.task = load_bound_task(task)
         observed = ObservationConfig.of(
             self.task,
             obs_mode,

@@ -3,11 +3,13 @@
 import platform
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import fleet_tools
 from fleet_tools.config.tasks import TaskConfig, task_names, task_path
-from fleet_tools.config.values import Number, Value, read_yaml
-from fleet_tools.errors import ConfigError
+from fleet_tools.config.values import Number, Value, parse, read_yaml
+from fleet_tools.config.yaml_text import parse_yaml
+from fleet_tools.errors import ConfigError, shown
 from fleet_tools.utils import machine
 
 PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
@@ -31,6 +33,22 @@ class TaskFile(Value):
     content_digest: str
     text: str
     folder: str | None
+
+    def load(self) -> TaskConfig:
+        """Returns the task, as `fleet_tools.config.tasks.load_task` does.
+
+        Raises:
+            ConfigError: The text is not that of a task file.
+        """
+        source = f"The stored task file of {shown(self.name)}"
+        content = parse_yaml(self.text, source)
+        if isinstance(content, dict):
+            content.pop("reach", None)  # shaped rewards before the expert's constraints told them
+        task = parse(TaskConfig, content, source)
+        if task.assets is None or self.folder is None:
+            return task
+        assets = str((Path(self.folder) / task.assets).resolve())
+        return task.model_copy(update={"assets": assets})
 
 
 class Machine(Value):

@@ -18,15 +18,17 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.predicate_functions import (
     TRUSTED_MODULES,
-    bind_functions,
+    load_bound_task,
     untrusted_functions,
 )
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.success import Verdict, judge
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError, DatasetError, PredicateError, UnknownNameError
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import sample_scene
+from fleet_tools.storage.provenance import read_task_file
 
 MODULE = "predicates_of_a_test"
 CODE = """
@@ -214,8 +216,9 @@ def test_reading_a_task_file_runs_no_code(write, module):
 def test_a_bound_task_is_the_same_content(write):
     file = write("nail_in", depth_m=0.02)
     task = load_task(str(file))
-    bound = bind_functions(task, file)
-    assert (bound.to_json(), bound.digest()) == (task.to_json(), task.digest())
+    for either in (str(file), read_task_file(str(file))):
+        bound = load_bound_task(either)
+        assert (bound.to_json(), bound.digest()) == (task.to_json(), task.digest())
 
 
 # --- Trust ----------------------------------------------------------------------------------
@@ -257,14 +260,13 @@ def test_a_datasets_functions_run_only_if_their_module_is_trusted(
     assert module.exists()
 
 
-def test_the_text_in_a_dataset_does_not_vouch_for_the_file_that_it_names(
-    collected, module, tmp_path
-):
+def test_the_text_in_a_dataset_is_judged_and_used_whatever_file_it_names(collected, module):
     header = Dataset(collected).header
     harmless = header.task.model_copy(update={"text": task_path("hammer").read_text()})
     forged = header.model_copy(update={"task": harmless})
+    assert unwrap(forged.make_env()).task == load_task("hammer")
     with pytest.raises(DatasetError, match=f"names {MODULE}:nail_in"):
-        forged.make_env()
+        header.make_env()
     assert not module.exists()
 
 
