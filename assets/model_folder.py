@@ -1,13 +1,12 @@
 """Folders of generated models: their files, how they differ from a description, and writing."""
 
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from fleet_tools.assets.decimals import decimal, decimals
 from fleet_tools.assets.model_description import SIGNATURE, ModelDescription, Position
 from fleet_tools.assets.sdformat import collision_name, mesh_path, sdf_text
 from fleet_tools.assets.wavefront import obj_text
+from fleet_tools.storage.atomic_files import replace_folder
 
 
 def model_files(model: ModelDescription) -> dict[str, bytes]:
@@ -44,29 +43,6 @@ def write_model(model: ModelDescription, folder: Path) -> None:
             "--output, or move the folder away."
         )
     replace_folder(folder, model_files(model))
-
-
-def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Replaces a folder, whole or not at all.
-
-    Args:
-        folder: The folder; it need not exist.
-        files: Content of its files by relative path.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".writing_") as aside:
-        new, old = Path(aside) / "new", Path(aside) / "old"
-        for path, content in files.items():
-            (new / path).parent.mkdir(parents=True, exist_ok=True)
-            (new / path).write_bytes(content)
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
 
 
 def read_files(folder: Path) -> dict[str, bytes]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet_tools.assets.model_description import ModelDescription
-from fleet_tools.assets.model_folder import model_files, read_files, replace_folder
+from fleet_tools.assets.model_folder import model_files, read_files
+from fleet_tools.storage.atomic_files import replace_folder
 
 RECORD = "import.json"
 """File that lists every other file of the folder with its hash, and describes the import."""

@@ -61,8 +61,8 @@ def collect_round(
                 "packages": installed_packages(header.env_spec.arena.packages),
             }
         )
-        make_work = partial(make_attempts, of_round, policy, False)
         with DatasetWriter(folder / name, of_round) as writer:
+            make_work = partial(make_attempts, writer.header, policy, False)
             fill_with_bar(
                 writer,
                 partial(workers.run, make_work=make_work),

@@ -9,7 +9,8 @@ Keypoints are named in the `keypoints.yaml` of each tool and object.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -93,6 +94,24 @@ class HeldOut(Value):
     """Pairs of a tool and an object, each of which occurs in other pairs of `train`."""
 
 
+@dataclass(frozen=True)
+class GivenModels:
+    """Models that an environment was given by path, or that stored data carry.
+
+    Attributes:
+        folders: Their folders by kind ("tool" or "object") and name, NAME@HASH
+            (`fleet_tools.sim.catalog.name_of_own`).
+        alone: Whether no others are found by path, since paths in stored data mean other folders
+            here.
+    """
+
+    folders: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    alone: bool = False
+
+
+NO_MODELS = GivenModels()
+
+
 class TaskConfig(Value):
     """The content of a task file; `task_configs/` holds the package's own."""
 
@@ -134,6 +153,19 @@ class TaskConfig(Value):
     """Number of consecutive control steps for which they must hold."""
     expert: Expert
     """Plan of the expert."""
+
+    _given: GivenModels = pydantic.PrivateAttr(NO_MODELS)
+
+    @property
+    def given(self) -> GivenModels:
+        """Models that scenes may name beside those of the families; no part of the file."""
+        return self._given
+
+    def with_given(self, given: GivenModels) -> "TaskConfig":
+        """Returns the task with other given models."""
+        copy = self.model_copy()
+        copy._given = given
+        return copy
 
     @pydantic.model_serializer(mode="wrap")
     def _without_usual_sensors(self, serialize: pydantic.SerializerFunctionWrapHandler):

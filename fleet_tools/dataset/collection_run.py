@@ -81,7 +81,6 @@ def collect(
         FleetToolsError: It cannot begin.
     """
     started = time.perf_counter()
-    make_work = partial(make_attempts, header, policy, verify)
     failure = None
     with (
         DatasetWriter(folder, header) as writer,
@@ -89,6 +88,7 @@ def collect(
         contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
     ):
         before = len(writer.records)
+        make_work = partial(make_attempts, writer.header, policy, verify)
         try:
             fill_with_bar(
                 writer,

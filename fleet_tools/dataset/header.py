@@ -12,10 +12,12 @@ from fleet_tools.config.values import Positive
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.arenas import TOOL_USE
 from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
+from fleet_tools.envs.recorded import recorded
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.stored_task import make_stored_env
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
+from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.json_documents import rename_keys
 from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
@@ -28,8 +30,10 @@ HEADER = "dataset.json"
 SCHEMA_VERSION = 3
 
 
-class Header(Document):
+class Header(CarriesModels, Document):
     """The content of `dataset.json`."""
+
+    error = DatasetError
 
     schema_version: Literal[3] = SCHEMA_VERSION
     task: TaskFile
@@ -53,14 +57,19 @@ class Header(Document):
 
         Raises:
             DatasetError: The task file names functions that are not trusted, or the task is
-                another one here and cannot be made as it was.
+                another one here and cannot be made as it was; or a model that the dataset carries
+                is missing or damaged.
             FleetToolsError: What it was made of does not exist here.
         """
         if self.env_spec.arena is TOOL_USE:
             kwargs = {**self.env_spec.kwargs, **others}
             kwargs.pop("task")  # a path, where another file may be now
             return make_stored_env(
-                self.task, "the dataset", DatasetError, trusted=trusted, **kwargs
+                self.with_models_of(self.task),
+                "the dataset",
+                DatasetError,
+                trusted=trusted,
+                **kwargs,
             )
         try:
             present = self.env_spec.arena.read_task(self.env_spec.task)
@@ -73,6 +82,11 @@ class Header(Document):
                 f"The dataset was made with {self.packages}."
             )
         return self.env_spec.make(**others)
+
+    def local_spec(self) -> EnvSpec:
+        """Returns the specification with paths of the models that the dataset carries."""
+        kwargs = self.with_paths(self.env_spec.kwargs)
+        return self.env_spec.model_copy(update={"kwargs": kwargs})
 
     def task_description(self) -> str:
         """Returns the task in a sentence, or its name if its file has none."""
@@ -102,6 +116,7 @@ class Header(Document):
             "the policy": self.policy,
             "the seed": self.seed,
             "keep-failures": self.keep_failures,
+            **{str(model): model.content_digest for model in self.models},
             **{f"the version of {name}": number for name, number in self.packages.items()},
         }
 
@@ -134,9 +149,11 @@ def describe(
     Raises:
         UnknownNameError, ConfigError: There is no such task, or it is not valid.
     """
-    return Header(
+    models = recorded(env).own_models()
+    kwargs = {**spec.kwargs, **{m.kind: m.name for m in models if m.family is None}}
+    header = Header(
         task=spec.arena.read_task(spec.task),
-        env_spec=spec,
+        env_spec=spec.model_copy(update={"kwargs": kwargs}),
         policy=policy,
         seed=seed,
         keep_failures=keep_failures,
@@ -145,3 +162,4 @@ def describe(
         observation=describe_observation(env),
         packages=installed_packages(spec.arena.packages),
     )
+    return header.with_models(models)

@@ -54,7 +54,7 @@ class Dataset:
 
     def __init__(self, folder: str | Path, *, check: bool = True) -> None:
         self.folder, self._check = Path(folder), check
-        self.header = DATASET.read_document(self.folder)
+        self.header = DATASET.read_document(self.folder).lying_in(self.folder)
         records, _ = DATASET.read_records(self.folder)
         records.sort(key=lambda record: record.attempt)  # with several workers, they end unordered
         self._records = {record.attempt: record for record in records}

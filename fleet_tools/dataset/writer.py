@@ -22,16 +22,22 @@ class DatasetWriter(RecordWriter[Header, AttemptRecord]):
 
     Attributes:
         folder: As given.
-        header: As given.
+        header: As given, with the models that the dataset carries.
         records: Records of all attempts so far.
 
     Raises:
-        DatasetError: The folder holds something else, or another process is writing to it.
+        DatasetError: The folder holds something else, or another process is writing to it; or a
+            model that the dataset is to carry has been edited since it was described.
+        OSError: The disk is full or gone.
     """
 
     def __init__(self, folder: str | Path, header: Header) -> None:
-        self.header = header
         super().__init__(DATASET, Path(folder), header)
+        try:
+            self.header = header.carry(self.folder)
+        except BaseException:
+            self.close()
+            raise
 
     def add(self, record: AttemptRecord, content: bytes | None = None) -> None:
         """Stores an episode's file, if there is one, and then the record of the attempt.

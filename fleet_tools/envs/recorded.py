@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
@@ -13,6 +14,7 @@ from fleet_tools.errors import ConfigError
 if TYPE_CHECKING:
     from fleet_tools.envs.interface import Entry
     from fleet_tools.envs.observations import Feature
+    from fleet_tools.sim.own_models import OwnModel
 
 
 class StartScene(Protocol):
@@ -77,6 +79,14 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         Raises:
             EpisodeOverError: No episode has begun.
         """
+
+    def own_models(self) -> "Mapping[OwnModel, Path]":
+        """Returns the models beside the package's that its scenes may have, and their folders.
+
+        Raises:
+            ConfigError: A model is not allowed, or has a name that cannot be stored.
+        """
+        return {}
 
     @abstractmethod
     def state_digest(self) -> int:

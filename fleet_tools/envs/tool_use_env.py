@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -34,6 +35,7 @@ from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.ray_casting import require_embree
 from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH, View, open_meshcat
 from fleet_tools.robot.panda import Visuals
+from fleet_tools.sim.own_models import OwnModel, own_models
 from fleet_tools.sim.scene import (
     RandomizationSwitch,
     Scene,
@@ -44,7 +46,7 @@ from fleet_tools.sim.scene import (
 from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.splits import model_pairs
-from fleet_tools.sim.task_models import check_scene, find_task_model
+from fleet_tools.sim.task_models import admit_model, check_scene, find_task_model
 from fleet_tools.sim.world import build_world
 from fleet_tools.sim.world_state import WorldState
 from fleet_tools.storage.provenance import TaskFile
@@ -184,9 +186,9 @@ class ToolUseEnv(RecordedEnv):
         check_randomization(randomization)
         self.reward, self.render_mode = reward, render_mode
         if tool is not None:
-            find_task_model(self.task, "tool", tool)
+            self.task, tool = admit_model(self.task, "tool", tool)
         if object is not None:
-            find_task_model(self.task, "object", object)
+            self.task, object = admit_model(self.task, "object", object)
         model_pairs(self.task, split)  # raises if there is no such split
         self.split = split
         self._scene_options: dict[str, Any] = {
@@ -323,6 +325,10 @@ class ToolUseEnv(RecordedEnv):
         self._release()
 
     # --- Beyond Gymnasium --------------------------------------------------------------------
+
+    def own_models(self) -> dict[OwnModel, Path]:
+        """Returns the models beside the package's, see `RecordedEnv.own_models`."""
+        return own_models(self.task)
 
     @property
     def task_name(self) -> str:

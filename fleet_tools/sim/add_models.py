@@ -1,8 +1,10 @@
 """Adds the models of tools and objects to a plant."""
 
+import os
 import re
 from pathlib import Path
 from typing import Literal
+from xml.sax.saxutils import escape
 
 from pydrake.math import RigidTransform
 from pydrake.multibody.parsing import Parser
@@ -91,10 +93,12 @@ def add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIn
 def _with_absolute_uris(file: Path) -> str:
     """Returns the text of a file with its relative URIs made absolute.
 
-    Drake reads a model from a string in under a millisecond, from a file in nearly forty.
+    Drake reads a model from a string in under a millisecond, from a file in nearly forty. It does
+    not decode `%20`, so that characters of the folder stay as they are.
     """
+    folder = escape(str(file.parent.absolute()))
 
     def absolute(match: re.Match[str]) -> str:
-        return f"<uri>{(file.parent / match[1]).as_uri()}</uri>"
+        return f"<uri>file://{os.path.join(folder, match[1])}</uri>"
 
     return re.sub(r"<uri>\s*(?!\w+://)([^<]+?)\s*</uri>", absolute, file.read_text())

@@ -12,6 +12,7 @@ A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypo
 """
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,8 +21,10 @@ import pydantic
 
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root
+from fleet_tools.config.tasks import NO_MODELS, GivenModels
 from fleet_tools.config.values import Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.sim.model_files import model_digest
 
 Kind = Literal["tool", "object"]
 
@@ -108,17 +111,36 @@ def model_names(kind: Kind, family: str, extra_root: str | None = None) -> list[
     return sorted(_family(kind, family, extra_root))
 
 
-def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None) -> Model:
-    """Finds a model by its name in a family, or by the path of its folder.
+def find_model(
+    kind: Kind,
+    family: str,
+    name: str,
+    extra_root: str | None = None,
+    given: GivenModels = NO_MODELS,
+) -> Model:
+    """Finds a model by its name in a family, by the path of its folder, or among the given ones.
+
+    Args:
+        kind: Kind of the model.
+        family: Family of the model.
+        name: Its name, or its path.
+        extra_root: Folder of further models of the family.
+        given: Models that were given by path, by their names.
 
     Raises:
         UnknownNameError: There is no such family, or no such name in it and no such folder.
-        ConfigError: The folder is not a model of that kind, or the path is a file.
+        ConfigError: The folder is not a model of that kind, the path is a file, or a given model
+            has been edited since.
     """
     known = _family(kind, family, extra_root)
+    names = [*known, *(each for its_kind, each in given.folders if its_kind == kind)]
     if isinstance(name, str) and name:
         if name in known:
             return load_model(known[name], kind)
+        if (kind, name) in given.folders:
+            return _given(kind, name, given.folders[kind, name])
+        if given.alone:
+            raise UnknownNameError(f"{kind} of the family {family!r}", name, names)
         folder = Path(os.path.expanduser(name))
         if os.path.isdir(folder):  # also of names that no file can have
             return load_model(folder.resolve(), kind)
@@ -131,7 +153,30 @@ def find_model(kind: Kind, family: str, name: str, extra_root: str | None = None
                 "holds keypoints.yaml."
             )
     remedy = f"A {kind} of your own is given by the path of its folder."
-    raise UnknownNameError(f"{kind} of the family {family!r}", name, known, remedy)
+    raise UnknownNameError(f"{kind} of the family {family!r}", name, names, remedy)
+
+
+def name_of_own(model: Model) -> str:
+    """Returns the name of a model that is in no family: that of its folder, and a hash, NAME@HASH.
+
+    Scenes name it so, wherever the folder is.
+
+    Raises:
+        ConfigError: See `fleet_tools.sim.model_files.model_files`.
+    """
+    digest = model_digest(model.file)
+    name = model.file.parent.name.removesuffix(f"@{digest}")
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:60]}@{digest}"
+
+
+def _given(kind: Kind, name: str, folder: str) -> Model:
+    model = load_model(Path(folder), kind)
+    if (present := name_of_own(model)) != name:
+        raise ConfigError(
+            f"{folder} has been edited: it was {name}, and now it is {present}. Make the "
+            "environment again."
+        )
+    return model
 
 
 def _remedy(kind: Kind, folder: Path, files: list[Path]) -> str:
@@ -155,15 +200,20 @@ def _read_labels(file: Path, modified_ns: int) -> Keypoints:
     return load_yaml(Keypoints, file)
 
 
+def models_below(root: Path, kind: Kind, family: str) -> dict[str, Path]:
+    """Returns the folders of a family's models below one root, by name; none if it has none."""
+    # A family of "../.." would lead out of the root.
+    if family in ("", ".", "..") or "/" in family or "\0" in family:
+        return {}
+    labels = (root / f"{kind}s" / family).glob("*/keypoints.yaml")
+    return {path.parent.name: path.parent for path in labels}
+
+
 def _family(kind: Kind, family: str, extra_root: str | None) -> dict[str, Path]:
     roots = [assets_root(), *([Path(extra_root)] if extra_root else [])]
-    folders = [root / f"{kind}s" / family for root in roots]
-    if not any(folder.is_dir() for folder in folders):
+    found = [models_below(root, kind, family) for root in roots]
+    if not any(found):
         labels = [path for root in roots for path in root.glob(f"{kind}s/*/*/keypoints.yaml")]
         families = {path.parents[1].name for path in labels}
         raise UnknownNameError(f"family of {kind}s", family, families)
-    return {
-        path.parent.name: path.parent
-        for folder in folders
-        for path in folder.glob("*/keypoints.yaml")
-    }
+    return {name: folder for models in found for name, folder in models.items()}

@@ -7,6 +7,7 @@ nanometres fills the memory, and a mesh may be any file of the machine.
 import math
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -143,28 +144,52 @@ def _check_shape(shape: ET.Element, file: Path) -> None:
 
 
 def _check_meshes(root: ET.Element, file: Path) -> None:
-    folder, total = file.parent.resolve(), 0
-    for element in root.iter():
-        text = element.text if _local(element) in _FILES else None
-        for uri in filter(None, [element.get("filename"), text]):
-            named = uri.strip().removeprefix("file://")
-            try:
-                path = (folder / (unquote(named) if uri.strip() != named else named)).resolve()
-                inside = "://" not in named and path.is_relative_to(folder)
-                total += path.stat().st_size if inside else 0
-                is_file = path.is_file()
-            except (OSError, ValueError, RuntimeError):  # such as of a link to itself
-                inside, is_file = True, False
-            if not inside or not is_file:
-                what = "is not a file" if inside else "is outside of the model's folder"
-                raise ConfigError(
-                    f"{file}: {shown(uri.strip())} {what}. Meshes and textures are files in the "
-                    "folder of their model, named by paths relative to it."
-                )
+    total = 0
+    for uri, path in _named_files(root, file):
+        try:
+            total += path.stat().st_size if path is not None else 0
+            is_file = path is None or path.is_file()
+        except OSError:  # such as of a link to itself
+            is_file = False
+        if path is None or not is_file:
+            what = "is outside of the model's folder" if path is None else "is not a file"
+            raise ConfigError(
+                f"{file}: {shown(uri)} {what}. Meshes and textures are files in the folder of "
+                "their model, named by paths relative to it."
+            )
     if total > MAX_MESH_BYTES:
         raise ConfigError(
             f"{file}: its meshes and textures have {total:,} bytes, at most {MAX_MESH_BYTES:,}."
         )
+
+
+def mesh_files(file: Path) -> list[Path]:
+    """Returns the meshes and textures that a model file names, in its folder.
+
+    Raises:
+        ConfigError: See `read_model_xml`.
+    """
+    named = _named_files(read_model_xml(file), file)
+    return sorted({path for _, path in named if path is not None})
+
+
+def inside(folder: Path, name: str) -> Path | None:
+    """Returns the path of a file that is named relative to a folder; None if it leads out of it."""
+    try:
+        path = (folder / name).resolve()
+        return path if path.is_relative_to(folder.resolve()) else None
+    except (OSError, ValueError, RuntimeError):  # such as of a link to itself
+        return folder / "?"
+
+
+def _named_files(root: ET.Element, file: Path) -> Iterator[tuple[str, Path | None]]:
+    """Yields each URI of a model file, and its path; None if it is outside of the folder."""
+    for element in root.iter():
+        text = element.text if _local(element) in _FILES else None
+        for uri in filter(None, [element.get("filename"), text]):
+            named = uri.strip().removeprefix("file://")
+            path = unquote(named) if uri.strip() != named else named
+            yield uri.strip(), None if "://" in named else inside(file.parent, path)
 
 
 def _float(word: str) -> float:

@@ -63,7 +63,9 @@ class Scene(Value):
     task: str
     seed: Seed
     tool: str
+    """Name in the task's family, or NAME@HASH of one that was given by path."""
     object: str
+    """Likewise."""
     initial_joints_rad: Vector7
     tool_in_hand: GivenPose
     """X_EG, pose of the tool's grasp frame in the end effector."""
@@ -144,9 +146,9 @@ def sample_scene(
 
     pairs = model_pairs(task, split)
     if tool is not None:
-        find_model("tool", task.tool_family, tool, task.assets)
+        find_model("tool", task.tool_family, tool, task.assets, task.given)
     if object is not None:
-        find_model("object", task.object_family, object, task.assets)
+        find_model("object", task.object_family, object, task.assets, task.given)
     # A given tool or object need not be one of the split.
     with_object = [pair for pair in pairs if pair[1] == object] or pairs
     tool = tool or choose("tool", {pair[0] for pair in with_object})

@@ -1,12 +1,13 @@
 """The models and scenes of a task: found, and checked before anything is built."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.catalog import Kind, Model, find_model
+from fleet_tools.sim.catalog import Kind, Model, find_model, model_names, name_of_own
 from fleet_tools.sim.scene import Scene
 
 
@@ -17,10 +18,33 @@ def find_task_model(task: TaskConfig, kind: Kind, name: str) -> Model:
         ConfigError, UnknownNameError: There is no such model, or it lacks a keypoint of the task.
     """
     family = task.tool_family if kind == "tool" else task.object_family
-    model = find_model(kind, family, name, task.assets)
+    model = find_model(kind, family, name, task.assets, task.given)
     for keypoint in task.keypoints.tool if kind == "tool" else task.keypoints.object:
         model.keypoint(keypoint)
     return model
+
+
+def admit_model(task: TaskConfig, kind: Kind, name: str) -> tuple[TaskConfig, str]:
+    """Admits a model, which may be given by path, to the scenes of a task.
+
+    Args:
+        task: The task.
+        kind: Kind of the model.
+        name: Its name in the family, or its path.
+
+    Returns:
+        The task whose scenes may have the model, and its name there.
+
+    Raises:
+        ConfigError, UnknownNameError: See `find_task_model`.
+    """
+    model = find_task_model(task, kind, name)
+    family = task.tool_family if kind == "tool" else task.object_family
+    if (kind, name) in task.given.folders or name in model_names(kind, family, task.assets):
+        return task, name
+    own = name_of_own(model)
+    folders = {**task.given.folders, (kind, own): str(model.file.parent)}
+    return task.with_given(replace(task.given, folders=folders)), own
 
 
 def check_scene(task: TaskConfig, given: Scene | Mapping[str, Any]) -> Scene:

@@ -1,12 +1,15 @@
-"""Files that appear complete or not at all, and then last."""
+"""Files and folders that appear complete or not at all, and then last."""
 
 import contextlib
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 _MARK = ".aside"
+_UNFINISHED = ".writing_"
 
 
 @contextlib.contextmanager
@@ -23,6 +26,35 @@ def atomic_write(path: Path) -> Iterator[Path]:
         _flush(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Replaces a folder, whole or not at all.
+
+    Args:
+        folder: The folder; it need not exist.
+        files: Content of its files by relative path.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as aside:
+        new, old = Path(aside) / "new", Path(aside) / "old"
+        for path, content in files.items():
+            (new / path).parent.mkdir(parents=True, exist_ok=True)
+            (new / path).write_bytes(content)
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Removes what a killed `replace_folder` left below a folder to which nobody is writing."""
+    for path in list(folder.rglob(f"{_UNFINISHED}*")):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def leftovers(folder: Path) -> list[Path]:

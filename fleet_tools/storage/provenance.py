@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import pydantic
+
 import fleet_tools
-from fleet_tools.config.tasks import TaskConfig, task_names, task_path
+from fleet_tools.config.tasks import NO_MODELS, GivenModels, TaskConfig, task_names, task_path
 from fleet_tools.config.values import Number, Value, parse, read_yaml
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, shown
@@ -33,6 +35,18 @@ class TaskFile(Value):
     content_digest: str
     text: str
     folder: str | None
+    _models: tuple[Path | None, GivenModels] = pydantic.PrivateAttr((None, NO_MODELS))
+
+    def with_models(self, root: Path | None, given: GivenModels) -> "TaskFile":
+        """Returns the task file with models that were stored with it.
+
+        Args:
+            root: Folder that takes the place of the task's `assets`; None for these.
+            given: Models that were given by path.
+        """
+        copy = self.model_copy()
+        copy._models = root, given
+        return copy
 
     def load(self) -> TaskConfig:
         """Returns the task, as `fleet_tools.config.tasks.load_task` does.
@@ -45,10 +59,11 @@ class TaskFile(Value):
         if isinstance(content, dict):
             content.pop("reach", None)  # shaped rewards before the expert's constraints told them
         task = parse(TaskConfig, content, source)
-        if task.assets is None or self.folder is None:
-            return task
-        assets = str((Path(self.folder) / task.assets).resolve())
-        return task.model_copy(update={"assets": assets})
+        root, given = self._models
+        if task.assets is not None:
+            assets = root or Path(self.folder or "", task.assets)
+            task = task.model_copy(update={"assets": str(assets.resolve())})
+        return task.with_given(given)
 
 
 class Machine(Value):

@@ -63,7 +63,7 @@ def open_session(
             stack.enter_context(SpaceMouse(inputs))
         pages = stack.enter_context(PageServer(inputs, port))
         scene_view = stack.enter_context(contextlib.closing(SceneView(inputs.drag)))
-        display = Display(env, writer.header.env_spec, inputs, pages, scene_view)
+        display = Display(env, writer.header.local_spec(), inputs, pages, scene_view)
         stack.enter_context(contextlib.closing(display))
         pace = make_pace(inputs, 1.0 / env.metadata["render_fps"])
         session = Session(env, writer, inputs, pace, display, episodes, verify)

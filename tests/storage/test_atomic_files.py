@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_tools.assets.model_folder import replace_folder
-from fleet_tools.storage.atomic_files import atomic_write, is_blank, leftovers
+from fleet_tools.storage.atomic_files import atomic_write, is_blank, leftovers, replace_folder
 from fleet_tools.storage.tensor_files import write_tensors
 
 

@@ -112,7 +112,7 @@ def _env_spec(header: Header) -> str:
     if header.env_spec.id not in gymnasium.registry:
         raise UnknownNameError("environment", header.env_spec.id, _own_environments())
     spec = copy.deepcopy(gymnasium.spec(header.env_spec.id))
-    spec.kwargs.update(header.env_spec.kwargs)
+    spec.kwargs.update(header.local_spec().kwargs)
     return spec.to_json()
 
 

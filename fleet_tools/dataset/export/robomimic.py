@@ -94,7 +94,7 @@ def _env_args(header: Header) -> str:
         {
             "env_name": header.env_spec.id,
             "type": _GYM_TYPE,
-            "env_kwargs": header.env_spec.kwargs,
+            "env_kwargs": header.local_spec().kwargs,
         }
     )
 

@@ -1,0 +1,214 @@
+"""Models that are not the package's, and the folders that carry them along with stored data.
+
+    models/tools/hook/gaff/                 of a family of a user's own task
+    models/given/myclaw@9f0c1d2e3a4b5c6d/   given by path, as `tool=` or `object=`
+
+A folder with such data names each model and its hash in its document, and holds its files once. An
+environment that is made of the data again finds them there, and nowhere else.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+import pydantic
+
+from fleet_tools.config.tasks import GivenModels, TaskConfig
+from fleet_tools.config.values import GrownValue, Value
+from fleet_tools.errors import ConfigError, FleetToolsError, shown
+from fleet_tools.sim.catalog import Kind, load_model, models_below
+from fleet_tools.sim.model_files import digest_of, model_files
+from fleet_tools.storage.atomic_files import clear_unfinished, replace_folder
+from fleet_tools.storage.provenance import TaskFile
+
+MODELS = "models"
+"""Folder of the models, beside the document that names them."""
+
+_MAX_ENTRIES = 10_000
+"""Largest number of files and folders of a stored model."""
+
+_Name = Annotated[str, pydantic.Field(pattern=r"^[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}$")]
+"""The name of a folder that is not hidden, and leads nowhere else."""
+
+
+class OwnModel(Value):
+    """A model that is not the package's."""
+
+    kind: Kind
+    """Whether it is a tool or an object."""
+    family: _Name | None
+    """Its family; None if it was given by path."""
+    name: _Name
+    """Its name in scenes: in the family, or NAME@HASH."""
+    content_digest: Annotated[str, pydantic.Field(pattern="^[0-9a-f]{16}$")]
+    """Hash of its files (`fleet_tools.sim.model_files.digest_of`)."""
+
+    @property
+    def path(self) -> str:
+        """Its folder below that of all models."""
+        above = "given" if self.family is None else f"{self.kind}s/{self.family}"
+        return f"{above}/{self.name}"
+
+    def __str__(self) -> str:
+        """Returns what it is, without its hash."""
+        return f"the {self.kind} {self.name.removesuffix(f'@{self.content_digest}')}"
+
+
+def own_models(task: TaskConfig) -> dict[OwnModel, Path]:
+    """Returns the models that scenes of a task may have beside the package's, and their folders.
+
+    Raises:
+        ConfigError: A model is not allowed, or its folder has a name that cannot be stored.
+    """
+    found: list[tuple[Kind, str | None, str, Path]] = []
+    kinds: tuple[tuple[Kind, str], ...] = (
+        ("tool", task.tool_family),
+        ("object", task.object_family),
+    )
+    for kind, family in kinds:
+        for (its_kind, name), folder in sorted(task.given.folders.items()):
+            if its_kind == kind:
+                found.append((kind, None, name, Path(folder)))
+        if task.assets is not None:
+            for name, folder in sorted(models_below(Path(task.assets), kind, family).items()):
+                found.append((kind, family, name, folder))
+    return {_described(*each): each[-1] for each in found}
+
+
+class CarriesModels(GrownValue):
+    """A stored document in whose folder lie the models that are not the package's.
+
+    Attributes:
+        models: The models.
+    """
+
+    later_fields = ("models",)
+    error: ClassVar[type[FleetToolsError]] = ConfigError
+    """Class of the errors about stored models."""
+
+    models: tuple[OwnModel, ...] = ()
+    _folders: dict[OwnModel, Path] = pydantic.PrivateAttr(default_factory=dict)
+    _root: Path | None = pydantic.PrivateAttr(None)
+
+    def with_models(self, folders: Mapping[OwnModel, Path]) -> Self:
+        """Returns a document that is to carry models.
+
+        Args:
+            folders: The models, and where each lies.
+        """
+        copy = self.model_copy(update={"models": tuple(folders)})
+        copy._folders, copy._root = dict(folders), None
+        return copy
+
+    def lying_in(self, folder: Path) -> Self:
+        """Returns the document with its models in the folder that holds it."""
+        root = folder.absolute() / MODELS
+        copy = self.with_models({model: root / model.path for model in self.models})
+        copy._root = root
+        return copy
+
+    def carry(self, folder: Path) -> Self:
+        """Writes the models that a folder lacks, each whole or not at all.
+
+        Args:
+            folder: The folder that holds the document; no other process writes to it.
+
+        Returns:
+            The document with its models there.
+
+        Raises:
+            FleetToolsError: A model has been edited since it was described, or cannot be moved.
+            OSError: The disk is full or gone.
+        """
+        carried = self.lying_in(folder)
+        clear_unfinished(folder / MODELS)
+        for model, target in carried._folders.items():
+            if not os.path.lexists(target):
+                files = self._files(model, self._folders[model])
+                replace_folder(target, files)
+                try:
+                    carried._files(model, target)
+                except FleetToolsError:  # such as a mesh that is named by an absolute path
+                    shutil.rmtree(target)
+                    raise
+        return carried
+
+    def with_models_of(self, task: TaskFile) -> TaskFile:
+        """Returns a task file of the document with the models, after checking them.
+
+        Raises:
+            FleetToolsError: A model is missing or not the one that the document names, or a family
+                has others.
+        """
+        if not self.models:
+            return task  # also of before models were carried: they are where they were
+        for model in self.models:
+            if model not in self._folders:
+                raise self.error(
+                    f"The models of {task.name!r}, {_listing(self.models)}, lie in a folder beside "
+                    "the document that names them. Read it with its folder."
+                )
+            self._files(model, self._folders[model])
+        self._require_no_others()
+        given = {(m.kind, m.name): str(f) for m, f in self._folders.items() if m.family is None}
+        return task.with_models(self._root, GivenModels(given, alone=True))
+
+    def with_paths(self, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns keyword arguments of an environment with paths of the given models."""
+        given = {m.kind: str(f) for m, f in self._folders.items() if m.family is None}
+        return {**env_kwargs, **given}
+
+    def _files(self, model: OwnModel, folder: Path) -> dict[str, bytes]:
+        """Returns the files of a model, after checking that they are those that are named."""
+        try:
+            if self._root is not None:
+                _require_no_links(self._root, folder)
+            files = model_files(load_model(folder, model.kind).file)
+        except ConfigError as error:
+            raise self.error(f"{model} cannot be used: {error}") from error
+        if (found := digest_of(files)) != model.content_digest:
+            raise self.error(
+                f"{folder} is damaged, or not {model} that was used: its hash is {found}, not "
+                f"{model.content_digest}."
+            )
+        return files
+
+    def _require_no_others(self) -> None:
+        """Checks that families have no models in the folder that the document does not name."""
+        if self._root is not None:
+            found = {path.parent for path in self._root.glob("*/*/*/keypoints.yaml")}
+            if others := sorted(map(str, found - set(self._folders.values()))):
+                raise self.error(
+                    f"{', '.join(others[:5])}: these models are not among those with which the "
+                    f"data were made, {_listing(self.models)}. Move them away."
+                )
+
+
+def _described(kind: Kind, family: str | None, name: str, folder: Path) -> OwnModel:
+    digest = digest_of(model_files(load_model(folder, kind).file))
+    try:
+        return OwnModel(kind=kind, family=family, name=name, content_digest=digest)
+    except pydantic.ValidationError:
+        raise ConfigError(
+            f"The {kind} {shown(str(folder))} has a name that cannot be stored. Rename the folder."
+        ) from None
+
+
+def _require_no_links(root: Path, folder: Path) -> None:
+    """Checks that all parts of a stored model lie where they seem to lie."""
+    above = [root, *(each for each in folder.parents if root in each.parents), folder]
+    inside = (
+        os.path.join(at, n) for at, folders, names in os.walk(folder) for n in (*folders, *names)
+    )
+    for path in (*above, *islice(inside, _MAX_ENTRIES)):
+        if os.path.islink(path):
+            raise ConfigError(f"{path} is a link, which is not followed. Put a copy in its place.")
+    if next(inside, None) is not None:
+        raise ConfigError(f"{folder} holds more than {_MAX_ENTRIES:,} files.")
+
+
+def _listing(models: Iterable[OwnModel]) -> str:
+    return ", ".join(map(str, models))

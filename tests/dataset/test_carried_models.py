@@ -1,0 +1,301 @@
+"""A dataset carries the models that are not the package's, and replays without the former ones."""
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.collected import options, without_times, write_quick_task
+from support.processes import ROOT
+
+from fleet_tools import collect, replay
+from fleet_tools.config.resources import assets_root
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.header import describe
+from fleet_tools.dataset.writer import DatasetWriter
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
+
+CLAW = assets_root() / "tools" / "hammer" / "claw"
+NAIL = assets_root() / "objects" / "nail" / "round_nail"
+RANDOM = ("--policy", "random", "--quiet")
+REPLAY = ("--workers", "0", "--quiet")
+LABELS = "keypoints.yaml"
+
+
+def copies(folder: Path) -> list[str]:
+    """Copies a tool and an object into a folder, and returns the arguments that give them."""
+    shutil.copytree(CLAW, folder / "myclaw")
+    shutil.copytree(NAIL, folder / "my nail")
+    return ["--env", f"tool={folder / 'myclaw'}", f"object={folder / 'my nail'}"]
+
+
+def collected(folder: Path, output: Path) -> Path:
+    """Collects a dataset with copied models, and removes these."""
+    given = copies(folder / "mine")
+    task = str(write_quick_task(folder))
+    assert collect.main(options(output, *RANDOM, *given, task=task, episodes=1)) == 0
+    shutil.rmtree(folder / "mine")
+    return output
+
+
+@pytest.fixture(scope="module", name="kept")
+def _kept(tmp_path_factory) -> Path:
+    return collected(tmp_path_factory.mktemp("kept"), tmp_path_factory.mktemp("data") / "kept")
+
+
+@pytest.fixture(name="data")
+def _data(kept, tmp_path) -> Path:
+    """A dataset with two models that were given by path, which are gone."""
+    return shutil.copytree(kept, tmp_path / "moved")
+
+
+def carried(data: Path) -> dict[str, Path]:
+    """Returns the folders of the models that a dataset carries, by their names without hashes."""
+    return {path.name.partition("@")[0]: path for path in (data / "models" / "given").iterdir()}
+
+
+# --- What it is for -------------------------------------------------------------------------
+
+
+def test_a_dataset_replays_elsewhere_after_its_models_are_gone(data, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert replay.main([str(data), *REPLAY]) == 0
+    assert replay.main([f"../{data.name}", "--workers", "1", "--quiet"]) == 0
+
+
+def test_so_does_one_of_a_task_of_ones_own(tmp_path, monkeypatch):
+    own = shutil.copytree(ROOT / "examples" / "basket", tmp_path / "basket")
+    task, output = str(own / "task.yaml"), tmp_path / "data"
+    assert collect.main(options(output, "--quiet", task=task, episodes=1)) == 0
+    shutil.rmtree(own)
+    data = output.rename(tmp_path / "moved")
+    monkeypatch.chdir(ROOT)
+    assert replay.main([str(data), *REPLAY]) == 0
+    # The environment draws the scenes that it drew, from all models of the families.
+    env = unwrap(Dataset(data).header.make_env())
+    record = Dataset(data).stored()[0]
+    env.reset(seed=record.seed)
+    assert env.scene == Dataset(data).episode(record.attempt).scene
+    assert {each.name for each in Dataset(data).header.models} == {
+        path.parent.name for path in (ROOT / "examples" / "basket").glob("*/*/*/keypoints.yaml")
+    }
+
+
+def test_the_same_models_give_the_same_bytes_wherever_they_lie(kept, tmp_path):
+    again = collected(tmp_path / "another place", tmp_path / "again")
+    one, other = without_times(kept), without_times(again)
+    headers = [json.loads(files.pop("dataset.json")) for files in (one, other)]
+    assert one == other
+    assert headers[0]["models"] == headers[1]["models"]
+    assert str(tmp_path) not in json.dumps(headers[1]["env_spec"]["kwargs"]["tool"])
+
+
+def test_each_model_is_carried_once(data, tmp_path):
+    header = Dataset(data).header
+    assert sorted(carried(data)) == ["my_nail", "myclaw"]
+    assert sorted(each.path for each in header.models) == sorted(
+        path.relative_to(data / "models").as_posix() for path in carried(data).values()
+    )
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("models/**/*")}
+    given = copies(tmp_path / "mine")
+    task = str(write_quick_task(tmp_path))
+    assert collect.main(options(data, *RANDOM, *given, task=task, episodes=2)) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in data.rglob("models/**/*")}
+
+
+def test_a_dataset_of_the_packages_models_carries_none(tmp_path):
+    task = str(write_quick_task(tmp_path))
+    output = tmp_path / "data"
+    assert collect.main(options(output, *RANDOM, task=task, episodes=1)) == 0
+    assert {path.name for path in output.iterdir()} == {
+        "dataset.json",
+        "manifest.jsonl",
+        "episodes",
+    }
+    assert "models" not in json.loads((output / "dataset.json").read_text())
+
+
+# --- Collecting -----------------------------------------------------------------------------
+
+
+def test_a_changed_model_does_not_go_on_with_a_dataset(data, tmp_path, capsys):
+    given = copies(tmp_path / "mine")
+    labels = tmp_path / "mine" / "myclaw" / LABELS
+    labels.write_text(labels.read_text() + "# another one\n")
+    task = str(write_quick_task(tmp_path))
+    assert collect.main(options(data, *RANDOM, *given, task=task, episodes=2)) == 2
+    message = capsys.readouterr().err
+    assert "the tool myclaw is " in message
+    assert "the object my_nail is " not in message
+
+
+def test_what_it_carries_may_be_given_to_go_on(data, tmp_path):
+    given = [
+        f"{kind}={folder}"
+        for kind, folder in zip(("object", "tool"), sorted(carried(data).values()), strict=True)
+    ]
+    task = str(write_quick_task(tmp_path))
+    assert collect.main(options(data, *RANDOM, "--env", *given, task=task, episodes=2)) == 0
+    assert replay.main([str(data), *REPLAY]) == 0
+
+
+def test_a_killed_writer_is_no_obstacle(data, tmp_path):
+    given = copies(tmp_path / "mine")
+    shutil.rmtree(carried(data)["myclaw"])
+    (data / "models" / "given" / ".writing_1" / "new").mkdir(parents=True)
+    task = str(write_quick_task(tmp_path))
+    assert collect.main(options(data, *RANDOM, *given, task=task, episodes=2)) == 0
+    assert replay.main([str(data), *REPLAY]) == 0
+    assert sorted(carried(data)) == ["my_nail", "myclaw"]
+
+
+def test_a_model_that_is_edited_before_the_first_episode_is_refused(tmp_path):
+    tool = shutil.copytree(CLAW, tmp_path / "own")
+    spec = EnvSpec.of("hammer", tool=str(tool))
+    header = describe(spec.make(), spec, policy="expert", seed=0, keep_failures=False)
+    (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
+    with pytest.raises(DatasetError, match="not the tool own that was used"):
+        DatasetWriter(tmp_path / "data", header)
+    assert not list((tmp_path / "data").rglob("models/**/*.sdf"))
+
+
+def test_a_model_with_an_absolute_path_cannot_be_carried(tmp_path):
+    tool = shutil.copytree(CLAW, tmp_path / "own")
+    text = (tool / "model.sdf").read_text().replace("<uri>meshes", f"<uri>{tool}/meshes")
+    (tool / "model.sdf").write_text(text)
+    spec = EnvSpec.of("hammer", tool=str(tool))
+    header = describe(spec.make(), spec, policy="expert", seed=0, keep_failures=False)
+    with pytest.raises(DatasetError, match="outside of the model's folder"):
+        DatasetWriter(tmp_path / "data", header)
+    assert not list((tmp_path / "data").rglob("models/**/*.sdf"))
+
+
+def test_a_header_knows_its_models_in_another_process(data):
+    header = pickle.loads(pickle.dumps(Dataset(data).header))
+    assert unwrap(header.make_env()).task.given.alone
+    alone = type(header).model_validate_json(header.to_json())
+    with pytest.raises(DatasetError, match="Read it with its folder"):
+        alone.make_env()
+
+
+# --- Files that lie -------------------------------------------------------------------------
+
+
+def edit_labels(data: Path) -> None:
+    path = carried(data)["myclaw"] / LABELS
+    path.write_text(path.read_text().replace("head", "haed", 1))
+
+
+def edit_mesh(data: Path) -> None:
+    path = next(carried(data)["myclaw"].rglob("*.obj"))
+    path.write_text(path.read_text() + "\n")
+
+
+def remove(data: Path) -> None:
+    shutil.rmtree(carried(data)["my_nail"])
+
+
+def link_file(data: Path) -> None:
+    path = next(carried(data)["myclaw"].rglob("*.obj"))
+    path.rename(data / "mesh.obj")
+    path.symlink_to(data / "mesh.obj")
+
+
+def link_model(data: Path) -> None:
+    path = carried(data)["myclaw"]
+    path.rename(data.parent / "outside")
+    path.symlink_to(data.parent / "outside")
+
+
+def link_all(data: Path) -> None:
+    (data / "models").rename(data.parent / "models")
+    (data / "models").symlink_to(data.parent / "models")
+
+
+def name_outside(data: Path) -> None:
+    (data / "secret.obj").write_text("v 0 0 0\n")
+    path = carried(data)["myclaw"] / "model.sdf"
+    path.write_text(path.read_text().replace("meshes/handle.obj", "../../../secret.obj", 1))
+
+
+def huge_file(data: Path) -> None:
+    with (carried(data)["myclaw"] / "model.sdf").open("r+b") as file:
+        file.truncate(10**11)
+
+
+def add_to_family(data: Path) -> None:
+    shutil.copytree(CLAW, data / "models" / "tools" / "hammer" / "extra")
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "labels": (edit_labels, "not the tool myclaw that was used: its hash is"),
+    "mesh": (edit_mesh, "not the tool myclaw that was used: its hash is"),
+    "missing": (remove, "the object my_nail cannot be used: .* is not a folder"),
+    "linked file": (link_file, "is a link, which is not followed"),
+    "linked model": (link_model, "is a link, which is not followed"),
+    "linked folder": (link_all, "is a link, which is not followed"),
+    "outside": (name_outside, "outside of the model's folder"),
+    "huge": (huge_file, "has more than 2,000,000 bytes"),
+    "another": (add_to_family, "extra: these models are not among those"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_what_was_altered_is_refused_before_anything_runs(data, damage, capsys):
+    alter, message = damage
+    alter(data)
+    with pytest.raises(DatasetError, match=message):
+        Dataset(data).header.make_env()
+    assert replay.main([str(data), *REPLAY]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../myclaw"},
+        {"name": "/myclaw"},
+        {"name": ".."},
+        {"name": "my\0claw"},
+        {"family": ".."},
+        {"family": "a/b"},
+        {"content_digest": "../../../../etc"},
+        {"kind": "given/.."},
+    ],
+    ids=str,
+)
+def test_no_name_climbs_out_of_the_folder(data, change):
+    document = json.loads((data / "dataset.json").read_text())
+    document["models"][0] |= change
+    (data / "dataset.json").write_text(json.dumps(document))
+    with pytest.raises(DatasetError, match=r"models\.0"):
+        Dataset(data)
+
+
+def test_models_of_the_working_directory_are_not_used(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = carried(data)["myclaw"].name
+    for folder in ("mine", name):
+        shutil.copytree(CLAW, tmp_path / folder)
+    env = unwrap(Dataset(data).header.make_env())
+    scene = Dataset(data).episode(0).scene.model_copy(update={"tool": "mine"})
+    with pytest.raises(FleetToolsError, match=f"Unknown tool.*'mine'.*Known: .*{name}"):
+        env.reset(options={"scene": scene})
+    shutil.rmtree(carried(data)["myclaw"])
+    with pytest.raises(DatasetError, match="the tool myclaw cannot be used"):
+        Dataset(data).header.make_env()
+
+
+def test_a_model_that_is_edited_while_it_is_used_is_refused(tmp_path):
+    tool = shutil.copytree(CLAW, tmp_path / "own")
+    env = unwrap(EnvSpec.of("hammer", tool=str(tool)).make())
+    env.reset(seed=0)
+    before = env.scene.tool
+    (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
+    with pytest.raises(ConfigError, match=f"it was {before}, and now it is own@"):
+        env.reset(seed=0)
