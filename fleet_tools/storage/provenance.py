@@ -34,8 +34,12 @@ class TaskFile(Value):
     text: str
     folder: str | None
 
-    def load(self) -> TaskConfig:
-        """Returns the task, as `fleet_tools.config.tasks.load_task` does.
+    def __hash__(self) -> int:
+        """Returns a hash, by which caches find it."""
+        return hash((self.name, self.content_digest, self.folder))
+
+    def content(self) -> TaskConfig:
+        """Returns what the file says.
 
         Raises:
             ConfigError: The text is not that of a task file.
@@ -44,7 +48,15 @@ class TaskFile(Value):
         content = parse_yaml(self.text, source)
         if isinstance(content, dict):
             content.pop("reach", None)  # shaped rewards before the expert's constraints told them
-        task = parse(TaskConfig, content, source)
+        return parse(TaskConfig, content, source)
+
+    def load(self) -> TaskConfig:
+        """Returns the task with its folder of models, as `fleet_tools.config.tasks.load_task`.
+
+        Raises:
+            ConfigError: The text is not that of a task file.
+        """
+        task = self.content()
         if task.assets is None or self.folder is None:
             return task
         assets = str((Path(self.folder) / task.assets).resolve())

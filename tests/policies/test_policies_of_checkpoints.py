@@ -191,5 +191,5 @@ def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_is_not_evaluated_in_tasks_that_it_cannot_act_in(mlp: str) -> None:
     with pytest.raises(PolicyError, match=r"cannot act in the task 'knife'.*with --tool"):
         describe(EvaluationConfig(policy=mlp))
-    _, result = describe(EvaluationConfig(policy=mlp, tool="hammer"))
+    _, result, _ = describe(EvaluationConfig(policy=mlp, tool="hammer"))
     assert result.policy.name == "mlp"

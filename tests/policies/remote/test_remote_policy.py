@@ -203,7 +203,7 @@ def test_nothing_begins_where_the_policy_cannot_act(checkpoints: dict[str, Path]
     with serving_as(served_checkpoint(checkpoints["mlp"], 6.0)) as server:
         with pytest.raises(PolicyError, match=r"cannot act in the task 'knife'.*tool_keypoints"):
             describe(EvaluationConfig(policy=server.url))
-        _, result = describe(EvaluationConfig(policy=server.url, tool="hammer"))
+        _, result, _ = describe(EvaluationConfig(policy=server.url, tool="hammer"))
         assert (result.policy.kind, result.policy.name) == ("remote", server.url)
         assert result.policy.env_kwargs == {"obs_mode": "state"}
     with serving_as(served_checkpoint(checkpoints["mlp"], 20.0)) as server:
