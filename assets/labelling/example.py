@@ -1,11 +1,16 @@
-"""A model of the package that shows where the keypoints of a family are."""
+"""A model that shows where the keypoints of a family are."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.assets.labelling.subject import Identity
 from fleet_tools.assets.solids import Solid, joined
-from fleet_tools.sim.catalog import Kind
+from fleet_tools.config.tasks import load_task
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.sim.catalog import load_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,17 +28,30 @@ class Example:
     keypoints: dict[str, np.ndarray]
 
 
-def find_example(kind: Kind, family: str) -> Example | None:
-    """Returns the first model that the package generates of a family; None if there is none."""
+def find_example(identity: Identity, task: str | None = None) -> Example | None:
+    """Returns a labelled model of a family; None if there is no other.
+
+    That is the first model of the package that is generated. Of a family of one's own it is the
+    first one that can be read, of the task's folder of models, or of the one in which the labelled
+    model is.
+
+    Args:
+        identity: What is labelled.
+        task: Name or path of a task that has such models.
+    """
+    return _generated(identity) or next(_neighbours(identity, task), None)
+
+
+def _generated(identity: Identity) -> Example | None:
     from fleet_tools.assets.families import FAMILIES, FamilyName, find_family
 
     known: dict[str, FamilyName] = {name: name for name in FAMILIES}
-    if family not in known:
+    if identity.family not in known:
         return None
-    module = find_family(known[family])
+    module = find_family(known[identity.family])
     member, params = next(iter(module.CATALOGUE.items()))
     model = module.build(params, member)
-    if model.kind != kind:
+    if model.kind != identity.kind:
         return None
     origins = {link.name: np.array(link.origin) for link in model.links}
     solids = [
@@ -46,3 +64,22 @@ def find_example(kind: Kind, family: str) -> Example | None:
         for label, point in model.keypoints.items()
     }
     return Example(member, joined(*solids), keypoints)
+
+
+def _neighbours(identity: Identity, task: str | None) -> Iterator[Example]:
+    from fleet_tools.assets.labelling.model_surface import read_surface
+
+    kind, family = identity.kind, identity.family
+    roots = [str(identity.folder.parents[2])]
+    if task is not None and (assets := load_task(task).assets) is not None:
+        roots.insert(0, assets)
+    for root in roots:
+        for folder in sorted(Path(root).glob(f"{kind}s/{family}/*/")):
+            if folder.resolve() == identity.folder.resolve():
+                continue
+            try:
+                read = read_surface(load_model(folder, kind))
+            except FleetToolsError:
+                continue
+            known = [name for name in identity.keypoints if name in read.keypoints]
+            yield Example(folder.name, read.surface, {name: read.keypoints[name] for name in known})

@@ -43,6 +43,7 @@ class LabelPage:
         port: Port to listen on, or the next one that is free; 0 takes any free one.
         scenes: Number of scenes in which the expert tries the model.
         seed: Seed of the first scene.
+        task: Name or path of the task in which it does; None for those of the package.
 
     Attributes:
         session: A person's work.
@@ -53,9 +54,16 @@ class LabelPage:
         MissingLibraryError: Viser is absent.
     """
 
-    def __init__(self, session: Session, port: int = 0, scenes: int = 4, seed: int = 0) -> None:
+    def __init__(
+        self,
+        session: Session,
+        port: int = 0,
+        scenes: int = 4,
+        seed: int = 0,
+        task: str | None = None,
+    ) -> None:
         library = require("viser", "show the page on which a mesh is labelled")
-        self.session, self._scenes, self._seed = session, scenes, seed
+        self.session, self._scenes, self._seed, self._task = session, scenes, seed, task
         self._lock = threading.RLock()
         self._trial: Trial | None = None
         self._motion: Motion | None = None
@@ -74,7 +82,7 @@ class LabelPage:
         self.server.gui.set_panel_label("Label a model")
         identity = session.subject.identity
         names = [name for name in session.items if name != HAND_ITEM]
-        self._example = find_example(identity.kind, identity.family)
+        self._example = find_example(identity, task)
         self._view = WorkView(self.server.scene, names, self._example, self._clicked)
         self._handles = self._add_handles("point_handles", rotates=False)
         self._hand_handles = self._add_handles("hand_handles", rotates=True)
@@ -130,7 +138,7 @@ class LabelPage:
             lines = [f"Written to `{folder}`.", *(f"Warning: {each}." for each in warnings)]
             lines.append("The model is checked, and the expert tries it ...")
             self._panel.report.content = "\n\n".join(lines)
-            self._trial = trial = Trial(folder, self._scenes, self._seed)
+            self._trial = trial = Trial(folder, self._scenes, self._seed, self._task)
             self._draw()
         threading.Thread(target=self._follow, args=(trial, lines), daemon=True).start()
 

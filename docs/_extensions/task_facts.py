@@ -167,11 +167,9 @@ def randomization(task: TaskConfig) -> str:
 
 
 def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
-    """Yields group, quantity and distribution of all that is given."""
+    """Yields group, quantity and distribution of all that is drawn."""
     drawn = task.randomization
     for group in type(drawn).model_fields:
-        if group not in drawn.model_fields_set:
-            continue
         match getattr(drawn, group):
             case RandomPose() as pose:
                 yield group, "", _pose_words(pose)
