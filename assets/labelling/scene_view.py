@@ -148,7 +148,7 @@ class WorkView:
         for name, point in example.keypoints.items():
             self._draw_point(f"/work/example/{name}", name, point, 0.014 * size(example.surface))
         low, high = example.surface.bounds()
-        x, y, z = (float(value) for value in (low + high) / 2)
+        x, y = (float(value) for value in (low + high)[:2] / 2)
         self._scene.add_label(
             "/work/example/title",
             f"example: {example.name}",
