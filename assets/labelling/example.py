@@ -6,11 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.assets.labelling.faces import size
 from fleet_tools.assets.labelling.subject import Identity
 from fleet_tools.assets.solids import Solid, joined
 from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.sim.catalog import load_model
+
+SHARE, GAP = 0.6, 0.15
+"""Size of an example beside a surface, and its distance, relative to the surface's longest side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +30,25 @@ class Example:
     name: str
     surface: Solid
     keypoints: dict[str, np.ndarray]
+
+    def beside(self, surface: Solid) -> "Example":
+        """Returns a smaller or larger one beside a surface, of whose size it is a fixed share.
+
+        Args:
+            surface: The surface, in M, m.
+        """
+        factor = SHARE * size(surface) / size(self.surface)
+        low, high = surface.bounds()
+        own_low, own_high = (factor * each for each in self.surface.bounds())
+        offset = (low + high - own_low - own_high) / 2
+        axis = 2 if (high - low)[2] <= (high - low)[0] else 0  # along the shorter side
+        offset[axis] = low[axis] - own_high[axis] - GAP * size(surface)
+        placed = self.surface.transformed(factor * np.eye(3), offset)
+        return Example(
+            self.name,
+            placed,
+            {name: factor * point + offset for name, point in self.keypoints.items()},
+        )
 
 
 def find_example(identity: Identity, task: str | None = None) -> Example | None:

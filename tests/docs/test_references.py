@@ -14,7 +14,6 @@ import task_facts
 import yaml_reference
 from gymnasium import spaces
 from model_docs import attribute_docs, escape, field_types, type_words, unit
-from predicate_sentences import sentence
 from support.pages import DOCS, blocks
 
 import fleet_tools
@@ -22,6 +21,7 @@ from fleet_tools.config import predicates
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Axis, Count, Positive
+from fleet_tools.envs.predicate_sentences import sentence
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import parse
