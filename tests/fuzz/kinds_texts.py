@@ -73,8 +73,10 @@ def _same_after_json(given: Any, value: Value) -> None:
 def tasks(folder: Path) -> Subject:
     """Task files, read."""
     make = changed_yaml(
-        _texts([*task_configs_root().glob("*.yaml"), ROOT / "examples/basket/task.yaml"])
-        + [yaml.safe_dump(whole_task("wrench"), sort_keys=False)]
+        [
+            *_texts([*task_configs_root().glob("*.yaml"), ROOT / "examples/basket/task.yaml"]),
+            yaml.safe_dump(whole_task("wrench"), sort_keys=False),
+        ]
     )
     path = folder / "task.yaml"
 
