@@ -20,8 +20,8 @@ class EvaluationConfig(OptionGroup):
 
     policy: PolicyName
     protocol: str = PROTOCOL
-    """Name of a protocol, or path of your own. Also the folder of a result, for the protocol that
-    it follows."""
+    """Name of a protocol, or path of your own; or folder of a result, for the protocol that it
+    follows."""
     tool: str | None = None
     """Only this task of the protocol, by its tool."""
     task: str | None = None

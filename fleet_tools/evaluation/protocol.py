@@ -276,16 +276,15 @@ def with_task(protocol: Protocol, name_or_path: str) -> tuple[Protocol, str]:
     """Returns a protocol that has a task, and the task's name.
 
     Args:
-        protocol: The protocol, which is returned if it has the task. Otherwise its splits, as far
-            as the task has them, and its seeds make a protocol of this task alone.
-        name_or_path: Name of one of its tasks, or path of any task file.
+        protocol: The protocol, which is returned if the task is given by a name, or is one of its
+            own. Otherwise its splits, as far as the task has them, and its seeds make a protocol of
+            this task alone.
+        name_or_path: Name of a task, or path of a task file.
 
     Raises:
-        UnknownNameError: It has no such task, and there is no such file.
         ConfigError: The task file is not valid, or has none of the splits.
     """
     if name_or_path in protocol.tasks or not is_file(name_or_path):
-        require_name(f"task of {protocol.title!r}", name_or_path, protocol.tasks, OWN_TASK)
         return protocol, name_or_path
     name, file = named_task(name_or_path)
     here = protocol.task_files.get(name)

@@ -54,13 +54,18 @@ class TaskFile(Value):
         """Returns the task with its folder of models, as `fleet_tools.config.tasks.load_task`.
 
         Raises:
-            ConfigError: The text is not that of a task file.
+            ConfigError: The text is not that of a task file, or the folder is not here.
         """
         task = self.content()
         if task.assets is None or self.folder is None:
             return task
-        assets = str((Path(self.folder) / task.assets).resolve())
-        return task.model_copy(update={"assets": assets})
+        assets = (Path(self.folder) / task.assets).resolve()
+        if not assets.is_dir():
+            raise ConfigError(
+                f"The models of the task {self.name!r} were in {assets}, and there is no such "
+                "folder here. Where the task file is given, give the path at which it is now."
+            )
+        return task.model_copy(update={"assets": str(assets)})
 
 
 class Machine(Value):
