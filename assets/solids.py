@@ -26,14 +26,18 @@ class Solid:
     triangles: np.ndarray
 
     def transformed(self, rotation: np.ndarray, translation: ArrayLike) -> "Solid":
-        """Returns the solid after a rigid motion x -> rotation @ x + translation.
+        """Returns the solid after x -> rotation @ x + translation.
 
         Args:
-            rotation: Rotation matrix, (3, 3).
+            rotation: Rotation matrix, (3, 3), or a positive multiple of one.
             translation: Vector, (3,), m.
         """
         vertices = self.vertices @ np.transpose(rotation) + np.asarray(translation)
         return Solid(vertices, self.triangles)
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the lowest and the highest coordinates of the vertices, (3,) each, m."""
+        return self.vertices.min(axis=0), self.vertices.max(axis=0)
 
 
 @dataclass(frozen=True)

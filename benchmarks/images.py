@@ -81,20 +81,19 @@ class Replaced:
 
 
 def _measure_all(options: ImagesOptions) -> int:
-    from fleet_tools.envs.making import make_env
     from fleet_tools.evaluation.config import PROTOCOL
     from fleet_tools.evaluation.policy_provenance import default_name
-    from fleet_tools.evaluation.protocol import load_protocol
+    from fleet_tools.evaluation.protocol import load_protocol, with_task
     from fleet_tools.policies.sources import find_policy
 
-    protocol, task = load_protocol(PROTOCOL), options.task.name_or_path()
+    protocol, task = with_task(load_protocol(PROTOCOL), options.task.name_or_path())
     trials = protocol.trials(task, scenes=options.scenes)
     columns = ("policy", "images", "colours and textures", *protocol.splits, "all", "95% interval")
     print_now(options, table_head(columns))
     rows = []
     for path in options.policies:
         source = find_policy(str(path))
-        env = make_env(task=task, **source.env_kwargs)
+        env = protocol.make_env(task, trusted=True, **source.env_kwargs)  # the user named it
         policy = source.make(env)
         for images in options.images:
             for appearance in options.appearances:

@@ -54,7 +54,8 @@ def kernels() -> dict[str, str]:
 
 def replay(results: list[Path], episodes: int) -> dict[str, Any]:
     """Returns what kernels compute, and results of drawn episodes from their actions."""
-    protocol, env_of = load_protocol(PROTOCOL), present_env()
+    protocol = load_protocol(PROTOCOL)
+    env_of = present_env(protocol)
     again = [
         run_trial(
             env_of(episode.task), StoredActions(decode_actions(episode.actions)), protocol, episode

@@ -53,7 +53,7 @@ def _measure_all(options: RobustnessOptions) -> int:
     for policy in options.policies:
         for task in options.tasks.names_or_paths():
             evaluations = [_evaluate(options, policy, task, name) for name in options.sensors]
-            rows.append(_row(task, evaluations))
+            rows.append(_row(evaluations))
             print_now(options, _as_text(rows[-1]))
     if options.json_output:
         options.report({"rows": rows}, str)
@@ -66,13 +66,16 @@ def _evaluate(
     from fleet_tools.evaluation.config import EvaluationConfig
     from fleet_tools.evaluation.run import evaluate_policy
 
-    config = EvaluationConfig(policy=policy, tool=task, scenes=options.scenes, sensors=sensors)
-    folder = options.output / policy.strip("/").replace("/", "_") / task / sensors
-    return evaluate_policy(config, folder, options.workers)
+    config = EvaluationConfig(policy=policy, task=task, scenes=options.scenes, sensors=sensors)
+    folder = options.output.joinpath(
+        *(part.strip("/").replace("/", "_") for part in (policy, task))
+    )
+    return evaluate_policy(config, folder / sensors, options.workers)
 
 
-def _row(task: str, evaluations: Sequence["Evaluation"]) -> dict[str, Any]:
-    """Returns the figures of a policy in a task."""
+def _row(evaluations: Sequence["Evaluation"]) -> dict[str, Any]:
+    """Returns the figures of a policy in a task, from its evaluations by each kind of camera."""
+    task = evaluations[0].episodes[0].task
     rates, failures = {}, {}
     for evaluation in evaluations:
         policy, scores = evaluation.result.policy, evaluation.result.scores

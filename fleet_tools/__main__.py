@@ -30,6 +30,7 @@ PROGRAMS = {
     "barriers": ("baselines.barriers", "Measures loss barriers between the models of fleets."),
     "studies": ("baselines.studies", "Repeats the studies of merging methods on small networks."),
     "metaworld": ("baselines.metaworld.__main__", "Collects and evaluates in Meta-World's tasks."),
+    "new-task": ("new_task", "Writes the folder of a task of your own, to begin with."),
     "label": ("label", "Labels a mesh by clicks in the browser."),
     "assets": ("assets.__main__", "Generates and imports models of tools and objects."),
     "doctor": ("doctor", "Checks what this machine can do."),

@@ -60,8 +60,7 @@ def _evaluate(options: EvaluateOptions) -> int:
     started = time.perf_counter()
     config = options.evaluation
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
-        policy, described = describe(config, options.command_line)
-    trials = described.protocol.trials(config.tool, config.split, config.scenes)
+        policy, described, trials = describe(config, options.command_line)
     requested = {trial.key for trial in trials}
     other = load_evaluation(options.compare) if options.compare else None
     if other is not None:

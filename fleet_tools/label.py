@@ -7,14 +7,16 @@ importer, checks it, and shows the expert using it.
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pydantic
 from tyro.conf import Positional
 
-from fleet_tools.assets.importing.argument_types import ModelName
+from fleet_tools.assets.importing.argument_types import KeypointNamesArgument, ModelName
 from fleet_tools.assets.importing.settings import ScaleSettings
+from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import CountOrZero, Seed
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind
@@ -31,6 +33,10 @@ class LabelOptions(cli.Options):
     and writes what `fleet-tools assets import` writes with the same coordinates. Of a model's
     folder, keypoints.yaml is corrected. Then the model is checked, and the expert tries it.
 
+    A model of a task of your own is labelled with --task FILE, which gives family, keypoints,
+    examples and the folder of its models, and is where the expert tries it. A family that no task
+    has yet is given by --family NEW --keypoint-names NAME,NAME.
+
     Every action is kept in OUTPUT/tools/FAMILY/NAME.labels.yaml, from which the same command goes
     on. The page is for this machine alone.
 
@@ -43,12 +49,17 @@ class LabelOptions(cli.Options):
     """Mesh file (STL, OBJ, PLY, OFF, GLB or GLTF), or the folder of a model."""
     kind: Kind = "tool"
     """Whether a mesh becomes a tool or an object."""
+    task: str | None = None
+    """Task to which the model belongs, by name or by the path of its YAML file."""
     family: ModelName | None = None
-    """Family of a mesh, such as hammer."""
+    """Family of a mesh, such as hammer (default: that of the task)."""
+    keypoint_names: KeypointNamesArgument = ()
+    """Keypoints of a family of your own, beside those of the package's tasks."""
     name: ModelName | None = None
     """Name of the model (default: that of the file)."""
     output: Path | None = None
-    """Assets folder, where the model goes to tools/FAMILY/NAME or objects/FAMILY/NAME."""
+    """Assets folder, where the model goes to tools/FAMILY/NAME or objects/FAMILY/NAME (default:
+    `assets` of the task)."""
     size: ScaleSettings = ScaleSettings()
     scenes: CountOrZero = 4
     """Number of scenes in which the expert tries the model."""
@@ -59,14 +70,20 @@ class LabelOptions(cli.Options):
 
     @pydantic.model_validator(mode="after")
     def _fits_the_path(self) -> "LabelOptions":
-        given = {"family": self.family, "output": self.output}
+        known = {"--family": self.family, "--keypoint-names": self.keypoint_names}
+        placed = {"--output": self.output}
         if self.path.is_dir():
-            given["name"] = self.name
-            if superfluous := [f"--{key}" for key, value in given.items() if value is not None]:
-                raise ValueError(f"a folder of a model says that itself: {', '.join(superfluous)}")
-        elif lacking := [f"--{key}" for key, value in given.items() if value is None]:
-            raise ValueError(f"a mesh needs {' and '.join(lacking)}")
+            _refuse(known | placed | {"--name": self.name}, "a folder of a model says that itself")
+        elif self.task is not None:
+            _refuse(known, "the task says that itself")
+        elif lacking := [key for key, value in (known | placed).items() if value is None]:
+            raise ValueError(f"a mesh needs {' and '.join(lacking)}, or --task")
         return self
+
+
+def _refuse(options: Mapping[str, object], reason: str) -> None:
+    if superfluous := [key for key, value in options.items() if value]:
+        raise ValueError(f"{reason}: {', '.join(superfluous)}")
 
 
 def _label(options: LabelOptions) -> int:
@@ -76,7 +93,7 @@ def _label(options: LabelOptions) -> int:
     session = Session(_subject(options))
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
-    page = LabelPage(session, options.port, options.scenes, options.seed)
+    page = LabelPage(session, options.port, options.scenes, options.seed, options.task)
     try:
         identity = session.subject.identity
         summary = {
@@ -96,16 +113,26 @@ def _label(options: LabelOptions) -> int:
 
 
 def _subject(options: LabelOptions) -> "Subject":
+    task = None if options.task is None else load_task(options.task)
     if options.path.is_dir():
+        from fleet_tools.assets.checking.trial import tasks_of
         from fleet_tools.assets.labelling.folder_subject import FolderSubject
 
-        return FolderSubject(options.path)
+        subject = FolderSubject(options.path)
+        tasks_of(subject.model, options.task)  # refuses a task of other families
+        return subject
     from fleet_tools.assets.labelling.mesh_subject import MeshSubject
 
-    if options.family is None or options.output is None:  # the options say so, too
-        raise ConfigError("A mesh needs --family and --output.")
+    family, output, keypoints = options.family, options.output, options.keypoint_names
+    if task is not None:
+        family = task.tool_family if options.kind == "tool" else task.object_family
+        keypoints = task.keypoints.tool if options.kind == "tool" else task.keypoints.object
+        if output is None and task.assets is not None:
+            output = Path(task.assets)
+    if family is None or output is None:
+        raise ConfigError("A mesh of a task without `assets` of its own needs --output.")
     return MeshSubject(
-        options.path, options.kind, options.family, options.output, options.name, options.size
+        options.path, options.kind, family, output, options.name, options.size, keypoints
     )
 
 

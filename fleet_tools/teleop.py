@@ -111,7 +111,7 @@ def _act(
             verify=options.verify,
             spacemouse=options.spacemouse,
         ) as opened:
-            _announce(opened.url)
+            _announce(opened.url, env.task.description)
             with deferred_interrupt(signal.SIGTERM) as interrupted:
                 opened.session.run(lambda record: _report(options, record), interrupted)
     except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
@@ -119,8 +119,8 @@ def _act(
     return None
 
 
-def _announce(url: str) -> None:
-    print(f"Act at {url} (Ctrl-C ends)", file=sys.stderr, flush=True)
+def _announce(url: str, task: str) -> None:
+    print(f"{task}\nAct at {url} (Ctrl-C ends)", file=sys.stderr, flush=True)
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)
 

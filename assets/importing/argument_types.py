@@ -63,6 +63,10 @@ def _keypoint(text: str) -> tuple[str, Vector3]:
     return check_model_name(name), _vector(position, "X,Y,Z after NAME=")
 
 
+def _keypoint_names(text: str) -> tuple[str, ...]:
+    return tuple(check_model_name(name) for name in text.split(","))
+
+
 def _grasp(text: str) -> Pose:
     if text.count(",") == 2:
         return Pose(translation_m=_vector(text, "X,Y,Z or X,Y,Z,ROLL,PITCH,YAW"))
@@ -99,6 +103,9 @@ ModelName = Annotated[str, pydantic.AfterValidator(check_model_name)]
 
 KeypointArgument = Annotated[tuple[str, Vector3], notation(_keypoint, "NAME=X,Y,Z")]
 """Name and position of a keypoint."""
+
+KeypointNamesArgument = Annotated[tuple[str, ...], notation(_keypoint_names, "NAME,NAME,...")]
+"""Names of keypoints."""
 
 GraspArgument = Annotated[Pose | None, notation(_grasp, "X,Y,Z[,ROLL,PITCH,YAW]")]
 """Pose of the hand, in m and degrees."""

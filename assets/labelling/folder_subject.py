@@ -36,12 +36,17 @@ class FolderSubject:
     is_mesh = False
 
     @cached_property
-    def _model(self) -> Model:
+    def model(self) -> Model:
+        """The model.
+
+        Raises:
+            ConfigError: The folder holds none.
+        """
         return read_model(self.folder)
 
     @cached_property
     def _read(self) -> ModelSurface:
-        return read_surface(self._model)
+        return read_surface(self.model)
 
     @property
     def identity(self) -> Identity:
@@ -54,7 +59,7 @@ class FolderSubject:
 
     @cached_property
     def _identity(self) -> Identity:
-        labels = self._model.labels
+        labels = self.model.labels
         folder = self.folder.resolve()
         if folder.is_relative_to(assets_root().resolve()):
             raise ConfigError(
@@ -66,12 +71,12 @@ class FolderSubject:
             folder.name,
             tuple(labels.keypoints),
             folder,
-            self._model.file.name,
+            self.model.file.name,
         )
 
     def digest(self) -> str:
         """Returns a hash of the model file and its labels."""
-        files = self._model.file, self.folder / "keypoints.yaml"
+        files = self.model.file, self.folder / "keypoints.yaml"
         content = b"".join(file.read_bytes() for file in files)
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
@@ -80,8 +85,8 @@ class FolderSubject:
         labels = Labels()
         for name, p_M in self._read.keypoints.items():
             labels = labels.placed(name, p_M)
-        is_tool = self._model.labels.kind == "tool"
-        return labels.replaced(grasp=self._model.labels.grasp) if is_tool else labels
+        is_tool = self.model.labels.kind == "tool"
+        return labels.replaced(grasp=self.model.labels.grasp) if is_tool else labels
 
     def placed(self, labels: Labels) -> Placed:
         """Returns the surface in M, which no label changes.
@@ -97,7 +102,7 @@ class FolderSubject:
         Raises:
             OSError: The file cannot be written.
         """
-        former = self._model.labels
+        former = self.model.labels
         changed = Keypoints(
             family=former.family,
             kind=former.kind,
@@ -117,6 +122,6 @@ class FolderSubject:
 
     def _in_link(self, keypoint: str, p_M: np.ndarray) -> Vector3:
         """Returns a position in M, (3,), in the frame of a keypoint's link, m."""
-        X_ML = self._read.links[self._model.labels.keypoints[keypoint].link]
+        X_ML = self._read.links[self.model.labels.keypoints[keypoint].link]
         x, y, z = np.round(X_ML[:3, :3].T @ (p_M - X_ML[:3, 3]), 9) + 0.0
         return float(x), float(y), float(z)

@@ -37,6 +37,7 @@ class MeshSubject:
         output: Assets folder to which the model goes.
         name: Name of the model; None takes that of the file.
         scale: Size of the model at the beginning.
+        keypoints: Names of keypoints that it needs beside those of the package's tasks.
     """
 
     file: Path
@@ -45,6 +46,7 @@ class MeshSubject:
     output: Path
     name: str | None = None
     scale: ScaleSettings = field(default_factory=ScaleSettings)
+    keypoints: tuple[str, ...] = ()
 
     is_mesh = True
 
@@ -53,17 +55,19 @@ class MeshSubject:
         """What the model will be.
 
         Raises:
-            UnknownNameError: No task of the package has models of this family.
+            UnknownNameError: No task of the package has models of this family, and no keypoints
+                are named.
             ConfigError: The file cannot be read, or its name is not that of a model.
         """
         return self._identity
 
     @cached_property
     def _identity(self) -> Identity:
-        keypoints = keypoints_of_tasks(self.kind, self.family)
+        keypoints = dict.fromkeys((*keypoints_of_tasks(self.kind, self.family), *self.keypoints))
         if not keypoints:
             known = [family for family in MEANINGS if keypoints_of_tasks(self.kind, family)]
-            raise UnknownNameError(f"family of {self.kind}s", self.family, known)
+            remedy = "A family of your own needs --task FILE, or --keypoint-names NAME,NAME,..."
+            raise UnknownNameError(f"family of {self.kind}s", self.family, known, remedy)
         read_mesh(self.file)
         name = self.name or model_name(self.file)
         return Identity(

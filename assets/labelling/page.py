@@ -14,6 +14,7 @@ from fleet_tools.assets.labelling.faces import size
 from fleet_tools.assets.labelling.grasping import rotation_of
 from fleet_tools.assets.labelling.motion_view import MotionView
 from fleet_tools.assets.labelling.panel import Panel
+from fleet_tools.assets.labelling.picking import pick
 from fleet_tools.assets.labelling.report_html import report_html
 from fleet_tools.assets.labelling.scene_view import FIELD_OF_VIEW, WorkView, quaternion, view_of
 from fleet_tools.assets.labelling.session import HAND_ITEM, Session
@@ -43,6 +44,7 @@ class LabelPage:
         port: Port to listen on, or the next one that is free; 0 takes any free one.
         scenes: Number of scenes in which the expert tries the model.
         seed: Seed of the first scene.
+        task: Name or path of the task in which it does; None for those of the package.
 
     Attributes:
         session: A person's work.
@@ -53,9 +55,16 @@ class LabelPage:
         MissingLibraryError: Viser is absent.
     """
 
-    def __init__(self, session: Session, port: int = 0, scenes: int = 4, seed: int = 0) -> None:
+    def __init__(
+        self,
+        session: Session,
+        port: int = 0,
+        scenes: int = 4,
+        seed: int = 0,
+        task: str | None = None,
+    ) -> None:
         library = require("viser", "show the page on which a mesh is labelled")
-        self.session, self._scenes, self._seed = session, scenes, seed
+        self.session, self._scenes, self._seed, self._task = session, scenes, seed, task
         self._lock = threading.RLock()
         self._trial: Trial | None = None
         self._motion: Motion | None = None
@@ -74,16 +83,18 @@ class LabelPage:
         self.server.gui.set_panel_label("Label a model")
         identity = session.subject.identity
         names = [name for name in session.items if name != HAND_ITEM]
-        self._example = find_example(identity.kind, identity.family)
+        self._example = find_example(identity, task)
         self._view = WorkView(self.server.scene, names, self._example, self._clicked)
         self._handles = self._add_handles("point_handles", rotates=False)
         self._hand_handles = self._add_handles("hand_handles", rotates=True)
+        self.server.scene.on_click()(self._clicked_anywhere)
         self._panel = Panel(self.server.gui, session, self._act)
         self._panel.save.on_click(lambda _: self._save())
         self._panel.watch.on_click(lambda _: self._toggle_motion())
         self.server.initial_camera.fov = FIELD_OF_VIEW
-        self._look(*view_of(session.surface, self._example))
         self._draw()
+        self._look_at_work()
+        self.server.on_client_connect(self._follow_shape)
 
     def close(self) -> None:
         """Ends the trial that may run, and the page."""
@@ -111,6 +122,16 @@ class LabelPage:
     def _clicked(self, origin: np.ndarray, direction: np.ndarray) -> None:
         self._act(lambda: self.session.click(origin, direction))
 
+    def _clicked_anywhere(self, event: "viser.SceneClickEvent") -> None:
+        """Says so where a click on the example meets no mesh behind it."""
+        surface, example = self.session.surface, self._example
+        ray = np.array(event.ray_origin, float), np.array(event.ray_direction, float)
+        if example is None or self._playing is not None or pick(surface, *ray) is not None:
+            return
+        if pick(example.beside(surface).surface, *ray) is not None:
+            text = f"It shows where the labels of a {self.session.subject.identity.family} are."
+            self._notify("This is the example", f"{text} Click on your mesh above it.")
+
     def _save(self) -> None:
         """Writes the model, and lets the expert try it."""
         with self._lock:
@@ -130,7 +151,7 @@ class LabelPage:
             lines = [f"Written to `{folder}`.", *(f"Warning: {each}." for each in warnings)]
             lines.append("The model is checked, and the expert tries it ...")
             self._panel.report.content = "\n\n".join(lines)
-            self._trial = trial = Trial(folder, self._scenes, self._seed)
+            self._trial = trial = Trial(folder, self._scenes, self._seed, self._task)
             self._draw()
         threading.Thread(target=self._follow, args=(trial, lines), daemon=True).start()
 
@@ -161,7 +182,7 @@ class LabelPage:
                 self._view.show(False)
                 self._playing = MotionView(self.server, self._motion)
                 self._panel.watch.label = "Back to the labels"
-                self._look(np.array([1.5, -0.9, 0.8]), np.array([0.4, 0.0, 0.2]))
+                self._look_at_expert()
             self._draw()
 
     def _end_motion(self) -> None:
@@ -170,7 +191,7 @@ class LabelPage:
             self._playing = None
             self._panel.watch.label = "Watch the expert"
             self._view.show(True)
-            self._look(*view_of(self.session.surface, self._example))
+            self._look_at_work()
 
     # --- Drawing -----------------------------------------------------------------------------
 
@@ -224,11 +245,33 @@ class LabelPage:
         else:
             self._act(lambda: self.session.place(position))
 
-    def _look(self, eye: np.ndarray, target: np.ndarray) -> None:
-        """Moves the cameras of all who see the page, and of those who open it later."""
-        self.server.initial_camera.position, self.server.initial_camera.look_at = eye, target
+    def _look_at_work(self) -> None:
+        """Shows the mesh and the example to all who see the page, and to those who open it."""
+        surface = self.session.surface
+        camera = self.server.initial_camera
+        camera.position, camera.look_at = view_of(surface, self._example)
         for client in self.server.get_clients().values():
+            eye, target = view_of(surface, self._example, client.camera.aspect)
             client.camera.position, client.camera.look_at = eye, target
+
+    def _follow_shape(self, client: "viser.ClientHandle") -> None:
+        """Shows the work to a client again whenever the shape of its window changes."""
+        fitted: list[float] = []
+
+        def fit(_: object = None) -> None:
+            aspect = client.camera.aspect
+            if fitted[-1:] != [aspect] and self._playing is None:
+                fitted.append(aspect)
+                eye, target = view_of(self.session.surface, self._example, aspect)
+                client.camera.position, client.camera.look_at = eye, target
+
+        client.camera.on_update(fit)
+        fit()
+
+    def _look_at_expert(self) -> None:
+        for client in self.server.get_clients().values():
+            client.camera.position = np.array([1.5, -0.9, 0.8])
+            client.camera.look_at = np.array([0.4, 0.0, 0.2])
 
     def _notify(self, title: str, text: str) -> None:
         for client in self.server.get_clients().values():

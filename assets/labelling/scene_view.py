@@ -34,6 +34,12 @@ OPEN, PALM = 0.015, 0.045
 FIELD_OF_VIEW = 0.7
 """Vertical field of view of the camera, rad."""
 
+SEEN_FROM = np.array([-0.25, -0.9, 0.4])
+"""Direction from which the camera looks at first."""
+
+NARROW, FREE_HEIGHT = 0.75, 0.4
+"""Aspect of images below which the panel lies over them, and the share above it that is free."""
+
 Click = Callable[[np.ndarray, np.ndarray], None]
 """Receives origin and direction of a ray, (3,) each, in M."""
 
@@ -84,21 +90,14 @@ class WorkView:
 
     def draw_surface(self, surface: Solid) -> None:
         """Draws the mesh, in M, and the example beside it."""
-        mesh = self._scene.add_mesh_simple(
-            "/work/mesh",
-            surface.vertices,
-            surface.triangles,
-            color=MESH,
-            flat_shading=True,
-            side="double",
-        )
+        mesh = self._draw_mesh("/work/mesh", surface, MESH)
         mesh.on_click(
             lambda event: self._on_click(
                 np.array(event.ray_origin, float), np.array(event.ray_direction, float)
             )
         )
         if self._example is not None:
-            self._draw_example(self._example, surface)
+            self._draw_example(self._example.beside(surface))
 
     def draw_labels(
         self, surface: Solid, points: Mapping[str, np.ndarray], extra: np.ndarray | None
@@ -137,48 +136,47 @@ class WorkView:
             f"{path}/name", name, position=(0.0, 0.0, 1.3 * radius), anchor="bottom-center"
         )
 
-    def _draw_example(self, example: Example, surface: Solid) -> None:
-        x, y, z = (float(value) for value in beside(example, surface))
-        self._scene.add_frame("/work/example", show_axes=False, position=(x, y, z))
-        self._scene.add_mesh_simple(
-            "/work/example/mesh",
-            example.surface.vertices,
-            example.surface.triangles,
-            color=EXAMPLE,
-            flat_shading=True,
-            side="double",
+    def _draw_mesh(
+        self, path: str, solid: Solid, color: tuple[int, int, int]
+    ) -> "viser.MeshHandle":
+        return self._scene.add_mesh_simple(
+            path, solid.vertices, solid.triangles, color=color, flat_shading=True, side="double"
         )
+
+    def _draw_example(self, example: Example) -> None:
+        self._draw_mesh("/work/example/mesh", example.surface, EXAMPLE)
         for name, point in example.keypoints.items():
             self._draw_point(f"/work/example/{name}", name, point, 0.014 * size(example.surface))
+        low, high = example.surface.bounds()
+        x, y = (float(value) for value in (low + high)[:2] / 2)
         self._scene.add_label(
             "/work/example/title",
             f"example: {example.name}",
-            position=tuple(example.surface.vertices.min(axis=0) - 0.05 * size(example.surface)),
+            position=(x, y, float(low[2])),
+            anchor="top-center",
             font_screen_scale=1.2,
         )
 
 
-def beside(example: Example, surface: Solid) -> np.ndarray:
-    """Returns where the example's frame is drawn beside a surface, (3,), in M, m."""
-    low, high = _bounds(surface)
-    own_low, own_high = _bounds(example.surface)
-    offset = (low + high - own_low - own_high) / 2
-    axis = 2 if (high - low)[2] <= (high - low)[0] else 0  # along the shorter side
-    offset[axis] = low[axis] - own_high[axis] - 0.15 * size(surface)
-    return offset
+def view_of(
+    surface: Solid, example: Example | None, aspect: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example.
 
-
-def view_of(surface: Solid, example: Example | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example."""
-    low, high = _bounds(surface)
+    Args:
+        surface: The surface.
+        example: The example, see `Example.beside`.
+        aspect: Width of the camera's image divided by its height. Of high ones, the panel covers
+            the lower part.
+    """
+    low, high = surface.bounds()
     if example is not None:
-        offset = beside(example, surface)
-        own_low, own_high = _bounds(example.surface)
-        low, high = np.minimum(low, own_low + offset), np.maximum(high, own_high + offset)
-    distance = np.linalg.norm(high - low) / 2 / np.tan(FIELD_OF_VIEW / 2)
-    target = (low + high) / 2
-    return target + distance * np.array([-0.25, -0.9, 0.4]), target
-
-
-def _bounds(solid: Solid) -> tuple[np.ndarray, np.ndarray]:
-    return solid.vertices.min(axis=0), solid.vertices.max(axis=0)
+        own_low, own_high = example.beside(surface).surface.bounds()
+        low, high = np.minimum(low, own_low), np.maximum(high, own_high)
+    free = FREE_HEIGHT if aspect < NARROW else 1.0
+    slope = np.tan(FIELD_OF_VIEW / 2)
+    distance = np.linalg.norm(high - low) / 2 / slope / min(1.0, aspect, free)
+    towards = SEEN_FROM / np.linalg.norm(SEEN_FROM)
+    up = np.array([0.0, 0.0, 1.0]) - towards[2] * towards
+    target = (low + high) / 2 - (1 - free) * distance * slope * up / np.linalg.norm(up)
+    return target + distance * towards, target

@@ -49,6 +49,8 @@ class Session:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         identity = subject.identity
+        if HAND_ITEM in identity.keypoints:
+            raise ConfigError(f"A keypoint cannot be called {HAND_ITEM}, which is the grasp here.")
         self.items: dict[str, Meaning] = meanings_of(identity.family, list(identity.keypoints))
         if identity.kind == "tool":
             self.items[HAND_ITEM] = HAND

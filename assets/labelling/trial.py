@@ -46,13 +46,14 @@ class Trial:
         folder: Folder of the model.
         scenes: Number of scenes in which the expert tries it.
         seed: Seed of the first scene.
+        task: Name or path of the task; None for those of the package that use its family.
     """
 
-    def __init__(self, folder: Path, scenes: int, seed: int) -> None:
+    def __init__(self, folder: Path, scenes: int, seed: int, task: str | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         self._receiver, sender = context.Pipe(duplex=False)
         self._process = context.Process(
-            target=_work, args=(sender, folder, scenes, seed), daemon=True
+            target=_work, args=(sender, folder, scenes, seed, task), daemon=True
         )
         self._process.start()
         sender.close()
@@ -74,7 +75,7 @@ class Trial:
         self._process.join()
 
 
-def _work(sender: Connection, folder: Path, scenes: int, seed: int) -> None:
+def _work(sender: Connection, folder: Path, scenes: int, seed: int, task: str | None) -> None:
     """Checks a model, and records the expert in a scene in which it failed, or in the first one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, which ends this
     from fleet_tools.assets.checking.program import CheckOptions, make_report
@@ -82,7 +83,7 @@ def _work(sender: Connection, folder: Path, scenes: int, seed: int) -> None:
 
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(BrokenPipeError):
         try:
-            options = CheckOptions(folder=folder, scenes=scenes, seed=seed, quiet=True)
+            options = CheckOptions(folder=folder, task=task, scenes=scenes, seed=seed, quiet=True)
             report = make_report(options)
             sender.send(Report(report))
             for tried in report["trials"]:

@@ -196,6 +196,8 @@ def _plain_yaml(value: Any) -> str:
     match value:
         case str():
             return value
+        case pydantic.BaseModel():
+            return _plain_yaml(value.model_dump(exclude_unset=True))
         case Mapping():
             return (
                 "{" + ", ".join(f"{key}: {_plain_yaml(each)}" for key, each in value.items()) + "}"

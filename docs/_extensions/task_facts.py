@@ -1,12 +1,10 @@
 """The facts of a task as Markdown tables, from its task file and the models that it names."""
 
 import inspect
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from model_docs import escape
-from predicate_sentences import sentence
 
 from fleet_tools.config.distributions import Choice, NameChoice, Uniform
 from fleet_tools.config.randomization import RandomPose
@@ -14,15 +12,15 @@ from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.actions import action_scale
 from fleet_tools.envs.making import CUSTOM_ID, env_id
 from fleet_tools.envs.observations import Feature, features
+from fleet_tools.envs.predicate_sentences import joint_units, sentences
 from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.observation_config import OBS_MODES, ObservationConfig
-from fleet_tools.sim.catalog import find_model, model_names
+from fleet_tools.sim.catalog import model_names
 from fleet_tools.sim.splits import SPLITS, model_pairs
 
 _AXES = {"translation_m": ("x", "y", "z", "m"), "rpy_deg": ("roll", "pitch", "yaw", "degrees")}
 _COLORS = ("red", "green", "blue")
-_JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad"}
 _RESISTANCE_UNITS = {"m": "N", "rad": "N m"}
 _OBSERVATION_DEFAULTS = [  # read before autodoc, which changes signatures
     inspect.signature(ToolUseEnv).parameters[name].default
@@ -128,23 +126,10 @@ def _feature_row(name: str, feature: Feature) -> tuple[str, str, str, str]:
 
 def success(task: TaskConfig) -> str:
     """Returns the success predicates as a list of sentences."""
-
-    def joint_unit(joint: str) -> str:
-        return _joint_units(task).get(joint, "m or rad")
-
     steps = task.success_steps
     duration = f" for {steps} consecutive steps ({steps / CONTROL_RATE:g} s)" if steps > 1 else ""
-    lines = [f"- {sentence(predicate, joint_unit)};" for predicate in task.success]
+    lines = [f"- {each};" for each in sentences(task)]
     return f"All of these hold{duration}:\n\n" + "\n".join(lines)[:-1] + "."
-
-
-def _joint_units(task: TaskConfig) -> dict[str, str]:
-    """Returns the units of the joints of the task's first object, by name."""
-    first = model_names("object", task.object_family, task.assets)[0]
-    model = find_model("object", task.object_family, first, task.assets)
-    joints = ET.parse(model.file).iter("joint")
-    kinds = {joint.attrib["name"]: joint.attrib["type"] for joint in joints}
-    return {name: _JOINT_UNITS[kind] for name, kind in kinds.items() if kind in _JOINT_UNITS}
 
 
 def splits(task: TaskConfig) -> str:
@@ -167,11 +152,9 @@ def randomization(task: TaskConfig) -> str:
 
 
 def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
-    """Yields group, quantity and distribution of all that is given."""
+    """Yields group, quantity and distribution of all that is drawn."""
     drawn = task.randomization
     for group in type(drawn).model_fields:
-        if group not in drawn.model_fields_set:
-            continue
         match getattr(drawn, group):
             case RandomPose() as pose:
                 yield group, "", _pose_words(pose)
@@ -185,7 +168,7 @@ def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
                     if isinstance(value, RandomPose):
                         yield group, f"`{name}`", _pose_words(value)
                     else:
-                        unit = _RESISTANCE_UNITS.get(_joint_units(task).get(name, ""), "N or N m")
+                        unit = _RESISTANCE_UNITS.get(joint_units(task).get(name, ""), "N or N m")
                         yield group, f"joint `{name}` ({unit})", _words(value)
             case value:
                 yield group, "", _words(value)

@@ -20,7 +20,7 @@ from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Value
-from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.protocol import ProtocolFile
 from fleet_tools.sim.catalog import Keypoints
 
 
@@ -42,7 +42,9 @@ class File:
 FILES = (
     File("Task files", TaskConfig, "`task_configs/hammer.yaml`, or `task=` of an environment."),
     File("keypoints.yaml", Keypoints, "The labels of a tool or an object, in its model's folder."),
-    File("Protocols", Protocol, "`task_configs/protocols/v2.yaml`, by which policies are scored."),
+    File(
+        "Protocols", ProtocolFile, "`task_configs/protocols/v2.yaml`, by which policies are scored."
+    ),
     File("Fleets", FleetConfig, "What `fleet-tools fleet` reads, as `examples/fleet/hammer.yaml`."),
     File("Sweeps", Sweep, "What `fleet-tools sweep` reads, as `examples/fleet/sweep.yaml`."),
 )

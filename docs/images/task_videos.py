@@ -14,7 +14,7 @@ from pydrake.math import RollPitchYaw
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.making import make_env
-from fleet_tools.envs.tool_use_env import CONTROL_RATE
+from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.third_person_view import look_at
 from fleet_tools.sim.scene import Scene
@@ -28,8 +28,11 @@ SCENES = [("train", 0), ("unseen_tools", 4), ("unseen_objects", 7)]
 SLOWED = {"hammer": 2}
 """How many times slower than real time a task's video is; others are in real time."""
 
-EYE, TARGET = (0.42, -0.36, 0.45), (0.0, 0.0, 0.14)
-"""Position of the camera, and the point at which it looks, relative to the object's, m."""
+SEEN_FROM = (0.7, -0.62, 0.42)
+"""Direction in which the camera lies, in the world."""
+
+MARGIN = 1.25
+"""How much wider the camera sees than tool, hand and object are apart at first."""
 
 SIZE = (360, 360)
 """Width and height of the view; the label is below it."""
@@ -63,7 +66,7 @@ def film(task: str, split: str, seed: int) -> list[Image.Image]:
     env = make_env(task=task, split=split, render_mode="rgb_array")
     env.reset(seed=seed)
     images: list[np.ndarray] = []
-    planned = PlannedEpisode("", ExpertPolicy(env), scene=seen_closely(env.scene))
+    planned = PlannedEpisode("", ExpertPolicy(env), scene=seen_closely(env))
     shot = Shot(fps=CONTROL_RATE, size=SIZE, camera="overhead")
     episode = filming.film(env, planned, shot, images.append)
     env.close()
@@ -73,14 +76,22 @@ def film(task: str, split: str, seed: int) -> list[Image.Image]:
     return frames + frames[-1:] * PAUSE_STEPS
 
 
-def seen_closely(scene: Scene) -> Scene:
-    """Returns a scene in the models' colours, with its overhead camera close to the object."""
-    p_WO = scene.object_pose.translation_m
-    X_WC = look_at(tuple(np.add(p_WO, EYE)), tuple(np.add(p_WO, TARGET)))
+def seen_closely(env: ToolUseEnv) -> Scene:
+    """Returns the present scene in the models' colours, with its overhead camera close enough.
+
+    It sees hand, tool and object from the first frame on.
+    """
+    state = env.world_state()
+    points = [*state.p_W_tool.values(), *state.p_W_object.values(), state.X_WE.translation()]
+    low, high = np.min(points, axis=0), np.max(points, axis=0)
+    target, radius = (low + high) / 2, np.linalg.norm(high - low) / 2
+    half_angle = np.deg2rad(env.task.cameras["overhead"].field_of_view_deg) / 2
+    direction = np.array(SEEN_FROM) / np.linalg.norm(SEEN_FROM)
+    X_WC = look_at(target + MARGIN * radius / np.sin(half_angle) * direction, target)
     rpy_deg = np.rad2deg(RollPitchYaw(X_WC.rotation()).vector())
     camera = Pose(translation_m=tuple(X_WC.translation()), rpy_deg=tuple(rpy_deg))
-    cameras = {**scene.cameras, "overhead": camera}
-    return scene.model_copy(update={**ORIGINAL_COLORS, "cameras": cameras})
+    cameras = {**env.scene.cameras, "overhead": camera}
+    return env.scene.model_copy(update={**ORIGINAL_COLORS, "cameras": cameras})
 
 
 if __name__ == "__main__":

@@ -27,3 +27,10 @@ class Camera(Value):
         if not CLIPPING_M[0] <= near < far <= CLIPPING_M[1]:
             raise ValueError(f"the nearer limit comes first, and both lie in {CLIPPING_M}")
         return given
+
+
+CAMERAS: dict[str, Camera] = {
+    "overhead": Camera(frame="world", field_of_view_deg=40.0, depth_range_m=(0.1, 3.0)),
+    "wrist": Camera(frame="end_effector", field_of_view_deg=70.0, depth_range_m=(0.05, 3.0)),
+}
+"""The cameras of a task that names none: one before the robot, one on the hand."""

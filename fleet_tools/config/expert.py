@@ -27,7 +27,7 @@ class PointToPoint(Value):
     """Keypoint of the object."""
     offset_m: Vector3 = (0.0, 0.0, 0.0)
     """Offset added to the object keypoint, in the object's frame."""
-    tolerance_m: Positive
+    tolerance_m: Positive = 0.001
     """Largest distance between the two."""
 
 
@@ -43,7 +43,7 @@ class AxisToAxis(Value):
     """Direction in the world; alternative to `object`."""
     angle_deg: Number = 0.0
     """Angle between the two."""
-    tolerance_deg: Positive
+    tolerance_deg: Positive = 1.0
     """Largest deviation from the angle."""
 
     @pydantic.model_validator(mode="after")
@@ -130,6 +130,12 @@ class Keyframe(Value):
     """Predicates that hold once the keyframe is reached; otherwise the attempt has failed."""
 
 
+UPWARD = Keyframe(
+    motion=Translate(type="translate", by_m=(0.0, 0.0, 0.12), frame="world"), speed=0.6
+)
+"""The retreat of most tools."""
+
+
 class Expert(Value):
     """The plan: keyframes before the actuation pose, the pose itself, keyframes after it.
 
@@ -144,7 +150,7 @@ class Expert(Value):
     """Keyframes on the way to it."""
     after: tuple[Keyframe, ...] = ()
     """Keyframes that follow it."""
-    retreat: tuple[Keyframe, ...] = ()
+    retreat: tuple[Keyframe, ...] = (UPWARD,)
     """Keyframes after a failed attempt."""
 
     @property

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import pydantic
 
-from fleet_tools.config.distributions import Distribution, NameDistribution
+from fleet_tools.config.distributions import Distribution, NameChoice, NameDistribution, Uniform
 from fleet_tools.config.ranges import RANGES, require_range
-from fleet_tools.config.textures import PLAIN, texture_file
+from fleet_tools.config.textures import texture_file
 from fleet_tools.config.values import Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
@@ -24,39 +24,84 @@ class RandomPose(Value):
     """Roll, pitch and yaw."""
 
 
+def _between(low: float, high: float) -> Uniform:
+    return Uniform(uniform=(low, high))
+
+
+INITIAL_JOINTS_RAD = (
+    _between(-0.15, 0.15),
+    _between(-0.30, -0.10),
+    _between(-0.15, 0.15),
+    _between(-2.30, -2.10),
+    _between(-0.15, 0.15),
+    _between(1.90, 2.10),
+    _between(0.60, 1.00),
+)
+"""The hand before the robot, at half a metre, looking down."""
+
+TOOL_IN_HAND = RandomPose(
+    translation_m=(_between(-0.015, 0.015), 0.0, _between(-0.003, 0.003)),
+    rpy_deg=(0.0, _between(-6.0, 6.0), _between(-3.0, 3.0)),
+)
+"""A grasp that slipped along the handle, and turned a little between the fingers."""
+
+OBJECT_POSE = RandomPose(
+    translation_m=(_between(0.45, 0.65), _between(-0.20, 0.20), 0.0),
+    rpy_deg=(0.0, 0.0, _between(-180.0, 180.0)),
+)
+"""Anywhere on the table before the robot, at any angle."""
+
+EXTRINSICS: dict[str, RandomPose] = {
+    "overhead": RandomPose(
+        translation_m=(_between(0.98, 1.02), _between(-0.02, 0.02), _between(0.93, 0.97)),
+        rpy_deg=(_between(-153.0, -149.0), _between(-2.0, 2.0), _between(88.0, 92.0)),
+    ),
+    "wrist": RandomPose(
+        translation_m=(0.07, _between(0.065, 0.075), _between(-0.095, -0.085)),
+        rpy_deg=(_between(36.0, 38.0), _between(-26.0, -24.0), _between(89.0, 91.0)),
+    ),
+}
+"""Where `fleet_tools.config.cameras.CAMERAS` are."""
+
+MASS_SCALE, FRICTION_SCALE = _between(0.8, 1.2), _between(0.7, 1.3)
+TINT = (_between(0.7, 1.2), _between(0.7, 1.2), _between(0.7, 1.2))
+TABLE_TEXTURES = NameChoice(choice=("plain", "wood", "cloth", "stone", "tiles"))
+
+
 class Randomization(Value):
     """All that is drawn for a scene, apart from the choice of tool and object.
 
     Each field is a group; a group that is switched off by its name takes its nominal value. What
-    can be drawn is in the range of its quantity (`fleet_tools.config.ranges`).
+    can be drawn is in the range of its quantity (`fleet_tools.config.ranges`). A group that a task
+    file leaves out is drawn by default; one that is to be fixed is given as numbers.
     """
 
-    initial_joints_rad: DistributionVector7
+    initial_joints_rad: DistributionVector7 = INITIAL_JOINTS_RAD
     """Initial joint positions of the arm."""
-    tool_in_hand: RandomPose = RandomPose()
+    tool_in_hand: RandomPose = TOOL_IN_HAND
     """X_EG, pose of the tool's grasp frame in the end effector; the identity is a perfect grasp."""
-    object_pose: RandomPose = RandomPose()
+    object_pose: RandomPose = OBJECT_POSE
     """X_WO, pose of the object's model frame in the world; the table top is at z = 0."""
-    tool_mass_scale: Distribution = 1.0
+    tool_mass_scale: Distribution = MASS_SCALE
     """Factor of the tool's mass and inertia."""
-    object_mass_scale: Distribution = 1.0
+    object_mass_scale: Distribution = MASS_SCALE
     """Factor of the object's mass and inertia."""
-    tool_friction_scale: Distribution = 1.0
+    tool_friction_scale: Distribution = FRICTION_SCALE
     """Factor of the tool's coefficient of friction."""
-    object_friction_scale: Distribution = 1.0
+    object_friction_scale: Distribution = FRICTION_SCALE
     """Factor of the object's coefficient of friction."""
     joint_resistance: dict[str, Distribution] = {}
-    """Coulomb resistance of the object's named joints, N or N m."""
-    cameras: dict[str, RandomPose] = {}
+    """Coulomb resistance of the object's named joints, N or N m; others keep that of the model."""
+    cameras: dict[str, RandomPose] = EXTRINSICS
     """Extrinsics X_FC of the task's cameras, in the frame F (world or end effector) to which each
     is fixed; x points right in the image, y down, z into it."""
-    tool_tint: DistributionVector3 = (1.0, 1.0, 1.0)
+    tool_tint: DistributionVector3 = TINT
     """Factors of the tool's colours."""
-    object_tint: DistributionVector3 = (1.0, 1.0, 1.0)
+    object_tint: DistributionVector3 = TINT
     """Factors of the object's colours."""
-    table_tint: DistributionVector3 = (1.0, 1.0, 1.0)
+    table_tint: DistributionVector3 = TINT
     """Factors of the table's colours."""
-    table_texture: NameDistribution = PLAIN
+    table_texture: NameDistribution = TABLE_TEXTURES
     """Names from `fleet_tools.config.textures.texture_names()`."""
 
     @pydantic.field_validator(*(name for name in RANGES if name != "push"))

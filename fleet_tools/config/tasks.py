@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from fleet_tools.config.cameras import Camera
+from fleet_tools.config.cameras import CAMERAS, Camera
 from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
@@ -30,20 +30,20 @@ from fleet_tools.errors import ConfigError, UnknownNameError, shown
 class ActionBounds(Value):
     """End-effector motion in one control step when an action's entry is 1."""
 
-    translation_m: Positive
+    translation_m: Positive = 0.05
     """Distance along each axis of the end effector."""
-    rotation_deg: Positive
+    rotation_deg: Positive = 15.0
     """Angle about each axis of the end effector."""
 
 
 class ControllerGains(Value):
     """Operational-space control gains: natural frequencies of critically damped errors, rad/s."""
 
-    translation_rad_s: Positive
+    translation_rad_s: Positive = 30.0
     """For the position of the end effector."""
-    rotation_rad_s: Positive
+    rotation_rad_s: Positive = 40.0
     """For the orientation of the end effector."""
-    posture_rad_s: Positive
+    posture_rad_s: Positive = 5.0
     """For the posture of the arm, in the null space of the end effector's motion."""
 
 
@@ -113,7 +113,11 @@ NO_MODELS = GivenModels()
 
 
 class TaskConfig(Value):
-    """The content of a task file; `task_configs/` holds the package's own."""
+    """The content of a task file; `task_configs/` holds the package's own.
+
+    A key that is left out has its default. Those of arm, cameras and grasp are the package's, so
+    that a file says what is its own: models, success, and what the expert is to do.
+    """
 
     name: str
     """Name of the task; the package's own are named like their files."""
@@ -137,15 +141,15 @@ class TaskConfig(Value):
     """Parts of the tool by name, for the predicate `caused_by_part`."""
     max_episode_steps: Count
     """Time limit in control steps of 1/6 s."""
-    action: ActionBounds
+    action: ActionBounds = ActionBounds()
     """Bounds of actions."""
-    controller: ControllerGains
+    controller: ControllerGains = ControllerGains()
     """Gains of the operational-space controller."""
-    cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = {}
+    cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = CAMERAS
     """Cameras by name; their extrinsics are drawn, see `Randomization.cameras`."""
     sensors: Sensors = Sensors()
     """Errors of the cameras, for environments that are asked for them."""
-    randomization: Randomization
+    randomization: Randomization = Randomization()
     """How scenes vary."""
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """Success requires all of these predicates."""

@@ -135,13 +135,21 @@ def load_yaml(cls: type[V], path: Path) -> V:
     Raises:
         ConfigError: The file is missing, is not YAML, or does not fit.
     """
+    return read_yaml(cls, load_text(path), str(path))
+
+
+def load_text(path: Path) -> str:
+    """Reads the text of a YAML file.
+
+    Raises:
+        ConfigError: The file is missing, too large or no text.
+    """
     try:
-        text = read_bounded(path, MAX_CHARACTERS).decode()
+        return read_bounded(path, MAX_CHARACTERS).decode()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
-    return read_yaml(cls, text, str(path))
 
 
 def read_yaml(cls: type[V], text: str, source: str) -> V:

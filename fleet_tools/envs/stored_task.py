@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools.envs.arenas import TOOL_USE
+from fleet_tools.envs.making import make_env
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.storage.provenance import TaskFile
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import RecordedEnv
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 
 def make_stored_env(
@@ -18,7 +18,7 @@ def make_stored_env(
     *,
     trusted: bool = False,
     **kwargs: Any,
-) -> "RecordedEnv":
+) -> "ToolUseEnv":
     """Makes an environment of a stored task file, as the file was when it was stored.
 
     Args:
@@ -34,7 +34,23 @@ def make_stored_env(
         FleetToolsError: The file names functions that are not trusted, is not valid, or what it
             was made of does not exist here.
     """
-    functions = [] if trusted else untrusted_functions(task.load())
+    if not trusted:
+        require_trust(task, source, error)
+    return make_env(**{**kwargs, "task": task})
+
+
+def require_trust(task: TaskFile, source: str, error: type[FleetToolsError]) -> None:
+    """Checks that a stored task file names no functions that the user does not trust.
+
+    Args:
+        task: The task file.
+        source: What stores it.
+        error: Class of the error.
+
+    Raises:
+        FleetToolsError: It does, or it is not valid.
+    """
+    functions = untrusted_functions(task.content())
     if functions:
         modules = ",".join(dict.fromkeys(name.partition(":")[0] for name in functions))
         raise error(
@@ -42,4 +58,3 @@ def make_stored_env(
             "would be run here. If it is code that you trust, set the environment variable "
             f"{TRUSTED_MODULES}={modules}"
         )
-    return TOOL_USE.make_env(**{**kwargs, "task": task})

@@ -58,7 +58,8 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
     if result.protocol_digest != digest:
         reason = (
             f"it follows {result.protocol.title!r} ({result.protocol_digest}), and the leaderboard "
-            f"{required.title!r} ({digest})"
+            f"{required.title!r} ({digest}); `python -m fleet_tools.leaderboard DIR --protocol "
+            "FILE`, with the file of its own protocol or task, ranks those that follow it"
         )
         return Admission((reason,), absent)
     other_physics = incomparable_drake(result.packages)

@@ -1,5 +1,9 @@
 """Configuration of an evaluation."""
 
+from typing import Self
+
+import pydantic
+
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.sensors import IDEAL, SensorName
 from fleet_tools.config.values import Count, Seed
@@ -16,9 +20,13 @@ class EvaluationConfig(OptionGroup):
 
     policy: PolicyName
     protocol: str = PROTOCOL
-    """Name of a protocol, or path of your own."""
+    """Name of a protocol, or path of your own; or folder of a result, for the protocol that it
+    follows."""
     tool: str | None = None
-    """Only this task of the protocol."""
+    """Only this task of the protocol, by its tool."""
+    task: str | None = None
+    """Only this task of the protocol, by name or by the path of its YAML file; or a task of your
+    own, by this path, in the scenes of the protocol."""
     split: str | None = None
     """Only this split of the protocol."""
     scenes: Count | None = None
@@ -38,3 +46,9 @@ class EvaluationConfig(OptionGroup):
     sensors: SensorName = IDEAL
     """Depth cameras, whatever sensors a policy has learned with; only policies that see by cameras
     can be evaluated with any but ideal ones."""
+
+    @pydantic.model_validator(mode="after")
+    def _one_task(self) -> Self:
+        if self.tool is not None and self.task is not None:
+            raise ValueError("give either --tool or --task, or neither for all tasks")
+        return self

@@ -13,7 +13,7 @@ import pydantic
 
 from fleet_tools.config.values import NonNegative, Number, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, shown
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.storage.provenance import Machine
@@ -135,7 +135,7 @@ class Result(Document):
 
     Attributes:
         schema_version: Schema version of both files.
-        protocol: The protocol.
+        protocol: The protocol, with the files of tasks that are not the package's.
         task_digests: Hashes of its task files, by task.
         protocol_digest: Hash of the protocol and its task files.
         policy: The evaluated policy.
@@ -161,6 +161,9 @@ class Result(Document):
     def _right_digest(self) -> Self:
         if self.protocol_digest != protocol_digest(self.protocol, self.task_digests):
             raise ValueError("protocol_digest is not the hash of the protocol and its tasks")
+        for name, file in self.protocol.task_files.items():
+            if self.task_digests.get(name) != file.content_digest:
+                raise ValueError(f"task_digests has another hash of {shown(name)} than its file")
         return self
 
     def essence(self) -> dict[str, object]:

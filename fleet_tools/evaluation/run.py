@@ -5,12 +5,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Trial, load_protocol, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol import (
+    Trial,
+    load_protocol,
+    protocol_digest,
+    task_digests,
+    with_task,
+)
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.trial import lost_trial, make_trials
 from fleet_tools.evaluation.writer import EvaluationWriter
@@ -38,14 +43,15 @@ def evaluate_policy(
         FleetToolsError: There is no such policy, protocol, task or split; or the folder holds
             something else.
     """
-    policy, result = describe(config)
-    trials = result.protocol.trials(config.tool, config.split, config.scenes)
+    policy, result, trials = describe(config)
     with EvaluationWriter(output, result) as writer:
         run_trials(writer, policy, result, trials, workers or WorkerOptions())
         return writer.finish()
 
 
-def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource, Result]:
+def describe(
+    config: EvaluationConfig, command: str = ""
+) -> tuple[PolicySource, Result, list[Trial]]:
     """Describes an evaluation that is to be made, after checking that it can be.
 
     Args:
@@ -53,7 +59,7 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
         command: Command line, if any.
 
     Returns:
-        The policy's source, and the result without scores.
+        The policy's source, the result without scores, and the requested trials.
 
     Raises:
         FleetToolsError: There is no such policy, protocol, task or split, the policy's
@@ -63,12 +69,16 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
     find = find_policy_apart if config.track == "observations" else find_policy
     policy = find(config.policy)
     protocol = load_protocol(config.protocol)
-    protocol.trials(config.tool, config.split)  # raises if it has no such task or split
+    task = config.tool
+    if config.task is not None:
+        protocol, task = with_task(protocol, config.task)
+    trials = protocol.trials(task, config.split, config.scenes)
     provenance = PolicyProvenance.of(
         policy, config.name, config.obs_mode, config.training_seed, config.track, config.sensors
     )
-    for task in (config.tool,) if config.tool else protocol.tasks:
-        with contextlib.closing(make_env(task=task, **provenance.env_kwargs)) as env:
+    for name in dict.fromkeys(trial.task for trial in trials):
+        env = protocol.make_env(name, trusted=True, **provenance.env_kwargs)  # the user named them
+        with contextlib.closing(env):
             _require_acting(policy, env)
     digests = task_digests(protocol)
     result = Result(
@@ -80,7 +90,7 @@ def describe(config: EvaluationConfig, command: str = "") -> tuple[PolicySource,
         machine=Machine.here(),
         command=command,
     )
-    return policy, result
+    return policy, result, trials
 
 
 def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:
@@ -91,7 +101,7 @@ def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:
         except FleetToolsError as error:
             raise PolicyError(
                 f"{policy} cannot act in the task {env.task.name!r}: {error} Evaluate it with "
-                "--tool in the task that it has learned."
+                "--tool or --task in the task that it has learned."
             ) from error
 
 
@@ -110,7 +120,8 @@ def run_trials(
     Args:
         writer: Writer of the evaluation.
         policy: The policy's source.
-        result: Description of the evaluation.
+        result: Description of the evaluation, as `describe` returns it: the functions that its task
+            files name are run.
         trials: Trials of its protocol.
         workers: Number, time limit and place of worker processes.
         after_each: Called with each new result.
@@ -123,7 +134,8 @@ def run_trials(
     done = {episode.key for episode in writer.records}
     missing = iter([trial for trial in trials if trial.key not in done])
     results = workers.run(
-        lambda: None if stop() else next(missing, None), partial(make_trials, result, policy)
+        lambda: None if stop() else next(missing, None),
+        partial(make_trials, result, policy, trusted=True),
     )
     with contextlib.closing(results):
         for trial, episode in results:

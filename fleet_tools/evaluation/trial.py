@@ -6,7 +6,6 @@ from typing import Any
 import gymnasium
 
 from fleet_tools.envs.interface import interface_of
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
@@ -22,18 +21,21 @@ from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.storage.provenance import other_versions
 
 
-def make_trials(result: Result, policy: PolicySource) -> Callable[[Trial], EpisodeResult]:
+def make_trials(
+    result: Result, policy: PolicySource, *, trusted: bool = False
+) -> Callable[[Trial], EpisodeResult]:
     """Returns a function that runs trials, with its own environment and policy.
 
     Args:
         result: The evaluation.
         policy: The policy that it names.
+        trusted: Whether functions that its task files name may run, see `Protocol.make_env`.
 
     Raises:
         ResultError: Versions or task files are not those with which the evaluation was begun.
     """
     require_same_versions(result)
-    env_of = present_env(**result.policy.env_kwargs)
+    env_of = present_env(result.protocol, trusted=trusted, **result.policy.env_kwargs)
     present: tuple[gymnasium.Env, GuardedPolicy] | None = None
 
     def run(trial: Trial) -> EpisodeResult:
@@ -58,10 +60,14 @@ def guarded(policy: PolicySource, track: Track, env: gymnasium.Env, seed: int) -
     return GuardedPolicy(make)
 
 
-def present_env(**env_kwargs: Any) -> Callable[[str], gymnasium.Env]:
+def present_env(
+    protocol: Protocol, *, trusted: bool = False, **env_kwargs: Any
+) -> Callable[[str], gymnasium.Env]:
     """Returns a function from a task to its environment, which closes the one of the task before.
 
     Args:
+        protocol: The protocol that has the tasks.
+        trusted: Whether functions that its task files name may run, see `Protocol.make_env`.
         env_kwargs: Keyword arguments of all environments.
     """
     present: tuple[str, gymnasium.Env] | None = None
@@ -71,7 +77,7 @@ def present_env(**env_kwargs: Any) -> Callable[[str], gymnasium.Env]:
         if present is None or present[0] != task:
             if present is not None:
                 present[1].close()
-            present = task, make_env(task=task, **env_kwargs)
+            present = task, protocol.make_env(task, trusted=trusted, **env_kwargs)
         return present[1]
 
     return env_of

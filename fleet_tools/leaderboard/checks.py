@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fleet_tools.config.tasks import load_task
+from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
     POLICY_ERROR,
@@ -20,7 +20,7 @@ from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
 from fleet_tools.sim.scene import sample_scene
-from fleet_tools.storage.provenance import read_task_file
+from fleet_tools.storage.provenance import TaskFile, read_task_file
 from fleet_tools.utils.drake_release import incomparable_drake
 
 ProblemKind = Literal[
@@ -98,7 +98,9 @@ def _problems(
     protocol: Protocol,
     former: Collection[str],
 ) -> Iterator[Problem]:
-    expected = protocol_digest(protocol, {task: _task_digest(task) for task in protocol.tasks})
+    expected = protocol_digest(
+        protocol, {task: _task_digest(protocol.own_file(task) or task) for task in protocol.tasks}
+    )
     if result.protocol_digest not in (expected, *former):
         yield Problem(
             "protocol",
@@ -211,20 +213,24 @@ def _agree(name: str, claimed: Mapping[str, object], computed: Mapping[str, obje
 
 def _drawn_scene(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, str, str]:
     """Returns tool, object and digest of a trial's scene."""
-    seed = protocol.splits[split].seeds()[index]
-    return _sampled_scene(task, split, seed, json.dumps(protocol.randomization))
+    seed, given = protocol.splits[split].seeds()[index], protocol.own_file(task) or task
+    return _sampled_scene(given, split, seed, json.dumps(protocol.randomization))
 
 
 @functools.lru_cache(maxsize=100_000)
-def _sampled_scene(task: str, split: str, seed: int, randomization: str) -> tuple[str, str, str]:
+def _sampled_scene(
+    task: str | TaskFile, split: str, seed: int, randomization: str
+) -> tuple[str, str, str]:
     scene = sample_scene(_task(task), seed, split=split, randomization=json.loads(randomization))
     return scene.tool, scene.object, scene.digest()
 
 
 # Reading YAML takes longer than all other checks together, and task files do not change meanwhile.
-_task = functools.cache(load_task)
+@functools.cache
+def _task(task: str | TaskFile) -> TaskConfig:
+    return load_task(task) if isinstance(task, str) else task.load()
 
 
 @functools.cache
-def _task_digest(task: str) -> str:
-    return read_task_file(task).content_digest
+def _task_digest(task: str | TaskFile) -> str:
+    return (read_task_file(task) if isinstance(task, str) else task).content_digest

@@ -174,6 +174,9 @@ def _read(
     if any(problem.kind != "incomplete" for problem in problems):
         return None, problems
     episodes = in_order(result.protocol, episodes, folder / EPISODES)
+    if result.protocol_digest not in former:
+        # The same content, but the host's task files, which say where their models are.
+        result = result.model_copy(update={"protocol": protocol})
     return Evaluation(result, episodes), problems
 
 

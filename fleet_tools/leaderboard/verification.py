@@ -153,15 +153,16 @@ def verify_submissions(
 
 def make_verifier() -> Callable[[EpisodeJob], Verdict]:
     """Returns a function that runs an episode again, and compares the result."""
-    env_of: dict[str, Callable[[str], gymnasium.Env]] = {}
+    env_of: dict[tuple[str, str], Callable[[str], gymnasium.Env]] = {}
     policies: dict[tuple[str, str], Policy] = {}
 
     def run(job: EpisodeJob) -> Verdict:
         task, kwargs = job.episode.task, job.result.policy.env_kwargs if job.policy else {}
-        key = json.dumps(kwargs, sort_keys=True)
+        key = job.result.protocol_digest, json.dumps(kwargs, sort_keys=True)
         if key not in env_of:
             env_of.clear()
-            env_of[key] = present_env(**kwargs)
+            # The protocol is the host's own, see `read_submissions`.
+            env_of[key] = present_env(job.result.protocol, trusted=True, **kwargs)
         env = env_of[key](task)
         if job.policy is None:
             return verify(env, job.result.protocol, job.episode)

@@ -23,6 +23,18 @@ def model_pairs(task: TaskConfig, split: str) -> list[tuple[str, str]]:
         UnknownNameError: There is no such split, it is empty, or the task holds out a model that
             does not exist.
     """
+    pairs = split_pairs(task)
+    remedy = "Splits without any models are left out."
+    require_name(f"split of the task {task.name!r}", split, pairs, remedy)
+    return pairs[split]
+
+
+def split_pairs(task: TaskConfig) -> dict[str, list[tuple[str, str]]]:
+    """Returns the (tool, object) pairs of each split that is not empty, sorted.
+
+    Raises:
+        UnknownNameError: The task holds out a model that does not exist.
+    """
     tools = model_names("tool", task.tool_family, task.assets)
     objects = model_names("object", task.object_family, task.assets)
     held_out = task.held_out
@@ -43,7 +55,4 @@ def model_pairs(task: TaskConfig, split: str) -> list[tuple[str, str]]:
         "unseen_objects": set(product(seen_tools, held_out.objects)),
         "all": set(product(tools, objects)),
     }
-    nonempty = [name for name, content in pairs.items() if content]
-    remedy = "Splits without any models are left out."
-    require_name(f"split of the task {task.name!r}", split, nonempty, remedy)
-    return sorted(pairs[split])
+    return {name: sorted(content) for name, content in pairs.items() if content}

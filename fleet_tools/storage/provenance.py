@@ -48,8 +48,12 @@ class TaskFile(Value):
         copy._models = root, given
         return copy
 
-    def load(self) -> TaskConfig:
-        """Returns the task, as `fleet_tools.config.tasks.load_task` does.
+    def __hash__(self) -> int:
+        """Returns a hash, by which caches find it."""
+        return hash((self.name, self.content_digest, self.folder))
+
+    def content(self) -> TaskConfig:
+        """Returns what the file says.
 
         Raises:
             ConfigError: The text is not that of a task file.
@@ -58,12 +62,24 @@ class TaskFile(Value):
         content = parse_yaml(self.text, source)
         if isinstance(content, dict):
             content.pop("reach", None)  # shaped rewards before the expert's constraints told them
-        task = parse(TaskConfig, content, source)
-        root, given = self._models
-        if task.assets is not None:
-            assets = root or Path(self.folder or "", task.assets)
-            task = task.model_copy(update={"assets": str(assets.resolve())})
-        return task.with_given(given)
+        return parse(TaskConfig, content, source)
+
+    def load(self) -> TaskConfig:
+        """Returns the task with its models, as `fleet_tools.config.tasks.load_task`.
+
+        Raises:
+            ConfigError: The text is not that of a task file, or its folder of models is not here.
+        """
+        task, (root, given) = self.content(), self._models
+        if task.assets is None:
+            return task.with_given(given)
+        assets = (root or Path(self.folder or "", task.assets)).resolve()
+        if not assets.is_dir():
+            raise ConfigError(
+                f"The models of the task {self.name!r} were in {assets}, and there is no such "
+                "folder here. Where the task file is given, give the path at which it is now."
+            )
+        return task.model_copy(update={"assets": str(assets)}).with_given(given)
 
 
 class Machine(Value):

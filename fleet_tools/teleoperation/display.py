@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.envs.predicate_sentences import sentences
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.teleoperation.camera_process import CameraProcess
@@ -34,7 +35,8 @@ class Display:
     ) -> None:
         self._env, self._inputs, self._pages, self._scene_view = env, inputs, pages, scene_view
         self._cameras = CameraProcess(spec)
-        self._session: dict[str, Any] = {}
+        demands = [each.replace("`", "") for each in sentences(env.task)]
+        self._session: dict[str, Any] = {"description": env.task.description, "demands": demands}
         self._state: dict[str, Any] = {}
         self._offered: int | None = None
         pages.show("scene", {"port": scene_view.port})

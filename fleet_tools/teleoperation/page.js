@@ -113,6 +113,7 @@ function number(value, unit) {
 
 function showStatus(status) {
   element("task").textContent = status.task ?? "";
+  element("description").textContent = status.description ?? "";
   const { tool = "", object = "", attempt = 0, seed = "" } = status;
   element("scene-name").textContent =
     `attempt ${attempt}: ${tool?.split("/").pop()}, ${object?.split("/").pop()} (seed ${seed})`;
@@ -133,7 +134,7 @@ function showStatus(status) {
   const slow = factor !== null && factor < 0.9 ? `, ${factor.toFixed(2)} of real time` : "";
   element("time").textContent = `${seconds(status.step)} of ${seconds(status.steps)} s${slow}`;
   element("time-bar").value = status.step / status.steps;
-  showVerdicts(status.verdicts ?? []);
+  showVerdicts(status.verdicts ?? [], status.demands ?? []);
   element("tool-force").textContent = number(status.tool_force_N, "N");
   element("tool-moment").textContent = number(status.tool_moment_Nm, "N m");
   element("hand-force").textContent = number(status.hand_force_N, "N");
@@ -145,13 +146,13 @@ function showStatus(status) {
   element("discard").disabled = !(acts || status.phase === "ready");
 }
 
-function showVerdicts(verdicts) {
-  element("verdicts").replaceChildren(...verdicts.map((verdict) => {
+function showVerdicts(verdicts, demands) {
+  element("verdicts").replaceChildren(...verdicts.map((verdict, k) => {
     const item = document.createElement("li");
     const mark = document.createElement("span");
     mark.textContent = verdict.holds ? "\u2713" : "\u00b7";
     const name = document.createElement("span");
-    name.textContent = verdict.name.replace(/^\S+ /, "").replaceAll("_", " ");
+    name.textContent = demands[k] ?? verdict.name;
     name.title = verdict.name;
     const bar = document.createElement("meter");
     bar.value = verdict.progress ?? 0;

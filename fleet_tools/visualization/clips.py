@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions
@@ -51,7 +50,8 @@ def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
     shown = {standing.label: _first_episodes(standing) for standing in standings}
     views: dict[tuple[str, str], list[np.ndarray]] = {}
     for task in dict.fromkeys(task for of_method in shown.values() for task in of_method):
-        env = make_env(task=task, render_mode="rgb_array")
+        protocol = next(_protocol(each) for each in standings if task in shown[each.label])
+        env = protocol.make_env(task, trusted=True, render_mode="rgb_array")  # the host's own
         try:
             for standing in standings:
                 if episode := shown[standing.label].get(task):

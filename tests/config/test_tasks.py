@@ -2,22 +2,23 @@
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from support.processes import run_python
+from support.task_files import whole_task
 
-from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
-from fleet_tools.config.values import parse
+from fleet_tools.config.values import load_yaml, parse
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.sim.catalog import find_model, model_names
 
 
 @pytest.fixture(name="data")
 def _data():
-    return yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
+    return whole_task("hammer")
 
 
 def with_change(data: dict[str, Any], location: str, value: Any) -> dict[str, Any]:
@@ -54,6 +55,52 @@ def test_a_users_own_task_is_given_by_path(tmp_path, data):
     task = load_task(str(file))
     assert (task.name, task.max_episode_steps) == ("own", 7)
     assert task.assets == str((tmp_path / "models").resolve())
+
+
+DIGESTS = {
+    "hammer": "05956a3fb19d2065",
+    "knife": "4e3f19a33ad7a755",
+    "spatula": "acd86b58dd5db4e2",
+    "wrench": "8b976f732d0c9914",
+    "basket": "f8bcc43430c8c96c",
+}
+"""Digests that results and datasets have stored: a changed default is a changed task."""
+
+
+@pytest.mark.parametrize("name, digest", DIGESTS.items())
+def test_what_a_file_leaves_out_and_what_it_says_in_full_are_one_task(name, digest):
+    basket = Path(__file__).parents[2] / "examples/basket/task.yaml"
+    task = load_yaml(TaskConfig, task_path(str(basket) if name == "basket" else name))
+    assert task.digest() == digest
+    in_full = parse(TaskConfig, json.loads(task.to_json()), "test")  # every default is checked
+    assert in_full.digest() == digest
+
+
+def test_a_task_file_says_only_what_is_its_own(data):
+    own = ("tool_family", "object_family", "object_mount", "keypoints", "max_episode_steps")
+    actuation = {"constraints": data["expert"]["actuation"]["constraints"]}
+    task = parse(
+        TaskConfig,
+        {key: data[key] for key in own}
+        | {"name": "own", "description": "", "success": data["success"][:1]}
+        | {"expert": {"actuation": actuation}},
+        "test",
+    )
+    hammer = load_task("hammer")
+    assert (task.action, task.controller, task.cameras) == (
+        hammer.action,
+        hammer.controller,
+        hammer.cameras,
+    )
+    assert task.randomization == hammer.randomization.model_copy(update={"joint_resistance": {}})
+    assert len(task.expert.retreat) == 1
+
+
+def test_defaults_are_not_shared(data):
+    del data["randomization"]
+    one, other = (parse(TaskConfig, data, "test") for _ in range(2))
+    assert one.cameras is not other.cameras
+    assert one.randomization.cameras == other.randomization.cameras
 
 
 @pytest.mark.parametrize("given", ["hamer", "hamer.yaml", ""])

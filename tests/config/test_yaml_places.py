@@ -156,7 +156,11 @@ def test_flow_style_anchors_merges_and_missing_keys(tmp_path):
         ("joint: slide, at_least: 0.020", "jiont: slide, at_least: 0.020", "success.0.jiont"),
         ("{type: joint_displacement, joint: slide, at_least: 0.020}", "{}", "success.0"),
         ("type: joint_displacement, joint: slide, at_least: 0.020", "type: x", "success.0.type"),
-        ("cloth", "cloht", "randomization.table_texture"),
+        (
+            "  joint_resistance:",
+            "  table_texture: {choice: [cloth, cloht]}\n  joint_resistance:",
+            "randomization.table_texture",
+        ),
     ],
 )
 def test_the_line_of_what_does_not_fit_another_part(tmp_path, old, new, place):
@@ -168,7 +172,7 @@ def test_the_line_of_what_does_not_fit_another_part(tmp_path, old, new, place):
 
 
 def test_cameras_that_are_placed_but_not_declared(tmp_path):
-    text = HAMMER.replace("    wrist:\n", "    wirst:\n")
+    text = HAMMER.replace("  joint_res", "  cameras: {overhead: {}, wirst: {}}\n  joint_res")
     (found,) = complaints(text, tmp_path)
     line = line_of(text, "  cameras: ")
     assert found.startswith(f"own.yaml, line {line}: randomization.cameras: cameras and ")

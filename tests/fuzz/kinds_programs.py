@@ -57,6 +57,7 @@ _LINES = (
     "barriers absent.yaml --output out",
     "assets import absent.obj --kind tool --family hammer --mass 0.5 --keypoint head=1,2,3",
     "assets check absent --scenes 0 --seed 3",
+    "new-task hammer --output out --tool-family presser --object-family button",
 )
 _WORDS = (
     *(

@@ -12,6 +12,7 @@ import yaml
 from pydrake.multibody.plant import MultibodyPlant
 from support.damage import damaged
 from support.processes import ROOT
+from support.task_files import whole_task
 
 from fleet_tools.assets.checking.first_load import load
 from fleet_tools.assets.checking.program import read_model
@@ -21,7 +22,7 @@ from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root, task_configs_root
-from fleet_tools.config.tasks import TaskConfig, load_task
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Value, load_yaml, parse
 from fleet_tools.envs.making import make_env
 from fleet_tools.evaluation.protocol import Protocol, load_protocol
@@ -72,7 +73,10 @@ def _same_after_json(given: Any, value: Value) -> None:
 def tasks(folder: Path) -> Subject:
     """Task files, read."""
     make = changed_yaml(
-        _texts([*task_configs_root().glob("*.yaml"), ROOT / "examples/basket/task.yaml"])
+        [
+            *_texts([*task_configs_root().glob("*.yaml"), ROOT / "examples/basket/task.yaml"]),
+            yaml.safe_dump(whole_task("wrench"), sort_keys=False),
+        ]
     )
     path = folder / "task.yaml"
 
@@ -85,7 +89,7 @@ def tasks(folder: Path) -> Subject:
 
 def tasks_run(folder: Path) -> Subject:
     """Task files with other numbers, in which an episode runs for a step."""
-    whole = [yaml.safe_load(text) for text in _texts(sorted(task_configs_root().glob("*.yaml")))]
+    whole = [whole_task(name) for name in task_names()]
     path = folder / "task.yaml"
 
     def make(generator: np.random.Generator) -> tuple[bytes, int]:

@@ -8,8 +8,9 @@ import gymnasium
 import pytest
 import yaml
 from support.rendering import needs_gl
+from support.task_files import whole_task
 
-from fleet_tools.config.resources import assets_root, task_configs_root
+from fleet_tools.config.resources import assets_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.observations import features
 from fleet_tools.errors import ConfigError, UnknownNameError
@@ -85,7 +86,7 @@ def test_without_cameras_images_are_refused_and_the_remedy_is_named(task):
     ],
 )
 def test_a_task_file_with_impossible_cameras_is_refused(tmp_path, change, message):
-    content = yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
+    content = whole_task("hammer")
     change(content)
     path = tmp_path / "task.yaml"
     path.write_text(yaml.safe_dump(content))

@@ -56,6 +56,15 @@ def test_it_serves_a_page_until_a_signal_and_prints_one_object(mesh, ending):
         (["{mesh}", "--family", "hamer", "--output", "{folder}"], "Did you mean 'hammer'"),
         (["{folder}/none.stl", "--family", "hammer", "--output", "{folder}"], "There is no file"),
         (["{folder}"], "lacks keypoints.yaml"),
+        (["{mesh}", "--family", "spoon", "--output", "{folder}"], "--keypoint-names NAME,NAME"),
+        (["{mesh}", "--task", "hammer", "--family", "nail"], "the task says that itself: --family"),
+        (["{mesh}", "--task", "hammer"], "without `assets` of its own needs --output"),
+        (["{mesh}", "--task", "hamer"], "Unknown task: 'hamer'"),
+        (["{mesh}", "--family", "a", "--keypoint-names", "bowl,no name"], "letters, digits"),
+        (
+            ["{mesh}", "--family", "a", "--keypoint-names", "tip,hand", "--output", "{folder}"],
+            "A keypoint cannot be called hand",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_page_opens(mesh, capsys, arguments, said):

@@ -47,8 +47,8 @@ def test_buffers_and_images_of_gltf_belong_to_a_model(own):
     text = (own / "model.sdf").read_text().replace("meshes/handle.obj", "handle.gltf", 1)
     (own / "model.sdf").write_text(text)
     (own / "handle.gltf").write_text(
-        '{"buffers": [{"uri": "a%20b.bin"}, {"uri": "data:;base64,AA"}], "images": [{"uri" : "c.png"}'
-        "]}"
+        '{"buffers": [{"uri": "a%20b.bin"}, {"uri": "data:;base64,AA"}], '
+        '"images": [{"uri" : "c.png"}]}'
     )
     for name in ("a b.bin", "c.png"):
         (own / name).write_bytes(b"0")

@@ -46,15 +46,18 @@ class Person:
         """Whether the mesh is drawn: the camera's image is not blank."""
         return float(np.std(self._client.get_render(height=60, width=90))) > 3
 
-    def look_from(self, direction: np.ndarray, at: np.ndarray) -> None:
-        """Orbits until a point, (3,), is seen from a direction, (3,)."""
+    def view(self, direction: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns eye and target, (3,) each, of one who sees a point from a direction."""
         surface = self.page.session.surface
         distance = 1.6 * float(np.ptp(surface.vertices, axis=0).max())
-        unit = direction / np.linalg.norm(direction)
+        target = (at + centroid(surface)) / 2
+        return target + distance * direction / np.linalg.norm(direction), target
+
+    def look_from(self, direction: np.ndarray, at: np.ndarray) -> None:
+        """Orbits until a point, (3,), is seen from a direction, (3,)."""
         camera = self._client.camera
         before = camera.update_timestamp
-        target = (at + centroid(surface)) / 2
-        camera.position, camera.look_at = target + distance * unit, target
+        camera.position, camera.look_at = self.view(direction, at)
         wait_until(lambda: camera.update_timestamp > before, "the camera")
         self.browser.wait_for_timeout(300)  # the browser draws
 

@@ -1,5 +1,7 @@
 """What follows from labels: mirror images, and the pose of the hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import trimesh
@@ -12,6 +14,7 @@ from fleet_tools.assets.labelling.example import find_example
 from fleet_tools.assets.labelling.grasping import pose_of, propose_hand, rotation_of
 from fleet_tools.assets.labelling.meanings import MEANINGS, WORKING, meanings_of
 from fleet_tools.assets.labelling.picking import nearest
+from fleet_tools.assets.labelling.subject import Identity
 from fleet_tools.assets.labelling.symmetry import (
     Plane,
     centroid,
@@ -20,8 +23,15 @@ from fleet_tools.assets.labelling.symmetry import (
     symmetry_planes,
 )
 from fleet_tools.assets.solids import Solid, box, joined
+from fleet_tools.sim.catalog import Kind
 
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def labelled(kind: Kind, family: str) -> Identity:
+    """Returns what a mesh becomes in a folder that does not exist."""
+    folder = Path("out") / f"{kind}s" / family / "mine"
+    return Identity(kind, family, "mine", (), folder, "mine.stl")
 
 
 def rotation(seed: int) -> np.ndarray:
@@ -154,16 +164,16 @@ def test_every_keypoint_of_a_family_has_a_meaning(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_example_is_a_model_of_the_package(family):
     kind = find_family(family).build(next(iter(find_family(family).CATALOGUE.values())), "x").kind
-    example = find_example(kind, family)
+    example = find_example(labelled(kind, family))
     assert example is not None
     assert example.keypoints.keys() == MEANINGS[family].keys()
-    assert find_example("object" if kind == "tool" else "tool", family) is None
-    assert find_example(kind, "spoon") is None
+    assert find_example(labelled("object" if kind == "tool" else "tool", family)) is None
+    assert find_example(labelled(kind, "spoon")) is None
 
 
 @pytest.mark.parametrize("family", ["hammer", "wrench", "spatula", "knife"])
 def test_the_package_s_tools_lie_in_the_hand_as_their_working_axes_say(family):
-    example = find_example("tool", family)
+    example = find_example(labelled("tool", family))
     assert example is not None
     working, points = WORKING[family], example.keypoints
     assert points[working.ahead][0] > 0.05

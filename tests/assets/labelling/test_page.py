@@ -16,8 +16,12 @@ from support.clicking import Person, wait_until
 from support.foreign_models import ForeignTool, foreign_tool
 
 from fleet_tools.assets.__main__ import main as assets
+from fleet_tools.assets.labelling.example import find_example
+from fleet_tools.assets.labelling.faces import size
 from fleet_tools.assets.labelling.mesh_subject import MeshSubject
+from fleet_tools.assets.labelling.picking import nearest, pick
 from fleet_tools.assets.labelling.session import Session
+from fleet_tools.assets.labelling.symmetry import centroid
 from fleet_tools.assets.model_folder import read_files
 from fleet_tools.sim.catalog import load_model
 
@@ -143,6 +147,38 @@ def test_what_is_clicked_is_what_an_import_writes(tmp_path, capsys):
     assert assets([*arguments, "--output", str(tmp_path / "typed"), "--json"]) == 0
     capsys.readouterr()
     assert read_files(folder) == read_files(tmp_path / "typed/tools/hammer" / tool.name)
+
+
+def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
+    tool = foreign_tool("round_hammer")
+    with opened(tool, tmp_path) as person:
+        session = person.page.session
+        example = find_example(session.subject.identity)
+        assert example is not None
+        beside = example.beside(session.surface)
+        assert size(beside.surface) < size(session.surface)
+
+        # The corner of the mesh that is nearest to the example, seen through the example.
+        middle = sum(beside.surface.bounds()) / 2
+        point = nearest(session.surface, middle).point
+        person.click(point, middle - point)
+        (labelled,) = session.points().values()
+        assert labelled == pytest.approx(point, abs=0.02 * size(session.surface))
+
+        before = session.labels
+        on_example = centroid(beside.surface)
+        person.look_from(
+            next(
+                direction
+                for direction in np.vstack([np.eye(3), -np.eye(3)])
+                for eye, _ in [person.view(direction, on_example)]
+                if pick(session.surface, eye, on_example - eye) is None
+            ),
+            on_example,
+        )
+        person.browser.mouse.click(*person.pixel(on_example))
+        person.browser.get_by_text("This is the example").wait_for()
+        assert session.labels == before
 
 
 @pytest.mark.slow

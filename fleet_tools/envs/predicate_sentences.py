@@ -1,8 +1,28 @@
 """Success predicates as sentences."""
 
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 
 from fleet_tools.config import predicates as p
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.sim.catalog import find_model, model_names
+
+_JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad"}
+
+
+def sentences(task: TaskConfig) -> list[str]:
+    """Returns what each success predicate of a task demands, see `sentence`."""
+    units = joint_units(task)
+    return [sentence(each, lambda joint: units.get(joint, "m or rad")) for each in task.success]
+
+
+def joint_units(task: TaskConfig) -> dict[str, str]:
+    """Returns the units of the joints of the task's first object, by name."""
+    first = model_names("object", task.object_family, task.assets)[0]
+    model = find_model("object", task.object_family, first, task.assets)
+    joints = ET.parse(model.file).iter("joint")
+    kinds = {joint.attrib["name"]: joint.attrib["type"] for joint in joints}
+    return {name: _JOINT_UNITS[kind] for name, kind in kinds.items() if kind in _JOINT_UNITS}
 
 
 def sentence(predicate: p.Predicate, joint_unit: Callable[[str], str]) -> str:

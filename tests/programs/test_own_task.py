@@ -1,0 +1,152 @@
+"""A task of one's own is scored, compared and ranked, and its results outlive its folder."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from support.processes import ROOT
+
+from fleet_tools import evaluate
+from fleet_tools.config.tasks import task_path
+from fleet_tools.evaluation.protocol import load_protocol
+from fleet_tools.evaluation.result_file import RESULT, load_evaluation
+from fleet_tools.evaluation.trial import verify
+from fleet_tools.leaderboard.__main__ import main as rank
+
+PROTOCOL = """
+name: lifting
+version: 1
+description: Baskets.
+tasks: [task/task.yaml]
+splits: {train: {scenes: 2, first_seed: 4503599627370496}}
+"""
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(name="mine", scope="module")
+def _mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example's task, a protocol over it, and results of two policies."""
+    folder = tmp_path_factory.mktemp("own") / "mine"
+    shutil.copytree(ROOT / "examples" / "basket", folder / "task")
+    (folder / "protocol.yaml").write_text(PROTOCOL)
+    for policy in ("expert", "zero"):
+        assert evaluate.main(options(folder, policy, "--quiet")) == 0
+    return folder
+
+
+@pytest.fixture(name="moved")
+def _moved(mine: Path, tmp_path: Path) -> Path:
+    """This folder at another place, as if the first one were gone."""
+    moved = Path(shutil.copytree(mine, tmp_path / "moved"))
+    for file in moved.glob(f"results/*/{RESULT}"):
+        file.write_text(file.read_text().replace(str(mine), str(mine.with_name("gone"))))
+    return moved
+
+
+def options(folder: Path, policy: str, *more: str, output: str = "results") -> list[str]:
+    given = ["--policy", policy, "--output", str(folder / output / policy), "--workers", "0"]
+    return [*given, "--protocol", str(folder / "protocol.yaml"), *more]
+
+
+def test_policies_are_scored_and_compared(mine: Path, capsys: Capture) -> None:
+    compared = ["--json", "--compare", str(mine / "results" / "zero")]
+    assert evaluate.main(options(mine, "expert", *compared)) == 0
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert summary["complete"] and summary["done_now"] == 0
+    assert summary["scores"]["tasks"]["basket"]["success"]["rate"] == 1
+    assert summary["comparison"]["tasks"]["basket"]["only_first"] == 2
+    assert not summary["leaderboard"]["can_enter"]
+    assert "leaderboard DIR --protocol FILE" in printed.err
+
+
+def test_the_file_alone_is_a_protocol_and_says_how_to_rank(
+    mine: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    task = str(mine / "task" / "task.yaml")
+    command = ["--policy", "expert", "--task", task, "--scenes", "1", "--workers", "0"]
+    assert evaluate.main([*command, "--output", str(tmp_path / "expert"), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["protocol"], summary["outcomes"]) == ("basket v1", {"success": 1})
+    ours = load_evaluation(tmp_path / "expert").episodes
+    assert ours[0].state_digest == load_evaluation(mine / "results/expert").episodes[0].state_digest
+    assert rank([str(tmp_path), "--protocol", task, "--preview", "--json", "--quiet"]) == 0
+    (preview,) = json.loads(capsys.readouterr().out)["preview"]
+    assert "1 of 30 scenes" in json.dumps(preview)
+
+
+def test_results_are_ranked_over_ones_own_protocol(moved: Path, capsys: Capture) -> None:
+    """They ran where the host has no folder, so its own task file and models are used."""
+    results, page = str(moved / "results"), moved / "page.html"
+    ranked = [results, "--workers", "0", "--quiet", "--json", "--output", str(page)]
+    assert rank([*ranked, "--protocol", str(moved / "protocol.yaml"), "--verify", "1"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert {m["name"]: (m["rank"], m["total"]["rate"]) for m in summary["methods"]} == {
+        "expert": (1, 1.0),
+        "zero": (1, 0.0),
+    }
+    assert [v["same"] for v in summary["verified"]] == [1, 1]
+    assert "basket" in page.read_text()
+    assert rank([results, "--workers", "0", "--quiet"]) == 1  # the package's leaderboard
+    assert "Rejected: expert (protocol)" in capsys.readouterr().err
+
+
+def test_a_moved_task_resumes_where_it_was(moved: Path, capsys: Capture) -> None:
+    assert evaluate.main(options(moved, "zero", "--json", "--quiet")) == 0
+    assert json.loads(capsys.readouterr().out)["done_now"] == 0
+    file = load_evaluation(moved / "results" / "zero").result.protocol.task_files["basket"]
+    assert file.folder == str(moved / "task")
+    edited = moved / "task" / "task.yaml"
+    edited.write_text(edited.read_text().replace("success_steps: 3", "success_steps: 2"))
+    assert evaluate.main(options(moved, "zero")) == 2
+    assert "already holds an evaluation, but another one" in capsys.readouterr().err
+
+
+def test_a_result_alone_is_enough_to_score_compare_and_run_again(
+    mine: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    results = Path(shutil.copytree(mine / "results", tmp_path / "results"))
+    alone = ["--workers", "0", "--json", "--quiet", "--protocol", str(results / "expert")]
+    assert rank([str(results), *alone, "--verify", "1"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["verified"]) == 2
+    again = ["--policy", "zero", "--output", str(results / "zero"), *alone]
+    assert evaluate.main([*again, "--compare", str(results / "expert")]) == 0
+    assert json.loads(capsys.readouterr().out)["comparison"]["total"]["only_second"] == 2
+    evaluation = load_evaluation(results / "expert")
+    protocol = load_protocol(str(results / "expert"))
+    verdict = verify(protocol.make_env("basket"), protocol, evaluation.episodes[0])
+    assert verdict.agreement.identical
+
+
+def test_a_missing_folder_of_models_is_named(moved: Path, capsys: Capture) -> None:
+    command = ["--policy", "zero", "--protocol", str(moved / "results" / "expert")]
+    assert evaluate.main([*command, "--output", str(moved / "new")]) == 2
+    assert "The models of the task 'basket' were in" in capsys.readouterr().err
+    assert not (moved / "new").exists()
+
+
+def test_a_policy_that_solves_only_an_easy_task_of_its_own_stays_off_the_leaderboard(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    task, results = tmp_path / "hammer.yaml", tmp_path / "results"
+    content = yaml.safe_load(task_path("hammer").read_text())
+    near = {"type": "keypoints_near", "tool": "head", "object": "head", "within_m": 100}
+    task.write_text(yaml.safe_dump({**content, "success": [near]}))
+    command = ["--policy", "zero", "--output", str(results / "zero"), "--workers", "0"]
+    assert evaluate.main([*command, "--task", str(task)]) == 2
+    assert "calls its task 'hammer', as a task of the package" in capsys.readouterr().err
+    assert not results.exists()
+    task.write_text(yaml.safe_dump({**content, "name": "nails", "success": [near]}))
+    command += ["--scenes", "1", "--split", "train", "--json", "--quiet"]
+    assert evaluate.main([*command, "--task", str(task)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["outcomes"] == {"success": 1}
+    assert not summary["leaderboard"]["can_enter"]
+    for shown in ([], ["--preview"]):
+        assert rank([str(results), "--workers", "0", "--quiet", "--json", *shown]) == 1
+        ranked = json.loads(capsys.readouterr().out)
+        assert (ranked["methods"], ranked["preview"]) == ([], [])
+        assert [rejected["kind"] for rejected in ranked["rejected"]] == ["protocol"]
