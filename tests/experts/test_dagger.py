@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from fleet_tools.envs.making import make_env
 from fleet_tools.errors import DatasetError
 from fleet_tools.experts.dagger import DAggerPolicy
-from fleet_tools.experts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import first_difference
+from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 from fleet_tools.rollouts.rollout import rollout
 
 STEPS = st.lists(st.integers(0, 19), unique=True, max_size=20)
