@@ -154,11 +154,11 @@ def test_act_of_lerobot_imitates_nothing_that_train_does_not(kind: str, tmp_path
         learned("lerobot", tmp_path, tmp_path)  # skips
     dataset = write_episodes(tmp_path / "set", "rgbd", kind)
     export_dataset(dataset, "lerobot", tmp_path / "out", failures=True)
-    samples = Samples(tmp_path / "set", failures=True)
-    features = FeatureNames.of(samples.observation)
+    features = FeatureNames.of(dataset.header.observation)
+    samples = Samples(tmp_path / "set", observations=features.state, failures=True)
 
     def state(rows: dict[str, np.ndarray]) -> np.ndarray:
-        return features.features(rows)["observation.state"]
+        return FeatureNames.of(samples.observation).features(rows)["observation.state"]
 
     allowed = imitated_by_train(samples, 5, state)
     found = learned("lerobot", tmp_path / "out", tmp_path)
