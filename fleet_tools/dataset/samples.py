@@ -113,18 +113,21 @@ class Samples:
             name: np.empty((len(starts), L, *array.shape), array.dtype)
             for name, array in self._arrays().items()
         }
-        mask = np.arange(L) < sizes[:, None]
-        imitate, action = mask.copy(), np.zeros_like(gathered["actions"])
-        located = zip(episodes.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+        located = list(zip(episodes.tolist(), starts.tolist(), sizes.tolist(), strict=True))
         for row, (number, start, size) in enumerate(located):
-            rows, episode = self.rows(number), self.episodes[number]
+            rows = self.rows(number)
             for name, array in gathered.items():
                 array[row, :size] = rows[name][start : start + size]
                 if size < L:
                     array[row, size:] = 0
-            executed = gathered["actions"][row, :size]
-            action[row, :size] = episode.labels.actions(executed, start)
-            imitate[row, :size] = episode.imitate[start : start + size]
+        executed, mask = gathered["actions"], np.arange(L) < sizes[:, None]
+        action, imitate = executed.copy(), mask.copy()
+        for row, (number, start, size) in enumerate(located):
+            episode = self.episodes[number]
+            if episode.labels.noise_steps:
+                imitate[row, :size] = episode.imitate[start : start + size]
+            if episode.labels.learner_steps:
+                action[row, :size] = episode.labels.actions(executed[row, :size], start)
         gathered |= {"imitate": imitate, "to_imitate": action}
         if self.sequence_length is None:
             gathered = {name: array[:, 0] for name, array in gathered.items()}

@@ -192,20 +192,18 @@ def _imitation(source: Source, export_format: ExportFormat) -> list[str]:
     lines = []
     if export_format.executed is None:
         return lines
-    if noisy and source.whole:
-        lines.append(
-            f"{noisy} of {source.steps} steps are not to be imitated: a learner has to heed `imitate`"
-        )
-    elif noisy:
-        lines.append(
-            f"{noisy} of {source.steps} steps are not to be imitated: they are in "
-            f"{export_format.others}, which learners do not read"
-        )
+    if noisy:
+        where = f"they are in {export_format.others}, which learners do not read"
+        if source.whole:
+            where = "a learner has to heed `imitate`"
+        lines.append(f"{noisy} of {source.steps} steps are not to be imitated: {where}")
     if corrected:
         lines.append(
             f"{corrected} of {source.steps} actions are the expert's, for a learner acted: those "
             f"executed are in `{export_format.executed}`"
         )
+    if corrected and source.whole and source.of_chunks:
+        lines.append("a chunk of actions to predict at once has to end with such an action")
     if source.cut:
         lines.append(
             f"the episodes are cut at these steps, into {source.piece_count} (--whole leaves them)"

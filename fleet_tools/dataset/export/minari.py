@@ -5,7 +5,7 @@
         whole.hdf5          whole/attempt_<k>: links to episodes that Minari's lack steps of
 
 Learners imitate all `actions` of an episode of Minari's, so it is an episode, or a run of steps to
-imitate in it, see `Source.pieces`; `infos` holds `imitate` and `executed_actions` of each step, too.
+imitate in it, see `Source.pieces`; `infos` has `imitate` and `executed_actions` of each step, too.
 Episodes are stored in Minari's own layout, so hardly anything is copied. The links are relative:
 dataset and view can be moved together. Minari numbers the episodes from 0 to n - 1; the number of
 an episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, beside `first_step`,

@@ -53,6 +53,7 @@ def test_episodes_left_whole_are_marked_as_samples_are(format_name, tmp_path):
     assert read == [step.content() for step in of_samples(tmp_path / "set")]
     assert len(episodes) == export.episodes
     assert any("has to heed `imitate`" in line for line in export.imitation)
+    assert any("chunk" in line for line in export.imitation) == FORMATS[format_name].of_chunks
 
 
 @each_format
