@@ -67,7 +67,7 @@ def test_mask_actions_and_pieces_agree_with_each_other(kinds, data):
     imitate, actions = labels.imitate(steps), labels.actions(executed)
     assert np.flatnonzero(~imitate).tolist() == noise
     assert [actions[k].tolist() for k in range(steps)] == [
-        np.float32(told.get(k, [-1] * 6)).tolist() for k in range(steps)
+        np.array(told.get(k, [-1] * 6), np.float32).tolist() for k in range(steps)
     ]
     assert (executed == -1).all()  # it was copied
     first = data.draw(st.integers(0, steps))

@@ -1,7 +1,8 @@
 """Run by another library's Python: its training program learns from an export for one pass.
 
     python foreign_learner.py robomimic EXPORT FOLDER PAIRS.npz
-    python foreign_learner.py lerobot EXPORT FOLDER PAIRS.npz
+    python foreign_learner.py act EXPORT FOLDER PAIRS.npz
+    python foreign_learner.py diffusion EXPORT FOLDER PAIRS.npz
 
 The program is the library's own, and knows nothing of this project. What its loss sees is written:
 `observations`, (n, k), `actions`, (n, T, 6), and `counts`, (n, T) bool, whether an action matters.
@@ -62,25 +63,30 @@ def learn_with_robomimic(export: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def learn_with_lerobot(export: Path, folder: Path) -> dict[str, Any]:
-    """ACT with chunks of five actions."""
+OWN: dict[str, dict[str, Any]] = {
+    "act": {"chunk_size": 5, "use_vae": False, "dropout": 0.0},
+    "diffusion": {"n_obs_steps": 1, "do_mask_loss_for_padding": True, "drop_n_last_frames": 0},
+}
+"""Options of the policies; the page on exports names those of the latter's loss and frames."""
+
+
+def learn_with_lerobot(kind: str, export: Path, folder: Path) -> dict[str, Any]:
+    """A policy of LeRobot's that predicts chunks of actions."""
     import torch
     from lerobot.configs.default import DatasetConfig  # pyright: ignore
     from lerobot.configs.train import TrainPipelineConfig  # pyright: ignore
     from lerobot.configs.types import NormalizationMode  # pyright: ignore
-    from lerobot.policies.act.configuration_act import ACTConfig  # pyright: ignore
-    from lerobot.policies.act.modeling_act import ACTPolicy  # pyright: ignore
+    from lerobot.policies import factory  # pyright: ignore
     from lerobot.scripts.lerobot_train import train  # pyright: ignore
     from support.small_lerobot import SMALL
 
     stats = json.loads((export / "meta/stats.json").read_text())
-    policy = ACTConfig(
-        **SMALL["act"] | {"chunk_size": 5},
+    policy = factory.make_policy_config(
+        kind,
+        **SMALL[kind] | OWN[kind],
         device="cpu",
         push_to_hub=False,
         pretrained_backbone_weights=None,
-        use_vae=False,
-        dropout=0.0,
         normalization_mapping=dict.fromkeys(
             ("VISUAL", "STATE", "ACTION"), NormalizationMode.IDENTITY
         ),
@@ -89,7 +95,7 @@ def learn_with_lerobot(export: Path, folder: Path) -> dict[str, Any]:
         dataset=DatasetConfig(repo_id="fleet_tools/hammer", root=str(export)),
         policy=policy,
         output_dir=folder,
-        job_name="act",
+        job_name=kind,
         steps=1,
         batch_size=BATCH,
         num_workers=0,
@@ -97,34 +103,40 @@ def learn_with_lerobot(export: Path, folder: Path) -> dict[str, Any]:
         eval_freq=0,
     )
     seen = []
-    forward = ACTPolicy.forward
+    network = factory.get_policy_class(kind)
+    forward = network.forward
 
     def forward_and_note(self: Any, batch: Any) -> Any:
         batch = dict(batch)
-        other = dict(batch)
-        noise = torch.randn_like(batch["action"])
-        other["action"] = torch.where(batch["action_is_pad"][..., None], noise, batch["action"])
         answer = forward(self, dict(batch))
-        assert torch.equal(forward(self, other)[0], answer[0])  # what is padding does not matter
+        if kind == "act":  # that of diffusion draws its noise
+            noise = torch.randn_like(batch["action"])
+            other = torch.where(batch["action_is_pad"][..., None], noise, batch["action"])
+            # What is padding does not matter.
+            assert torch.equal(forward(self, batch | {"action": other})[0], answer[0])
         seen.append(batch)
         return answer
 
-    ACTPolicy.forward = forward_and_note
+    network.forward = forward_and_note
     train(config)
     (batch,) = seen
     assert stats["action"]["count"] == [len(batch["action"])]
     return {
-        "observations": batch["observation.state"].numpy(),
+        "observations": batch["observation.state"].flatten(1).numpy(),
         "actions": batch["action"].numpy(),
         "counts": ~batch["action_is_pad"].numpy(),
     }
 
 
-def main(library: str, export: Path, folder: Path, pairs: Path) -> None:
+def main(learner: str, export: Path, folder: Path, pairs: Path) -> None:
     import numpy as np
 
-    learn = {"robomimic": learn_with_robomimic, "lerobot": learn_with_lerobot}[library]
-    np.savez(pairs, **learn(export, folder))
+    learned = (
+        learn_with_robomimic(export, folder)
+        if learner == "robomimic"
+        else learn_with_lerobot(learner, export, folder)
+    )
+    np.savez(pairs, **learned)
 
 
 if __name__ == "__main__":

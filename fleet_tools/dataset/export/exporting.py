@@ -29,6 +29,7 @@ class ExportFormat:
         executed: Name of the executed actions, beside those to imitate; None if it has no actions.
         others: Where the steps not to imitate are, which its learners do not read.
         of_chunks: Whether its learners predict several actions at once.
+        padding: How its learners are kept from imitating padding at the ends of short pieces.
         target: Returns the location of the dataset in an output.
     """
 
@@ -40,6 +41,7 @@ class ExportFormat:
     executed: str | None = None
     others: str = ""
     of_chunks: bool = False
+    padding: str = ""
 
 
 def _export_format(name: FormatName) -> ExportFormat:
@@ -52,6 +54,8 @@ def _export_format(name: FormatName) -> ExportFormat:
                 executed="executed_action",
                 others="not_imitated/",
                 of_chunks=True,
+                padding="ACT leaves out what is beyond a piece; diffusion needs "
+                "--policy.do_mask_loss_for_padding=true --policy.drop_n_last_frames=0",
             )
         case "minari":
             return ExportFormat(
@@ -73,6 +77,7 @@ def _export_format(name: FormatName) -> ExportFormat:
                 view=True,
                 executed="executed_actions",
                 others="the group `whole`",
+                padding="sequences repeat the last step of a piece; train.seq_length=1 does not",
             )
         case "zarr":
             return ExportFormat(
@@ -82,6 +87,8 @@ def _export_format(name: FormatName) -> ExportFormat:
                 executed="executed_action",
                 others="the group `not_imitated`",
                 of_chunks=True,
+                padding="diffusion policy repeats actions beyond a piece, unless its dataset has "
+                "pad_before=0 pad_after=0, and skips pieces that are shorter than its horizon",
             )
 
 
@@ -208,6 +215,7 @@ def _imitation(source: Source, export_format: ExportFormat) -> list[str]:
         lines.append(
             f"the episodes are cut at these steps, into {source.piece_count} (--whole leaves them)"
         )
+        lines += [export_format.padding] if export_format.padding else []
     return lines
 
 
