@@ -8,7 +8,6 @@ import torch
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
-from fleet_tools.experts.imitation import Labels
 from fleet_tools.utils import machine
 
 _MEMORY_FRACTION = 0.4
@@ -78,18 +77,13 @@ class Trajectories:
         self.with_memory = blueprint.config.body.type != "mlp"
         episodes = [episode for episode in samples.episodes if episode.record.steps > 0]
         self.lengths = np.array([episode.record.steps for episode in episodes], np.int64)
-        self.imitated = np.ones(self.lengths.sum(), bool)
+        self.imitated = np.concatenate([np.zeros(0, bool), *(each.imitate for each in episodes)])
         self._starts = np.cumsum(self.lengths) - self.lengths
         self._chunk = np.arange(blueprint.config.chunk)
         self._last = np.repeat(self._starts + self.lengths - 1, self.lengths)  # of a row's episode
-        self._corrected: dict[int, tuple[float, ...]] = {}
         corrected = np.zeros(len(self.imitated) + 1, np.int64)
-        for start, episode in zip(self._starts.tolist(), episodes, strict=True):
-            labels = Labels.of(episode.record.info, episode.record.steps)
-            self.imitated[start + np.array(labels.noise_steps, np.int64)] = False
-            for step, action in zip(labels.learner_steps, labels.expert_actions, strict=True):
-                self._corrected[start + step] = action
-                corrected[start + step + 1] = 1
+        for start, episode in zip(self._starts, episodes, strict=True):
+            corrected[start + np.array(episode.labels.learner_steps, np.int64) + 1] = 1
         self._corrections_before = np.cumsum(corrected)
         if not self.imitated.any():
             raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
@@ -174,11 +168,7 @@ class Trajectories:
     def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         gathered = self._samples.gather(rows)
         observed = {name: self._on_device(gathered["observation"][name]) for name in self._names}
-        actions = gathered["action"]
-        if self._taught is not None:
-            actions = self._taught[rows]
-        for k, row in enumerate(rows.tolist() if self._corrected and self._taught is None else ()):
-            actions[k] = self._corrected.get(row, actions[k])
+        actions = gathered["action"] if self._taught is None else self._taught[rows]
         return observed, self._on_device(actions)
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:

@@ -45,6 +45,8 @@ class ExportOptions(cli.Options):
     """New file or folder (default: beside the dataset); for minari, the root of its datasets."""
     all: bool = False
     """Export stored failures, too, marked as such."""
+    whole: bool = False
+    """Do not cut episodes at steps that are not to be imitated; learners must heed `imitate`."""
     no_check: bool = False
     """Do not check the digests of the episodes' files, and the values that are read."""
 
@@ -71,7 +73,9 @@ def _export(options: ExportOptions) -> int:
     from fleet_tools.dataset.reader import Dataset
 
     dataset = Dataset(options.dataset, check=not options.no_check)
-    export = export_dataset(dataset, options.to, options.output, failures=options.all)
+    export = export_dataset(
+        dataset, options.to, options.output, failures=options.all, whole=options.whole
+    )
     options.report(asdict(export), lambda: as_text(export))
     return cli.OK
 

@@ -39,7 +39,7 @@ from fleet_tools.storage.strict_json import loads
 OBSERVATIONS = "observations/"
 """Prefix of the names of observations, beside those of fields of `Episode`."""
 
-_LAYOUT = {
+NAMES_IN_FILE = {
     "actions": "actions",
     "rewards": "rewards",
     "terminated": "terminations",
@@ -47,6 +47,7 @@ _LAYOUT = {
     "success": "infos/success",
     "digests": "infos/state_digest",
 }
+"""Names in a file of the arrays that are fields of `Episode`."""
 
 _COMPRESSION = {"compression": "gzip", "compression_opts": 1, "shuffle": True}  # any HDF5 reads it
 
@@ -113,7 +114,7 @@ def to_bytes(episode: Episode, number: int) -> bytes:
         group.attrs["outcome"] = episode.outcome
         group.attrs["error"] = json.dumps(episode.error)
         group.attrs["scene"] = episode.scene.to_json()
-        for field, name in _LAYOUT.items():
+        for field, name in NAMES_IN_FILE.items():
             _add(group, name, getattr(episode, field))
         for name, rows in episode.observations.items():
             _add(group, f"observations/{name}", rows)
@@ -128,7 +129,7 @@ def read(path: Path) -> Episode:
     """
     with opened(path) as group:
         observations = group_in(group, "observations")
-        arrays = {field: array_in(group, name)[()] for field, name in _LAYOUT.items()}
+        arrays = {field: array_in(group, name)[()] for field, name in NAMES_IN_FILE.items()}
         return Episode(
             scene=read_scene(loads(text_of(group, "scene"))),
             observations={name: array_in(observations, name)[()] for name in _names(observations)},
@@ -156,13 +157,13 @@ def contents(path: Path, names: Iterable[str] | None = None) -> Contents:
     with opened(path) as group:
         if names is None:
             observed = _names(group_in(group, "observations"))
-            names = [*_LAYOUT, *(f"{OBSERVATIONS}{name}" for name in observed)]
-        arrays = {name: array_in(group, _LAYOUT.get(name, name)) for name in names}
+            names = [*NAMES_IN_FILE, *(f"{OBSERVATIONS}{name}" for name in observed)]
+        arrays = {name: array_in(group, NAMES_IN_FILE.get(name, name)) for name in names}
         texts = {name: text_of(group, name) for name in ("outcome", "error", "scene")}
         return Contents(
             group=str(group.name),
             attributes={"seed": integer_of(group, "seed"), **texts},
-            final_digest=hexadecimal(array_in(group, _LAYOUT["digests"])[-1]),
+            final_digest=hexadecimal(array_in(group, NAMES_IN_FILE["digests"])[-1]),
             arrays={
                 name: StoredArray(ArrayLayout(array.shape, array.dtype), array.id.get_offset())
                 for name, array in arrays.items()
@@ -177,7 +178,7 @@ def read_rows(path: Path, name: str, rows: int | slice) -> np.ndarray:
         DatasetError: The file is missing, damaged, or not an episode, or has no such array.
     """
     with opened(path) as group:
-        return array_in(group, _LAYOUT.get(name, name))[rows]
+        return array_in(group, NAMES_IN_FILE.get(name, name))[rows]
 
 
 def _names(group: h5py.Group) -> list[str]:

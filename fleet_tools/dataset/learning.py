@@ -5,7 +5,7 @@
 
     dataset = FleetDataset("data/hammer", observations=["point_cloud"], sequence_length=16)
     for batch in DataLoader(dataset, batch_size=64, shuffle=True, collate_fn=collate):
-        batch["observation"]["point_cloud"], batch["action"], batch["mask"]
+        batch["observation"]["point_cloud"], batch["action"], batch["imitate"]
 
 Importing this module raises a `MissingLibraryError` with the installation command if PyTorch is
 absent.

@@ -64,11 +64,11 @@ class Statistics(Value):
 
 
 class Normalization(Value):
-    """Statistics of the observations and actions of all steps of some samples.
+    """Statistics of the observations and actions of some samples.
 
     Attributes:
-        observation: Statistics by name; images have none.
-        action: Statistics of actions.
+        observation: Statistics of all steps by name; images have none.
+        action: Statistics of the actions to imitate.
     """
 
     observation: dict[str, Statistics]
@@ -76,10 +76,11 @@ class Normalization(Value):
 
 
 def normalization_of(samples: Samples) -> Normalization:
-    """Computes the statistics of all steps of the samples' episodes, in one pass.
+    """Computes the statistics of the samples' episodes, in one pass.
 
     Raises:
-        DatasetError: A file cannot be read, holds numbers that are not finite, or there is no step.
+        DatasetError: A file cannot be read, holds numbers that are not finite, or there is no step
+            to imitate.
     """
     sums: dict[str, _Moments] = {}
     for index, episode in enumerate(samples.episodes):
@@ -87,7 +88,10 @@ def normalization_of(samples: Samples) -> Normalization:
         for name, rows in samples.rows(index).items():
             if steps == 0 or is_image(name):
                 continue
-            entries = _entries(rows[:steps], name == f"{OBSERVATIONS}{CLOUD}")
+            rows = rows[:steps]
+            if name == "actions":
+                rows = episode.labels.actions(rows)[episode.imitate]
+            entries = _entries(rows, name == f"{OBSERVATIONS}{CLOUD}")
             if not np.isfinite(entries).all():
                 raise DatasetError(
                     f"{episode.path} has numbers in {name!r} that are not finite and have no "
@@ -97,7 +101,7 @@ def normalization_of(samples: Samples) -> Normalization:
                 moments = _Moments.of(entries)
                 sums[name] = sums[name].merged(moments) if name in sums else moments
     if "actions" not in sums:
-        raise DatasetError("These samples have no steps, and therefore no statistics.")
+        raise DatasetError("These samples have no step to imitate, and therefore no statistics.")
     return Normalization(
         observation={
             name: sums[f"{OBSERVATIONS}{name}"].statistics(cloud=name == CLOUD)

@@ -91,12 +91,19 @@ class Samples:
             indices: (B,), indices of samples.
 
         Returns:
-            {"observation": {name: (B, ...)}, "action": (B, 6)}; for windows, (B, L, ...), (B, L, 6)
-            and "mask": (B, L) bool, True where there is a step.
+            "observation": {name: (B, ...)}.
+            "action": (B, 6), the action to imitate, see `rollouts.imitation`.
+            "imitate": (B,) bool, False where no action is to be imitated; "action" is then the
+                executed one.
+            "executed_action": (B, 6), the action to which the next observation is due.
+
+            For windows, all of these have the axes (B, L), and "mask": (B, L) bool says where there
+            is a step. Elsewhere is padding, where "imitate" is False, too.
 
         Raises:
             IndexError: There is no such sample.
-            DatasetError: A file is missing, damaged, or another episode's.
+            DatasetError: A file is missing, damaged, or another episode's, or what the manifest
+                says of its actions is not valid.
         """
         episodes, starts, sizes = self._windows.locate(indices)
         L = self.sequence_length or 1
@@ -106,21 +113,32 @@ class Samples:
             name: np.empty((len(starts), L, *array.shape), array.dtype)
             for name, array in self._arrays().items()
         }
-        located = zip(episodes.tolist(), starts.tolist(), sizes.tolist(), strict=True)
-        for row, (episode, start, size) in enumerate(located):
-            rows = self.rows(episode)
+        located = list(zip(episodes.tolist(), starts.tolist(), sizes.tolist(), strict=True))
+        for row, (number, start, size) in enumerate(located):
+            rows = self.rows(number)
             for name, array in gathered.items():
                 array[row, :size] = rows[name][start : start + size]
                 if size < L:
                     array[row, size:] = 0
+        executed, mask = gathered["actions"], np.arange(L) < sizes[:, None]
+        action, imitate = executed.copy(), mask.copy()
+        for row, (number, start, size) in enumerate(located):
+            episode = self.episodes[number]
+            if episode.labels.noise_steps:
+                imitate[row, :size] = episode.imitate[start : start + size]
+            if episode.labels.learner_steps:
+                action[row, :size] = episode.labels.actions(executed[row, :size], start)
+        gathered |= {"imitate": imitate, "to_imitate": action}
         if self.sequence_length is None:
             gathered = {name: array[:, 0] for name, array in gathered.items()}
         batch = {
             "observation": {name: gathered[f"{OBSERVATIONS}{name}"] for name in self.observation},
-            "action": gathered["actions"],
+            "action": gathered["to_imitate"],
+            "imitate": gathered["imitate"],
+            "executed_action": gathered["actions"],
         }
         if self.sequence_length is not None:
-            batch["mask"] = np.arange(L) < sizes[:, None]
+            batch["mask"] = mask
         return batch
 
     def rows(self, episode: int) -> dict[str, Rows]:

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from fleet_tools.dataset.header import HEADER, ArraySpec, Header
 from fleet_tools.dataset.manifest import MANIFEST, AttemptRecord, file_digest
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
+from fleet_tools.rollouts.imitation import Labels
 
 _STEP_DTYPES = {"rewards": "float64", "terminated": "bool", "truncated": "bool", "success": "bool"}
 """Types of the arrays with one number for each step, beside the actions."""
@@ -38,6 +40,10 @@ class StoredEpisode:
     record: AttemptRecord
     check: bool = True
 
+    def __getstate__(self) -> dict:
+        """Returns the fields, without what follows from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @property
     def task(self) -> str:
         """Name of the dataset's task."""
@@ -48,6 +54,20 @@ class StoredEpisode:
         """File of the episode."""
         assert self.record.file is not None  # it is stored
         return self.folder / self.record.file
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Which of its steps and actions are to be imitated.
+
+        Raises:
+            DatasetError: What the manifest says about it is not valid.
+        """
+        return Labels.of(self.record.info, self.record.steps)
+
+    @cached_property
+    def imitate(self) -> np.ndarray:
+        """Whether each of its steps is to be imitated, (T,) bool; see `labels`."""
+        return self.labels.imitate(self.record.steps)
 
     def contents(self, names: Iterable[str] | None = None) -> Contents:
         """Returns what the file holds besides the entries of its arrays.

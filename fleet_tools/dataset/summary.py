@@ -9,6 +9,7 @@ from typing import Any
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.rollouts.failures import cause_lines, failure_causes
+from fleet_tools.rollouts.imitation import Labels
 from fleet_tools.utils.statistics import wilson_interval
 
 _LISTED = 8
@@ -31,6 +32,7 @@ def summarize(folder: Path, header: Header, records: list[AttemptRecord]) -> dic
         ),
         "stored_episodes": len(stored),
         "stored_steps": sum(record.steps for record in stored),
+        "stored_steps_to_imitate": sum(_steps_to_imitate(record) for record in stored),
         "episode_steps": _lengths(stored),
         "tools": _counts(record.tool for record in stored if record.tool is not None),
         "objects": _counts(record.object for record in stored if record.object is not None),
@@ -44,9 +46,12 @@ def summarize(folder: Path, header: Header, records: list[AttemptRecord]) -> dic
 
 def as_text(summary: dict[str, Any]) -> str:
     """Returns the summary as text."""
+    not_imitated = summary["stored_steps"] - summary["stored_steps_to_imitate"]
+    aside = f" ({not_imitated} not to be imitated)" if not_imitated else ""
     lines = [
         f"{summary['task']}: {summary['stored_episodes']} episodes, {summary['stored_steps']} "
-        f"steps, {summary['bytes'] / 1e6:.2f} MB in {summary['output']}"
+        f"steps{aside}, "
+        f"{summary['bytes'] / 1e6:.2f} MB in {summary['output']}"
     ]
     if summary["attempts"]:
         low, high = summary["success_rate_interval_95"]
@@ -77,6 +82,11 @@ def _lengths(records: list[AttemptRecord]) -> dict[str, float] | None:
         return None
     mean, median = round(statistics.fmean(steps), 3), statistics.median(steps)
     return {"mean": mean, "median": median, "longest": max(steps)}
+
+
+def _steps_to_imitate(record: AttemptRecord) -> int:
+    labels = Labels.of(record.info, record.steps)
+    return record.steps - len(labels.noise_steps)
 
 
 def _counts(names: Iterable[str]) -> dict[str, int]:

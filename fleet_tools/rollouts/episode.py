@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleet_tools.errors import DatasetError
+from fleet_tools.rollouts.imitation import Labels
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded import StartScene
@@ -60,6 +61,15 @@ class Episode:
     def __len__(self) -> int:
         """Returns T, the number of control steps."""
         return len(self.actions)
+
+    @property
+    def labels(self) -> Labels:
+        """Which of the steps and actions are to be imitated.
+
+        Raises:
+            DatasetError: What `info` says about it is not valid.
+        """
+        return Labels.of(self.info, len(self))
 
     @property
     def final_digest(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.processes import run_python
-from support.small_datasets import OBSERVATION, Drawn, a_header, drawn, write
+from support.small_datasets import OBSERVATION, Drawn, a_header, drawn, to_imitate, write
 
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.samples import Samples
@@ -57,9 +57,11 @@ def expected_sample(
     episode: Episode, start: int, length: int | None, names: Sequence[str]
 ) -> dict[str, Any]:
     observed = {name: episode.observations[name][:-1] for name in names}
+    imitate, action = to_imitate(episode)
+    of_steps = {"action": action, "imitate": imitate, "executed_action": episode.actions}
     if length is None:
         cut = {name: array[start] for name, array in observed.items()}
-        return {"observation": cut, "action": episode.actions[start]}
+        return {"observation": cut, **{name: array[start] for name, array in of_steps.items()}}
     present = min(length, len(episode) - start)
 
     def window(rows: np.ndarray) -> np.ndarray:
@@ -68,7 +70,7 @@ def expected_sample(
 
     return {
         "observation": {name: window(array) for name, array in observed.items()},
-        "action": window(episode.actions),
+        **{name: window(array) for name, array in of_steps.items()},
         "mask": np.array([True] * present + [False] * (length - present)),
     }
 

@@ -18,8 +18,8 @@ from fleet_tools import collect
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.experts.imitation import Labels
 from fleet_tools.rollouts.episode import Episode
+from fleet_tools.rollouts.imitation import Labels
 from fleet_tools.storage.provenance import installed_packages, read_task_file
 
 V1 = Path(__file__).parents[1] / "data" / "dataset_v1"

@@ -41,6 +41,7 @@ def test_summary_counts_what_the_dataset_holds(tmp_path: Path):
     summary = summarize(tmp_path, dataset.header, dataset.manifest())
     assert (summary["attempts"], summary["successes"]) == (3, 2)
     assert (summary["stored_episodes"], summary["stored_steps"]) == (3, 10)
+    assert summary["stored_steps_to_imitate"] == 10 and "imitated" not in as_text(summary)
     assert summary["episode_steps"] == {"mean": 3.333, "median": 3, "longest": 5}
     assert summary["tools"] == {"tool_0": 2, "tool_1": 1}
     assert summary["causes"] == {"time_limit": {"count": 1, "example": "attempt 1 (seed 1)"}}
@@ -48,6 +49,14 @@ def test_summary_counts_what_the_dataset_holds(tmp_path: Path):
         path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()
     )
     assert "2 of 3 attempts succeeded: 66.7%" in as_text(summary)
+
+
+def test_summary_says_how_many_steps_are_not_to_be_imitated(tmp_path: Path):
+    dataset = write(tmp_path, Drawn([9, 8], [True, True], 0, labelled=True))
+    summary = summarize(tmp_path, dataset.header, dataset.manifest())
+    to_imitate = sum(each.labels.imitate(len(each)).sum() for each in dataset)
+    assert summary["stored_steps_to_imitate"] == to_imitate < 17
+    assert f"17 steps ({17 - to_imitate} not to be imitated)" in as_text(summary)
 
 
 def test_summary_of_no_attempts():

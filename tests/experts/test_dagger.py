@@ -4,19 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fleet_tools.envs.making import make_env
-from fleet_tools.errors import DatasetError
 from fleet_tools.experts.dagger import DAggerPolicy
-from fleet_tools.experts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import first_difference
+from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, Labels
 from fleet_tools.rollouts.rollout import rollout
 
-STEPS = st.lists(st.integers(0, 19), unique=True, max_size=20)
 ACTION = [0.5, -1.0, 1.0, 0.0, 0.25, -0.125]
 
 
@@ -93,48 +89,6 @@ def test_the_experts_action_does_not_depend_on_how_long_the_learner_stays(env):
     followed.reset()
     in_time = [followed.act(observation) for _ in range(6)]
     assert np.ptp(in_time, axis=0).max() > 0.1
-
-
-@given(noise=STEPS, learner=STEPS)
-def test_labels_survive_or_are_refused(noise, learner):
-    info = {
-        NOISE_STEPS: noise,
-        LEARNER_STEPS: learner,
-        EXPERT_ACTIONS: [ACTION] * len(learner),
-        "plans": 1,
-    }
-    if set(noise) & set(learner):
-        with pytest.raises(DatasetError, match="twice"):
-            Labels.of(info, 20)
-        return
-    labels = Labels.of(info, 20)
-    assert list(labels.noise_steps) == noise
-    assert list(labels.learner_steps) == learner
-    if noise or learner:
-        with pytest.raises(DatasetError, match="names the step"):
-            Labels.of(info, max(noise + learner))
-
-
-@pytest.mark.parametrize(
-    "info",
-    [
-        {NOISE_STEPS: [-1]},
-        {NOISE_STEPS: [1, 1]},
-        {NOISE_STEPS: "12"},
-        {LEARNER_STEPS: [1]},
-        {LEARNER_STEPS: [1], EXPERT_ACTIONS: [[0.0] * 5]},
-        {LEARNER_STEPS: [1], EXPERT_ACTIONS: [[2.0] + [0.0] * 5]},
-        {LEARNER_STEPS: [1], EXPERT_ACTIONS: [[float("nan")] * 6]},
-    ],
-)
-def test_an_info_that_lies_is_refused(info):
-    with pytest.raises(DatasetError):
-        Labels.of(info, 20)
-
-
-def test_former_names_and_none_at_all():
-    assert Labels.of({"disturbed": [2]}, 5).noise_steps == (2,)
-    assert Labels.of({"plans": 1}, 5) == Labels()
 
 
 def test_trajectories_imitate_the_expert_where_the_learner_acted(tmp_path):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from fleet_tools.experts.imitation import NOISE_STEPS, Labels
 from fleet_tools.experts.noise_injection import (
     MAX_DEVIATION,
     NOISE_PROBABILITY,
     NoisyExpert,
 )
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.rollouts.imitation import NOISE_STEPS, Labels
 from fleet_tools.rollouts.rollout import rollout
 
 

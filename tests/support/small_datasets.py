@@ -1,9 +1,10 @@
 """Small datasets of random numbers, for tests of what reads them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from fleet_tools.dataset.header import ArraySpec, Header, describe
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.rollouts.episode import Episode
+from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
 from fleet_tools.sim.scene import Scene, sample_scene
 
 Layout = Mapping[str, tuple[tuple[int, ...], str]]
@@ -35,11 +37,13 @@ class Drawn:
         steps: Number of steps of each episode.
         successes: Whether each episode is a success.
         seed: Seed of the random numbers.
+        labelled: Whether some steps have noise, and a learner acted in some.
     """
 
     steps: list[int]
     successes: list[bool]
     seed: int
+    labelled: bool = False
 
 
 @st.composite
@@ -51,6 +55,7 @@ def drawn(draw: st.DrawFn, most_steps: int = 5) -> Drawn:
         steps=draw(st.lists(steps, min_size=episodes, max_size=episodes)),
         successes=draw(st.lists(successes, min_size=episodes, max_size=episodes)),
         seed=draw(st.integers(0, 2**32)),
+        labelled=draw(st.booleans()),
     )
 
 
@@ -104,6 +109,27 @@ def an_episode(
     )
 
 
+def labels_of(seed: int, number: int, steps: int) -> dict[str, Any]:
+    """Draws steps with noise and those of a learner, as an episode's `info`."""
+    generator = np.random.default_rng((seed, number))
+    kinds = generator.integers(0, 3, steps)
+    learner = np.flatnonzero(kinds == 2).tolist()
+    actions = generator.uniform(-1, 1, (len(learner), 6)).astype(np.float32)
+    noise = np.flatnonzero(kinds == 1).tolist()
+    return {NOISE_STEPS: noise, LEARNER_STEPS: learner, EXPERT_ACTIONS: actions.tolist()}
+
+
+def to_imitate(episode: Episode) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the mask of steps to imitate and the actions to imitate, step by step."""
+    mask, actions = np.ones(len(episode), bool), episode.actions.copy()
+    for step in episode.info.get(NOISE_STEPS, ()):
+        mask[step] = False
+    learner = (episode.info.get(key, ()) for key in (LEARNER_STEPS, EXPERT_ACTIONS))
+    for step, action in zip(*learner, strict=True):
+        actions[step] = action
+    return mask, actions
+
+
 def a_record(number: int, episode: Episode) -> AttemptRecord:
     """Returns the record of an attempt that made an episode."""
     return AttemptRecord(
@@ -127,5 +153,7 @@ def write(folder: Path, content: Drawn, header: Header | None = None) -> Dataset
     with DatasetWriter(folder, header) as writer:
         for number, steps in enumerate(content.steps):
             episode = an_episode(generator, steps, content.successes[number], observation)
+            if content.labelled:
+                episode = replace(episode, info=labels_of(content.seed, number, steps))
             writer.add(a_record(number, episode), episode_file.to_bytes(episode, number))
     return Dataset(folder)

@@ -6,6 +6,9 @@ lerobot      a copy in LeRobot's format 3.0, with lossless images
 ply          a copy of the point clouds alone, one file a step
 zarr         a copy in the layout of diffusion policy's `ReplayBuffer`
 
+Learners of these projects imitate all actions of what they take for an episode. So each but ply
+holds the actions to imitate, and has episodes that are cut at steps without one, see
+`source.Source.pieces`.
 Each but ply keeps attempt, seed, outcome, error and scene of every episode; each lists what it
 cannot hold.
 `exporting` selects the episodes and calls the format's module, `source` reads the episodes.

@@ -26,6 +26,10 @@ class ExportFormat:
             the format could not hold.
         opens: Returns the line of Python that opens an output.
         view: Whether an output holds links to the dataset's files, instead of copies.
+        executed: Name of the executed actions, beside those to imitate; None if it has no actions.
+        others: Where the steps not to imitate are, which its learners do not read.
+        of_chunks: Whether its learners predict several actions at once.
+        padding: How its learners are kept from imitating padding at the ends of short pieces.
         target: Returns the location of the dataset in an output.
     """
 
@@ -34,20 +38,58 @@ class ExportFormat:
     opens: Callable[[Path, Header], str]
     target: Callable[[Path, Header], Path] = lambda output, header: output
     view: bool = False
+    executed: str | None = None
+    others: str = ""
+    of_chunks: bool = False
+    padding: str = ""
 
 
 def _export_format(name: FormatName) -> ExportFormat:
     match name:
         case "lerobot":
-            return ExportFormat("-lerobot", lerobot.write, lerobot.opens)
+            return ExportFormat(
+                "-lerobot",
+                lerobot.write,
+                lerobot.opens,
+                executed="executed_action",
+                others="not_imitated/",
+                of_chunks=True,
+                padding="ACT leaves out what is beyond a piece; diffusion needs "
+                "--policy.do_mask_loss_for_padding=true --policy.drop_n_last_frames=0",
+            )
         case "minari":
-            return ExportFormat("-minari", minari.write, minari.opens, minari.target, True)
+            return ExportFormat(
+                "-minari",
+                minari.write,
+                minari.opens,
+                minari.target,
+                view=True,
+                executed="infos/executed_actions",
+                others="data/whole.hdf5",
+            )
         case "ply":
             return ExportFormat("-ply", ply.write, ply.opens)
         case "robomimic":
-            return ExportFormat("-robomimic.hdf5", robomimic.write, robomimic.opens, view=True)
+            return ExportFormat(
+                "-robomimic.hdf5",
+                robomimic.write,
+                robomimic.opens,
+                view=True,
+                executed="executed_actions",
+                others="the group `whole`",
+                padding="sequences repeat the last step of a piece; train.seq_length=1 does not",
+            )
         case "zarr":
-            return ExportFormat(".zarr", zarr.write, zarr.opens)
+            return ExportFormat(
+                ".zarr",
+                zarr.write,
+                zarr.opens,
+                executed="executed_action",
+                others="the group `not_imitated`",
+                of_chunks=True,
+                padding="diffusion policy repeats actions beyond a piece, unless its dataset has "
+                "pad_before=0 pad_after=0, and skips pieces that are shorter than its horizon",
+            )
 
 
 FORMATS: dict[str, ExportFormat] = {name: _export_format(name) for name in FORMAT_NAMES}
@@ -66,6 +108,7 @@ class Export:
         opens: Line of Python that opens it.
         view_of: Folder of the dataset whose files it needs; None if it is a copy.
         left_out: What the format, or this export, does not hold.
+        imitation: What a learner reads, where that is not each episode with the executed actions.
     """
 
     format: str
@@ -76,12 +119,21 @@ class Export:
     opens: str
     view_of: str | None
     left_out: list[str]
+    imitation: list[str]
 
 
 def export_dataset(
-    dataset: Dataset, to: str, output: Path | None = None, *, failures: bool = False
+    dataset: Dataset,
+    to: str,
+    output: Path | None = None,
+    *,
+    failures: bool = False,
+    whole: bool = False,
 ) -> Export:
     """Exports the successful episodes of a dataset.
+
+    Learners of other projects imitate all actions of what they take for an episode. So they are
+    given the actions to imitate, and episodes are cut where there is none.
 
     Args:
         dataset: The dataset.
@@ -89,6 +141,7 @@ def export_dataset(
         output: New file or folder; beside the dataset if None. Minari's is a root, which may hold
             other datasets.
         failures: Whether to export stored failures, too, marked as such.
+        whole: Whether not to cut episodes, so that a learner has to heed `imitate` itself.
 
     Raises:
         UnknownNameError: There is no such format.
@@ -104,7 +157,12 @@ def export_dataset(
         folder = dataset.folder.resolve()
         output = folder.with_name(folder.name + export_format.suffix)
     target = export_format.target(output, dataset.header)
-    source = Source(dataset, _selected(dataset, failures))
+    records = _selected(dataset, failures)
+    source = Source(dataset, records, export_format.of_chunks, whole or not export_format.executed)
+    if not source.piece_count:
+        raise DatasetError(
+            f"{dataset.folder} holds no step to imitate. --whole exports its episodes all the same."
+        )
     with _complete(target) as aside:
         left_out = export_format.write(source, aside, target)
     return Export(
@@ -116,6 +174,7 @@ def export_dataset(
         opens=export_format.opens(output, dataset.header),
         view_of=str(dataset.folder) if export_format.view else None,
         left_out=left_out + _not_selected(dataset, source.records),
+        imitation=_imitation(source, export_format),
     )
 
 
@@ -125,10 +184,39 @@ def as_text(export: Export) -> str:
         f"{export.format}: {export.episodes} episodes, {export.steps} steps, "
         f"{export.bytes / 1e6:.2f} MB in {export.output}",
         *([f"  a view of {export.view_of}, whose files it needs"] if export.view_of else []),
+        *(f"  {what}" for what in export.imitation),
         *(f"  left out: {what}" for what in export.left_out),
         f"  open it with: {export.opens}",
     ]
     return "\n".join(lines)
+
+
+def _imitation(source: Source, export_format: ExportFormat) -> list[str]:
+    """Says what is to be imitated, where that is not what was executed."""
+    labels = [source.labels(record) for record in source.records]
+    noisy = sum(len(each.noise_steps) for each in labels)
+    corrected = sum(len(each.learner_steps) for each in labels)
+    lines = []
+    if export_format.executed is None:
+        return lines
+    if noisy:
+        where = f"they are in {export_format.others}, which learners do not read"
+        if source.whole:
+            where = "a learner has to heed `imitate`"
+        lines.append(f"{noisy} of {source.steps} steps are not to be imitated: {where}")
+    if corrected:
+        lines.append(
+            f"{corrected} of {source.steps} actions are the expert's, for a learner acted: those "
+            f"executed are in `{export_format.executed}`"
+        )
+    if corrected and source.whole and source.of_chunks:
+        lines.append("a chunk of actions to predict at once has to end with such an action")
+    if source.cut:
+        lines.append(
+            f"the episodes are cut at these steps, into {source.piece_count} (--whole leaves them)"
+        )
+        lines += [export_format.padding] if export_format.padding else []
+    return lines
 
 
 def _selected(dataset: Dataset, failures: bool) -> list[AttemptRecord]:

@@ -2,17 +2,22 @@
 
     meta/info.json, stats.json, tasks.parquet, fleet_tools.json (the dataset's header)
     meta/episodes/chunk-000/file-000.parquet    a row for each episode
-    data/chunk-000/file-000.parquet             a row for each step
+    data/chunk-000/file-000.parquet             a row for each step to imitate
+    not_imitated/chunk-000/file-000.parquet     the other steps, which LeRobot does not read
 
-A row of `data` holds an observation, the action that follows it, and the result of the step:
+A row of `data` holds an observation, the action to imitate, and the result of the step:
 
     observation.state                           robot state and keypoints, concatenated
     observation.images.<camera>                 color images
     observation.<name>                          all other entries: depth, points, poses
-    action
+    action                                      the action to imitate
+    executed_action, imitate
     next.reward, next.done, next.terminated, next.truncated, next.success
     timestamp, frame_index, episode_index, index, task_index
 
+LeRobot's learners imitate all actions of an episode, and chunks of them, so an episode here is an
+episode, or a run of steps to imitate in it, see `Source.pieces`. `not_imitated` has `attempt` and
+`step` instead of what counts rows.
 There are statistics of state, action and color images. The layout is that of LeRobot 0.4
 (https://github.com/huggingface/lerobot).
 """
@@ -37,7 +42,10 @@ _VERSION = "v3.0"
 _FILE_MB, _CHUNK_FILES = 100, 1000
 _FILE_NAME = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
+_EXECUTED, _IMITATE = "executed_action", "imitate"
+
 _SCALARS = {
+    _IMITATE: "bool",
     "next.reward": "float64",
     "next.done": "bool",
     "next.terminated": "bool",
@@ -65,25 +73,41 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     (aside / "meta").mkdir(parents=True)
     stats: list[dict[str, Stats]] = []
     begin = 0
-    with _files(aside / "data") as data, _files(aside / "meta" / "episodes") as episodes:
-        for number, (record, episode) in enumerate(source.episodes()):
-            rows = columns.rows(episode, number, begin, source.header.control_rate_hz)
-            stats.append(columns.stats(rows))
-            end = begin + len(episode)
-            row = {
-                "episode_index": number,
-                "tasks": [description],
-                "length": len(episode),
-                "dataset_from_index": begin,
-                "dataset_to_index": end,
-                **_location("data", data),
-                **_location("meta/episodes", episodes),
-                **_flat_stats(stats[-1]),
-                **episode_metadata(record, episode),
-            }
-            data.write(pa.table({name: columns.arrow(name, rows[name]) for name in rows}))
-            episodes.write(_row_table(row))
-            begin = end
+    with (
+        _files(aside / "data") as data,
+        _files(aside / "meta" / "episodes") as episodes,
+        _files(aside / "not_imitated") as others,
+    ):
+
+        def table(rows: dict[str, np.ndarray]) -> Any:
+            return pa.table({name: columns.arrow(name, rows[name]) for name in rows})
+
+        for record, episode in source.episodes():
+            of_steps = columns.rows(episode)
+            for first, end in source.pieces(record):
+                number, rate_hz = len(stats), source.header.control_rate_hz
+                rows = _piece(of_steps, first, end) | _counters(end - first, number, begin, rate_hz)
+                stats.append(columns.stats(rows))
+                row = {
+                    "episode_index": number,
+                    "tasks": [description],
+                    "length": end - first,
+                    "dataset_from_index": begin,
+                    "dataset_to_index": begin + end - first,
+                    **_location("data", data),
+                    **_location("meta/episodes", episodes),
+                    **_flat_stats(stats[-1]),
+                    **episode_metadata(record, episode),
+                    "first_step": first,
+                }
+                data.write(table(rows))
+                episodes.write(_row_table(row))
+                begin += end - first
+            outside = source.steps_outside(record)
+            if len(outside):
+                rows = {name: rows[outside] for name, rows in of_steps.items()}
+                numbers = {"attempt": np.full(len(outside), record.attempt), "step": outside}
+                others.write(table(rows | numbers))
     total = {name: combined([each[name] for each in stats]) for name in stats[0]}
     _write_json(aside / "meta" / "stats.json", _plain(total))
     _write_json(aside / "meta" / "info.json", _info(source, columns))
@@ -107,39 +131,28 @@ class Columns:
     layout: Layout
     names: FeatureNames
 
-    def rows(
-        self, episode: Episode, number: int, begin: int, rate_hz: float
-    ) -> dict[str, np.ndarray]:
-        """Returns the columns of an episode, T rows each.
-
-        Args:
-            episode: The episode.
-            number: Its number in the export.
-            begin: Number of steps before it.
-            rate_hz: Control rate.
-        """
+    def rows(self, episode: Episode) -> dict[str, np.ndarray]:
+        """Returns the columns of an episode but those that count, T rows each."""
         steps = len(episode)
-        k = np.arange(steps)
         return {
             **self.names.features(
                 {name: rows[:steps] for name, rows in episode.observations.items()}
             ),
-            ACTION: episode.actions,
+            ACTION: episode.labels.actions(episode.actions),
+            _EXECUTED: episode.actions,
+            _IMITATE: episode.labels.imitate(steps),
             "next.reward": episode.rewards,
-            "next.done": k == steps - 1,
+            "next.done": np.arange(1, steps + 1) == steps,
             "next.terminated": episode.terminated,
             "next.truncated": episode.truncated,
             "next.success": episode.success,
-            "timestamp": (k / rate_hz).astype(np.float32),
-            "frame_index": k,
-            "episode_index": np.full(steps, number),
-            "index": begin + k,
-            "task_index": np.zeros(steps, np.int64),
         }
 
     def stats(self, rows: dict[str, np.ndarray]) -> dict[str, Stats]:
-        """Returns the statistics of an episode's state, action and color images."""
-        vectors = {name: vector_stats(rows[name]) for name in (STATE, ACTION) if name in rows}
+        """Returns the statistics of an episode's state, actions to imitate, and color images."""
+        vectors = {name: vector_stats(rows[name]) for name in (STATE,) if name in rows}
+        imitate = rows[_IMITATE]  # left whole, an episode may have no step to imitate
+        vectors[ACTION] = vector_stats(rows[ACTION][imitate if imitate.any() else slice(None)])
         return vectors | {name: image_stats(rows[name]) for name in rows if self._is_image(name)}
 
     def arrow(self, name: str, rows: np.ndarray) -> Any:
@@ -164,7 +177,10 @@ class Columns:
             state
             | images
             | others
-            | {ACTION: _feature(action.dtype, action.shape, list(action.entries))}
+            | {
+                name: _feature(action.dtype, action.shape, list(action.entries))
+                for name in (ACTION, _EXECUTED)
+            }
             | {name: _feature(dtype, (1,), None) for name, dtype in _SCALARS.items()}
         )
 
@@ -177,13 +193,41 @@ def columns_of(header: Header) -> Columns:
     return Columns(header.observation, FeatureNames.of(header.observation))
 
 
+def _piece(rows: dict[str, np.ndarray], first: int, end: int) -> dict[str, np.ndarray]:
+    """Returns the columns of a piece of an episode, which is truncated if the episode goes on."""
+    piece = {name: column[first:end] for name, column in rows.items()}
+    if end < len(rows[_IMITATE]):
+        last = np.arange(first + 1, end + 1) == end
+        piece |= {"next.done": last, "next.truncated": last}
+    return piece
+
+
+def _counters(steps: int, number: int, begin: int, rate_hz: float) -> dict[str, np.ndarray]:
+    """Returns the columns that count.
+
+    Args:
+        steps: Number of steps of the piece.
+        number: Its number in the export.
+        begin: Number of steps before it.
+        rate_hz: Control rate.
+    """
+    k = np.arange(steps)
+    return {
+        "timestamp": (k / rate_hz).astype(np.float32),
+        "frame_index": k,
+        "episode_index": np.full(steps, number),
+        "index": begin + k,
+        "task_index": np.zeros(steps, np.int64),
+    }
+
+
 def _info(source: Source, columns: Columns) -> dict[str, Any]:
-    header, episodes = source.header, len(source.records)
+    header, episodes = source.header, source.piece_count
     return {
         "codebase_version": _VERSION,
         "robot_type": "panda",
         "total_episodes": episodes,
-        "total_frames": source.steps,
+        "total_frames": source.steps_in_pieces,
         "total_tasks": 1,
         "chunks_size": _CHUNK_FILES,
         "data_files_size_in_mb": _FILE_MB,

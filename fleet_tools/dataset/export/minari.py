@@ -1,12 +1,16 @@
-"""A view for Minari: its metadata, and a file of links to the episodes' files.
+"""A view for Minari: its metadata, and a file of links to the arrays in the episodes' files.
 
     fleet_tools/hammer/expert-state-v0/data/metadata.json
-                                           /main_data.hdf5     episode_<n> -> file and group
+        main_data.hdf5      episode_<n>: links
+        whole.hdf5          whole/attempt_<k>: links to episodes that Minari's lack steps of
 
-Episodes are stored in Minari's own layout, so nothing is copied. The links are relative: dataset
-and view can be moved together. Minari numbers the episodes from 0 to n - 1; the number of an
-episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, beside `seed`, `outcome`,
-`error` and `scene`. The layout is that of Minari 0.5 (https://minari.farama.org).
+Learners imitate all `actions` of an episode of Minari's, so it is an episode, or a run of steps to
+imitate in it, see `Source.pieces`; `infos` has `imitate` and `executed_actions` of each step, too.
+Episodes are stored in Minari's own layout, so hardly anything is copied. The links are relative:
+dataset and view can be moved together. Minari numbers the episodes from 0 to n - 1; the number of
+an episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, beside `first_step`,
+`seed`, `outcome`, `error` and `scene`. The layout is that of Minari 0.5
+(https://minari.farama.org).
 """
 
 import copy
@@ -20,8 +24,11 @@ import h5py
 import numpy as np
 from gymnasium import spaces
 
+from fleet_tools.dataset.episode_file import NAMES_IN_FILE, OBSERVATIONS
 from fleet_tools.dataset.export.source import Source
+from fleet_tools.dataset.export.views import PieceView, link_whole
 from fleet_tools.dataset.header import ArraySpec, Header
+from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.envs.actions import action_space
 from fleet_tools.envs.observations import image_space
 from fleet_tools.errors import UnknownNameError
@@ -54,12 +61,30 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the view; see `exporting.ExportFormat`."""
     folder = aside / "data"
     folder.mkdir(parents=True)
-    with h5py.File(folder / "main_data.hdf5", "w") as file:
-        for number, (_, episode) in enumerate(source.located_episodes()):
-            link = h5py.ExternalLink(episode.relative_to(target / "data"), episode.group)
-            file[f"episode_{number}"] = link
+    number = 0
+    with h5py.File(folder / "main_data.hdf5", "w", libver=("v110", "v110")) as file:
+        for record, episode in source.located_episodes():
+            for first, end in source.pieces(record):
+                group = file.create_group(f"episode_{number}")
+                _add(PieceView(group, episode, first, end, target / "data"), record)
+                number += 1
+    if source.cut:
+        with h5py.File(folder / "whole.hdf5", "w") as file:
+            for record, episode in source.located_episodes():
+                link_whole(file, episode, record.attempt, target / "data")
     (folder / "metadata.json").write_text(json.dumps(_metadata(source)))
     return ["units and frames of observations, except for the header in `metadata.json`"]
+
+
+def _add(view: PieceView, record: AttemptRecord) -> None:
+    attributes = view.group.attrs
+    attributes["id"], attributes["first_step"] = record.attempt, view.first
+    attributes["total_steps"] = view.steps
+    attributes.update(view.episode.attributes)
+    view.add(NAMES_IN_FILE, "infos/imitate", "infos/executed_actions")
+    for array in view.episode.arrays:
+        if array.startswith(OBSERVATIONS):
+            view.show(array, array, view.first, view.steps + 1)
 
 
 def _metadata(source: Source) -> dict[str, Any]:
@@ -70,8 +95,8 @@ def _metadata(source: Source) -> dict[str, Any]:
         "minari_version": _VERSION,
         "data_format": "hdf5",
         "jpeg_encoding": False,
-        "total_episodes": len(source.records),
-        "total_steps": source.steps,
+        "total_episodes": source.piece_count,
+        "total_steps": source.steps_in_pieces,
         "dataset_size": round(linked / 1e6, 1),  # MB
         "observation_space": json.dumps(
             {

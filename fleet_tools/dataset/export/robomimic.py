@@ -1,16 +1,21 @@
 """A view for robomimic: one HDF5 file of links and virtual arrays over the episodes' files.
 
     data                        attributes: total, env_args, fleet_tools, view_of
-        demo_<n>                attributes: num_samples, attempt, seed, outcome, error, scene
+        demo_<n>                attributes: num_samples, attempt, first_step, seed, outcome, ...
             obs/<name>          rows 0 to T - 1 of T + 1
             next_obs/<name>     rows 1 to T
-            actions, rewards    (T, ...)
+            actions, rewards    (T, ...), the actions to imitate
+            executed_actions    (T, ...)
+            imitate             (T,) bool
             dones               (T,) int64, 1 where the episode ends
             terminations, truncations, success, state_digest
     mask/train, mask/valid      nine tenths and one tenth of the successful episodes
     mask/success, mask/failure  all of them, and the others
+    whole/attempt_<k>           the episode as stored, if demonstrations lack some of its steps
 
-Nothing is copied; only `dones` is new. Paths are relative: dataset and view can be moved together.
+robomimic's learners imitate all `actions` of a demonstration, so a demonstration is an episode, or
+a run of steps to imitate in it, see `Source.pieces`.
+Observations are not copied. Paths are relative: dataset and view can be moved together.
 If the episodes' files are missing, links fail, and HDF5 reads virtual observations as NaN or 0.
 The layout is that of https://robomimic.github.io/docs/datasets/overview.html.
 """
@@ -21,7 +26,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from fleet_tools.dataset.export.source import LocatedEpisode, Source
+from fleet_tools.dataset.episode_file import OBSERVATIONS
+from fleet_tools.dataset.export.source import Source
+from fleet_tools.dataset.export.views import PieceView, link_whole
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.perception.observation_config import channel_of
@@ -29,13 +36,13 @@ from fleet_tools.perception.observation_config import channel_of
 _GYM_TYPE = 2
 """Type of a Gym environment, in robomimic's `EnvType`."""
 
-_LINKS = {
+_NAMES = {
     "actions": "actions",
     "rewards": "rewards",
-    "terminations": "terminations",
-    "truncations": "truncations",
-    "success": "infos/success",
-    "state_digest": "infos/state_digest",
+    "terminated": "terminations",
+    "truncated": "truncations",
+    "success": "success",
+    "digests": "state_digest",
 }
 
 
@@ -52,13 +59,19 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the view; see `exporting.ExportFormat`."""
     with h5py.File(aside, "w", libver=("v110", "v110")) as file:
         data = file.create_group("data")
-        for number, (record, episode) in enumerate(source.located_episodes()):
-            _add(data.create_group(f"demo_{number}"), record, episode, target.parent)
-        data.attrs["total"] = source.steps
+        demonstrations: list[AttemptRecord] = []
+        for record, episode in source.located_episodes():
+            for first, end in source.pieces(record):
+                group = data.create_group(f"demo_{len(demonstrations)}")
+                _add(PieceView(group, episode, first, end, target.parent), record)
+                demonstrations.append(record)
+            if source.cut:
+                link_whole(file, episode, record.attempt, target.parent)
+        data.attrs["total"] = source.steps_in_pieces
         data.attrs["env_args"] = _env_args(source.header)
         data.attrs["fleet_tools"] = source.header.model_dump_json()
         data.attrs["view_of"] = source.dataset.folder.resolve().name
-        for name, numbers in _masks(source.records).items():
+        for name, numbers in _masks(demonstrations).items():
             names = np.array([f"demo_{number}".encode() for number in numbers], dtype="S")
             file[f"mask/{name}"] = names
     return [
@@ -68,25 +81,20 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     ]
 
 
-def _add(group: h5py.Group, record: AttemptRecord, episode: LocatedEpisode, folder: Path) -> None:
-    path, steps = episode.relative_to(folder), episode.steps
+def _add(view: PieceView, record: AttemptRecord) -> None:
+    group, steps = view.group, view.steps
     group.attrs["num_samples"] = steps
     group.attrs["attempt"] = record.attempt
-    group.attrs.update(episode.attributes)
-    for name, stored_name in _LINKS.items():
-        group[name] = h5py.ExternalLink(path, f"{episode.group}/{stored_name}")
-    group["dones"] = np.arange(1, steps + 1) // steps
-    for name, rows in episode.observations.items():
-        stored = h5py.VirtualSource(
-            path, f"{episode.group}/observations/{name}", rows.shape, rows.dtype
-        )
-        depth = channel_of(name) == "depth"  # robomimic's depth images have an axis of channels
-        shape = (steps, *rows.shape[1:], *(1,) * depth)
-        fill = np.nan if rows.dtype.kind == "f" else 0
-        for kind, first in (("obs", 0), ("next_obs", 1)):
-            view = h5py.VirtualLayout(shape, rows.dtype)
-            view[...] = stored[first : first + steps]
-            group.create_virtual_dataset(f"{kind}/{name}", view, fillvalue=fill)
+    group.attrs["first_step"] = view.first
+    group.attrs.update(view.episode.attributes)
+    view.add(_NAMES, imitate="imitate", executed_actions="executed_actions")
+    group["dones"] = np.zeros(steps, np.int64) if view.cut else np.arange(1, steps + 1) // steps
+    for array in view.episode.arrays:
+        if array.startswith(OBSERVATIONS):
+            name = array.removeprefix(OBSERVATIONS)
+            depth = channel_of(name) == "depth"  # robomimic's depth images have an axis of channels
+            view.show(f"obs/{name}", array, view.first, steps, channel=depth)
+            view.show(f"next_obs/{name}", array, view.first + 1, steps, channel=depth)
 
 
 def _env_args(header: Header) -> str:
@@ -99,17 +107,26 @@ def _env_args(header: Header) -> str:
     )
 
 
-def _masks(records: list[AttemptRecord]) -> dict[str, list[int]]:
-    """Returns numbers of episodes by mask; `valid` is not empty if there are two successes.
+def _masks(demonstrations: list[AttemptRecord]) -> dict[str, list[int]]:
+    """Returns numbers of demonstrations by mask; `valid` has episodes if there are two successes.
 
     Scenes are drawn independently, so the last ones are a fair sample.
+
+    Args:
+        demonstrations: The record of the episode of each demonstration.
     """
-    success = [number for number, record in enumerate(records) if record.success]
-    failure = [number for number, record in enumerate(records) if not record.success]
+    records = {record.attempt: record for record in demonstrations}.values()
+    success = [record for record in records if record.success]
+    failure = [record for record in records if not record.success]
     train = len(success) - -(-len(success) // 10) if len(success) > 1 else len(success)
-    return {
+    masks = {
         "train": success[:train],
         "valid": success[train:],
         "success": success,
         "failure": failure,
+    }
+    attempts = {name: {record.attempt for record in some} for name, some in masks.items()}
+    return {
+        name: [k for k, record in enumerate(demonstrations) if record.attempt in some]
+        for name, some in attempts.items()
     }

@@ -3,14 +3,19 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.dataset.episode_file import OBSERVATIONS, ArrayLayout
+import numpy as np
+
+from fleet_tools.dataset import episode_file
+from fleet_tools.dataset.episode_file import NAMES_IN_FILE, ArrayLayout
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.reader import Dataset, remedied
 from fleet_tools.rollouts.episode import Episode
+from fleet_tools.rollouts.imitation import Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,14 +27,24 @@ class LocatedEpisode:
         group: Name of the HDF5 group that holds the episode.
         steps: Number of control steps, T.
         attributes: The group's seed, outcome, error and scene; the latter two are JSON.
-        observations: Layouts of arrays with T + 1 rows, by name.
+        arrays: Layouts of arrays, named as fields of `Episode` or "observations/<name>".
+        labels: Which of the steps and actions are to be imitated.
     """
 
     path: Path
     group: str
     steps: int
     attributes: dict[str, Any]
-    observations: dict[str, ArrayLayout]
+    arrays: dict[str, ArrayLayout]
+    labels: Labels
+
+    def name_in_file(self, array: str) -> str:
+        """Returns the name of an array in the file."""
+        return f"{self.group}/{NAMES_IN_FILE.get(array, array)}"
+
+    def actions(self) -> np.ndarray:
+        """Reads the executed actions, (T, n)."""
+        return episode_file.read_rows(self.path, "actions", slice(None))
 
     def relative_to(self, folder: Path) -> str:
         """Returns the file's path relative to a folder, so that both can be moved together."""
@@ -42,12 +57,16 @@ class Source:
 
     Attributes:
         dataset: The dataset.
-        records: Records of the episodes; an index in this list is the episode's number in the
-            export.
+        records: Records of the episodes.
+        of_chunks: Whether the format's learners predict several actions at once, see
+            `rollouts.imitation.Labels.pieces`.
+        whole: Whether episodes are left whole, although there are steps not to imitate.
     """
 
     dataset: Dataset
     records: list[AttemptRecord]
+    of_chunks: bool = False
+    whole: bool = False
 
     @property
     def header(self) -> Header:
@@ -58,6 +77,50 @@ class Source:
     def steps(self) -> int:
         """Number of control steps of all episodes."""
         return sum(record.steps for record in self.records)
+
+    def labels(self, record: AttemptRecord) -> Labels:
+        """Returns which steps and actions of an episode are to be imitated."""
+        return self.dataset.stored_episode(record).labels
+
+    def pieces(self, record: AttemptRecord) -> list[tuple[int, int]]:
+        """Returns the first step and the end of the parts of an episode that learners shall read.
+
+        Learners of other projects imitate all actions of what they take for an episode. So each of
+        these holds consecutive steps to imitate. Steps that are not belong to none.
+        """
+        return self._pieces[record.attempt]
+
+    def steps_outside(self, record: AttemptRecord) -> np.ndarray:
+        """Returns the steps of an episode that are in none of its pieces, (k,)."""
+        outside = np.ones(record.steps, bool)
+        for first, end in self.pieces(record):
+            outside[first:end] = False
+        return np.flatnonzero(outside)
+
+    @property
+    def piece_count(self) -> int:
+        """Number of pieces of all episodes."""
+        return sum(map(len, self._pieces.values()))
+
+    @property
+    def steps_in_pieces(self) -> int:
+        """Number of control steps in all pieces."""
+        return sum(end - first for each in self._pieces.values() for first, end in each)
+
+    @cached_property
+    def cut(self) -> bool:
+        """Whether any episode is cut into pieces, or lacks steps."""
+        return any(self.pieces(record) != [(0, record.steps)] for record in self.records)
+
+    @cached_property
+    def _pieces(self) -> dict[int, list[tuple[int, int]]]:
+        """Pieces of each episode, by attempt."""
+        return {
+            record.attempt: [(0, record.steps)]
+            if self.whole
+            else self.labels(record).pieces(record.steps, of_chunks=self.of_chunks)
+            for record in self.records
+        }
 
     def episodes(self) -> Iterator[tuple[AttemptRecord, Episode]]:
         """Reads the episodes, one after the other.
@@ -84,11 +147,8 @@ class Source:
             group=contents.group,
             steps=record.steps,
             attributes=contents.attributes,
-            observations={
-                name.removeprefix(OBSERVATIONS): array.layout
-                for name, array in contents.arrays.items()
-                if name.startswith(OBSERVATIONS)
-            },
+            arrays={name: array.layout for name, array in contents.arrays.items()},
+            labels=episode.labels,
         )
 
 

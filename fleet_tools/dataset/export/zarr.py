@@ -1,11 +1,15 @@
 """A copy in zarr, in the layout of diffusion policy's `ReplayBuffer`: episodes are concatenated.
 
     data/<name>             row t of each episode: an observation and the action that follows it
-    data/action, reward, terminated, truncated, success
+    data/action             the action to imitate
+    data/executed_action, imitate, reward, terminated, truncated, success
     meta/episode_ends       (n,) int64, row in `data` at which each episode ends
-    meta/attempt, seed, success
-    final/<name>            (n, ...) the observation after each episode's last action
+    meta/attempt, first_step, seed, success
+    final/<name>            the observation after each attempt's last action
+    not_imitated/<name>     the steps not to imitate, with `attempt` and `step`
 
+Learners imitate all actions of an episode of this layout, so it is an episode, or a run of steps to
+imitate in it, see `Source.pieces`. `final` has a row for each of the attribute `episodes`.
 Every array is compressed, in format 2, which zarr 2 and 3 read; each image is a chunk.
 Attributes: `fleet_tools`, the header, and `episodes`, the metadata of each episode.
 The layout is that of https://github.com/real-stanford/diffusion_policy, `replay_buffer.py`.
@@ -19,6 +23,7 @@ import numpy as np
 
 from fleet_tools.dataset.export.source import Source, episode_metadata
 from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.perception.observation_config import is_image
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
@@ -27,7 +32,7 @@ _CHUNK_BYTES = 1 << 20
 _FORMAT = 2
 
 _STEP_ARRAYS = {
-    "action": "actions",
+    "executed_action": "actions",
     "reward": "rewards",
     "terminated": "terminated",
     "truncated": "truncated",
@@ -44,29 +49,52 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     zarr = require("zarr", "write zarr")
     root = zarr.create_group(aside, zarr_format=_FORMAT)
-    data, meta, final = (root.create_group(name) for name in ("data", "meta", "final"))
-    steps, last = _GroupWriter(data, source.steps), _GroupWriter(final, len(source.records))
+    in_pieces = source.steps_in_pieces
+    steps = _GroupWriter(root, "data", in_pieces)
+    last = _GroupWriter(root, "final", len(source.records))
+    others = _GroupWriter(root, "not_imitated", source.steps - in_pieces)
+    pieces: list[tuple[AttemptRecord, int, int]] = []
     metadata: list[dict[str, Any]] = []
     for record, episode in source.episodes():
+        within = source.pieces(record)
+        pieces += [(record, *piece) for piece in within]
+        outside = source.steps_outside(record)
         for name, rows in _rows(episode).items():
-            steps.append(name, rows[: len(episode)])
+            for first, end in within:
+                steps.append(name, _of_piece(name, rows[: len(episode)], first, end))
+            others.append(name, rows[outside])
             if len(rows) > len(episode):
                 last.append(name, rows[-1:])
+        others.append("attempt", np.full(len(outside), record.attempt))
+        others.append("step", outside)
         metadata.append(episode_metadata(record, episode))
-    steps.flush()
-    last.flush()
-    of_episodes = _GroupWriter(meta, len(source.records))
-    of_episodes.append("episode_ends", np.cumsum([record.steps for record in source.records]))
+    of_pieces = _GroupWriter(root, "meta", len(pieces))
+    of_pieces.append("episode_ends", np.cumsum([end - first for _, first, end in pieces]))
+    of_pieces.append("first_step", np.array([first for _, first, _ in pieces]))
     for name in ("attempt", "seed", "success"):
-        of_episodes.append(name, np.array([getattr(record, name) for record in source.records]))
-    of_episodes.flush()
+        of_pieces.append(name, np.array([getattr(record, name) for record, *_ in pieces]))
+    for writer in (steps, last, others, of_pieces):
+        writer.flush()
     root.attrs.update(fleet_tools=source.header.model_dump(mode="json"), episodes=metadata)
     return []
 
 
+def _of_piece(name: str, rows: np.ndarray, first: int, end: int) -> np.ndarray:
+    """Returns the rows of a piece of an episode, which is truncated if the episode goes on."""
+    if name == "truncated" and end < len(rows):
+        return np.arange(first + 1, end + 1) == end
+    return rows[first:end]
+
+
 def _rows(episode: Episode) -> dict[str, np.ndarray]:
     steps = {name: getattr(episode, field) for name, field in _STEP_ARRAYS.items()}
-    return episode.observations | {"state_digest": episode.digests} | steps
+    states = episode.observations | {"state_digest": episode.digests}
+    labels = episode.labels
+    imitated = {
+        "action": labels.actions(episode.actions),
+        "imitate": labels.imitate(len(episode)),
+    }
+    return states | steps | imitated
 
 
 class _ArrayWriter:
@@ -101,21 +129,25 @@ class _ArrayWriter:
 
 
 class _GroupWriter:
-    """Fills the arrays of a group.
+    """Fills the arrays of a group, which is made with its first row.
 
     Args:
-        group: Group of zarr.
+        root: Group of zarr, of which this will be one.
+        name: Name of the group.
         count: Final number of rows of each array.
     """
 
-    def __init__(self, group: Any, count: int) -> None:
-        self._group, self._count = group, count
+    def __init__(self, root: Any, name: str, count: int) -> None:
+        self._root, self._name, self._count = root, name, count
         self._arrays: dict[str, _ArrayWriter] = {}
 
     def append(self, name: str, rows: np.ndarray) -> None:
         """Adds rows to an array, which is created with its first rows."""
+        if not len(rows):
+            return
         if name not in self._arrays:
-            self._arrays[name] = _ArrayWriter(_create(self._group, name, self._count, rows))
+            group = self._root.require_group(self._name)
+            self._arrays[name] = _ArrayWriter(_create(group, name, self._count, rows))
         self._arrays[name].append(rows)
 
     def flush(self) -> None:

@@ -21,7 +21,7 @@ from fleet_tools.baselines.training.loop import draws, imitation_losses, train, 
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.experts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
+from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 
 BODY = pytest.mark.parametrize("body", ["mlp", "elman"])
 SHORT = TrainingConfig(epochs=2, batch_size=8, seed=1)

@@ -26,7 +26,7 @@ from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.experts.imitation import NOISE_STEPS
+from fleet_tools.rollouts.imitation import NOISE_STEPS
 from fleet_tools.sim.seeds import EVALUATION, VALIDATION
 
 EVERY = pytest.mark.parametrize("body", BODIES)

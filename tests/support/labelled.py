@@ -1,0 +1,169 @@
+"""Episodes with actions that nobody should imitate, and readers of them in every export format."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from support.small_datasets import Drawn, Layout, a_header, write
+
+from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.samples import Samples
+
+OBSERVATION: Layout = {"joint_position": ((7,), "float32"), "wrist_rgb": ((32, 32, 3), "uint8")}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step as a learner reads it.
+
+    Attributes:
+        attempt, step: Which it is.
+        joints: The robot's joint angles before it.
+        action: The action to imitate.
+        executed: The executed action.
+        imitate: Whether it is to be imitated.
+        last: Whether no step follows that a learner knows of.
+    """
+
+    attempt: int
+    step: int
+    joints: np.ndarray
+    action: np.ndarray
+    executed: np.ndarray
+    imitate: bool
+    last: bool = False
+
+    def content(self) -> tuple:
+        """Returns everything but whether it is the last, for comparison bit for bit."""
+        arrays = (self.joints, self.action, self.executed)
+        return (self.attempt, self.step, bool(self.imitate), *(each.tobytes() for each in arrays))
+
+
+def random_dataset(folder: Path, seed: int = 3, labelled: bool = True) -> Dataset:
+    """Writes a dataset of random numbers, of which one attempt has failed."""
+    successes = [True, True, False, True]
+    return write(folder, Drawn([9, 1, 4, 12], successes, seed, labelled), a_header(OBSERVATION))
+
+
+def of_samples(folder: Path) -> list[Step]:
+    """Returns the steps of all successful episodes, as `Samples` has them."""
+    samples = Samples(folder)
+    batch = samples.gather(range(len(samples)))
+    numbers = [
+        (episode.record.attempt, step)
+        for episode in samples.episodes
+        for step in range(episode.record.steps)
+    ]
+    columns = (batch[name] for name in ("action", "executed_action", "imitate"))
+    rows = zip(numbers, batch["observation"]["joint_position"], *columns, strict=True)
+    return [Step(*number, *rest) for number, *rest in rows]
+
+
+def of_export(format_name: str, output: Path) -> list[list[Step]]:
+    """Returns the steps that learners read, by what they take for an episode."""
+    reader = {
+        "lerobot": _lerobot,
+        "minari": _minari,
+        "robomimic": _robomimic,
+        "zarr": _zarr,
+    }[format_name]
+    return [
+        [Step(attempt, first + k, *row, last=k == len(rows) - 1) for k, row in enumerate(rows)]
+        for attempt, first, columns in reader(output)
+        for rows in [list(zip(*columns, strict=True))]
+    ]
+
+
+def others_of(format_name: str, output: Path) -> list[tuple[int, int, bytes]]:
+    """Returns attempt, step and executed action of the steps that learners do not read."""
+    if format_name == "lerobot":
+        pq = pytest.importorskip("pyarrow.parquet")
+        table = pq.read_table(output / "not_imitated").to_pydict()
+        actions = np.array(table["executed_action"], np.float32)
+        assert not any(table["imitate"])
+        numbers = zip(table["attempt"], table["step"], strict=True)
+    elif format_name == "zarr":
+        zarr = pytest.importorskip("zarr")
+        group = zarr.open(output, mode="r")["not_imitated"]
+        assert not group["imitate"][:].any()
+        actions = group["executed_action"][:]
+        numbers = zip(group["attempt"][:].tolist(), group["step"][:].tolist(), strict=True)
+    else:
+        known = {
+            (step.attempt, step.step) for each in of_export(format_name, output) for step in each
+        }
+        path = output if format_name == "robomimic" else next(output.rglob("whole.hdf5"))
+        with h5py.File(path) as file:
+            rows = [
+                (int(name.removeprefix("attempt_")), step, action)
+                for name, episode in file["whole"].items()  # pyright: ignore
+                for step, action in enumerate(episode["actions"][()])
+            ]
+        outside = [row for row in rows if row[:2] not in known]
+        numbers = [row[:2] for row in outside]
+        actions = [row[2] for row in outside]
+    return sorted((*n, action.tobytes()) for n, action in zip(numbers, actions, strict=True))
+
+
+Read = Iterator[tuple[int, int, tuple[Any, ...]]]
+"""Attempt, first step, and joints, actions, executed actions and mask of each episode."""
+
+
+def _lerobot(output: Path) -> Read:
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = pq.read_table(output / "data").to_pydict()
+    names = ("observation.state", "action", "executed_action")
+    columns = [np.array(table[name], np.float32) for name in names]
+    for row in pq.read_table(output / "meta/episodes").to_pylist():
+        rows = slice(row["dataset_from_index"], row["dataset_to_index"])
+        assert table["frame_index"][rows] == list(range(row["length"]))
+        assert table["next.done"][rows] == [False] * (row["length"] - 1) + [True]
+        yield (
+            row["attempt"],
+            row["first_step"],
+            (*(each[rows] for each in columns), table["imitate"][rows]),
+        )
+
+
+def _zarr(output: Path) -> Read:
+    zarr = pytest.importorskip("zarr")
+    root = zarr.open(output, mode="r")
+    ends = root["meta/episode_ends"][:].tolist()
+    names = ("joint_position", "action", "executed_action", "imitate")
+    columns = [root["data"][name][:] for name in names]
+    for number, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        first = int(root["meta/first_step"][number])
+        yield int(root["meta/attempt"][number]), first, tuple(each[begin:end] for each in columns)
+
+
+def _minari(output: Path) -> Read:
+    minari = pytest.importorskip("minari")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINARI_DATASETS_PATH", str(output))
+        (name,) = minari.list_local_datasets()
+        loaded = minari.load_dataset(name)
+        episodes = list(loaded.iterate_episodes())
+        metadata = loaded.storage.get_episode_metadata(range(len(episodes)))
+        assert sum(map(len, episodes)) == loaded.total_steps
+    for episode, attributes in zip(episodes, metadata, strict=True):
+        joints = episode.observations["joint_position"]
+        assert len(joints) == len(episode) + 1
+        infos = episode.infos
+        columns = (joints[:-1], episode.actions, infos["executed_actions"], infos["imitate"])
+        yield int(attributes["id"]), int(attributes["first_step"]), columns
+
+
+def _robomimic(output: Path) -> Read:
+    with h5py.File(output) as file:
+        data: Any = file["data"]
+        assert data.attrs["total"] == sum(each.attrs["num_samples"] for each in data.values())
+        for number in range(len(data)):
+            demo = data[f"demo_{number}"]
+            assert len(demo["actions"]) == demo.attrs["num_samples"]
+            columns = (demo[name][()] for name in ("actions", "executed_actions", "imitate"))
+            rows = (demo["obs/joint_position"][()], *columns)
+            yield int(demo.attrs["attempt"]), int(demo.attrs["first_step"]), rows
