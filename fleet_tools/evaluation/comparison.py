@@ -8,7 +8,7 @@ from fleet_tools.config.values import Number, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.scores import is_trial
-from fleet_tools.utils.statistics import mcnemar, paired_difference, paired_interval
+from fleet_tools.utils.statistics import paired_difference, paired_interval, paired_p_value
 
 Pair = tuple[EpisodeResult, EpisodeResult]
 
@@ -20,8 +20,8 @@ class SuccessDifference(Value):
         both, only_first, only_second, neither: Numbers of scenes by which policies succeeded.
         difference: Difference of the success rates, first minus second, as the mean over all pairs
             of task and split; None without scenes.
-        low, high: Its 95% interval, by a stratified bootstrap of pairs.
-        p_value: p-value of McNemar's exact test.
+        low, high: Its 95% interval, by a score test, see `fleet_tools.utils.statistics`.
+        p_value: p-value of the same test, below 5% exactly where the interval excludes 0.
     """
 
     both: pydantic.NonNegativeInt
@@ -122,7 +122,7 @@ def _difference(pairs: Sequence[Pair]) -> SuccessDifference:
         difference=paired_difference(strata),
         low=low,
         high=high,
-        p_value=mcnemar(only_first, only_second),
+        p_value=paired_p_value(strata),
     )
 
 

@@ -117,8 +117,8 @@ class Scores(Value):
     """All numbers of a result; see `fleet_tools.evaluation.scores.score`.
 
     Attributes:
-        total: Mean over all pairs of task and split, with equal weights; its intervals are of a
-            stratified bootstrap, all others are Wilson's.
+        total: Mean over all pairs of task and split, with equal weights. All intervals are of score
+            tests, see `fleet_tools.utils.statistics`.
         tasks: Score of each task.
         splits: Score of each split.
         strata: Score of each pair, by task, then by split.

@@ -9,7 +9,6 @@ from fleet_tools.utils.statistics import (
     Counts,
     stratified_interval,
     stratified_rate,
-    wilson_interval,
 )
 
 Episodes = Sequence[EpisodeResult]
@@ -67,8 +66,7 @@ def _score(strata: Sequence[Episodes]) -> Score:
 
 def _rate(strata: Sequence[Counts]) -> Rate:
     successes, trials = (sum(counts) for counts in zip(*strata, strict=True)) if strata else (0, 0)
-    one = len(strata) == 1
-    low, high = wilson_interval(successes, trials) if one else stratified_interval(strata)
+    low, high = stratified_interval(strata)
     return Rate(
         successes=successes, trials=trials, rate=stratified_rate(strata), low=low, high=high
     )

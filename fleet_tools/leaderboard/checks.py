@@ -55,8 +55,8 @@ refuted: episodes end otherwise when the host runs them again.
 
 OUTCOMES = (SUCCESS, TIME_LIMIT, OBJECT_LOST, SIMULATION_ERROR, POLICY_ERROR, WORKER_ERROR)
 
-BOUND_TOLERANCE = 0.005
-"""Tolerance of interval limits, since another version of NumPy may draw other resamples."""
+BOUND_TOLERANCE = 2e-6
+"""Tolerance of interval limits, which are rounded to 1e-6."""
 _RATE_TOLERANCE = 1e-9
 
 _SCORES_SHOWN = 3

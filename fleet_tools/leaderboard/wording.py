@@ -17,12 +17,12 @@ READING = (
     "Success is the rate of episodes whose outcome is a success, with its 95% interval; success "
     "once is the rate of episodes in which the success predicates held after any step. The "
     "interval of a tool or of a split is Wilson's. The total is the mean over all pairs of tool "
-    "and split, and its interval a stratified bootstrap's.",
+    "and split, and its interval is of the same score test for such a mean.",
     "The rank of a method is 1 plus the number of methods of its track whose whole interval of the "
     "total lies above its own, so methods that cannot be told apart share a rank. A method without "
     "results of every tool has no total and no rank.",
     "For a method that was trained several times, each number is the mean over its training runs, "
-    "and its interval is of a bootstrap that draws training runs and scenes.",
+    "and its interval is wider the more they differ: other training runs would differ, too.",
     "Errors are episodes that ended by an error: of the policy, which raised one or returned no "
     "valid action; of the worker, a process that died or hung; or of the simulator. Those of the "
     "policy and of the worker count as failures; those of the simulator do not count as trials.",
