@@ -1,4 +1,4 @@
-"""How often 95% intervals contain the truth: `python benchmarks/coverage.py`."""
+"""How often 95% intervals contain the truth: `python benchmarks/interval_coverage.py`."""
 
 import sys
 from collections.abc import Iterator
@@ -151,7 +151,7 @@ def _percent(share: float) -> str:
 
 
 PROGRAM = cli.Program(
-    "coverage", cli.Command(CoverageOptions, _measure_all), launcher="python benchmarks/"
+    "interval_coverage", cli.Command(CoverageOptions, _measure_all), launcher="python benchmarks/"
 )
 main = PROGRAM.main
 
