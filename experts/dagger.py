@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.experts.imitation import EXPERT_ACTIONS, LEARNER_STEPS
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import Policy
@@ -27,12 +28,16 @@ class DAggerPolicy:
 
     Args:
         env: An environment of this package, wrapped or not, with the learner's observations.
-        learner: The learner.
+        learner: The learner, which was made for `env`, too, so that its actions are for `env.step`.
+
+    Raises:
+        ConfigError: See `ExpertPolicy`.
     """
 
     def __init__(self, env: gymnasium.Env, learner: Policy) -> None:
         self._env = unwrap(env)
-        self._expert, self._learner = ExpertPolicy(env), learner
+        self._expert, self._learner = ExpertPolicy(self._env), learner
+        self._through_wrappers = ThroughWrappers(env)
         self._generator, self._learner_acts = np.random.default_rng(0), True
         self._step = 0
         self._labels: list[tuple[int, list[float]]] = []
@@ -61,9 +66,9 @@ class DAggerPolicy:
         }
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Returns the action of the one whose turn it is, (6,)."""
+        """Returns the action of the one whose turn it is, for `env.step`."""
         expert, learner = self._expert.act(observation), self._learner.act(observation)
-        acting = learner if self._learner_acts else expert
+        acting = learner if self._learner_acts else self._through_wrappers(expert)
         if self._learner_acts:
             self._expert.yield_step()
             self._labels.append((self._step, expert.tolist()))

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.experts.imitation import NOISE_STEPS
 from fleet_tools.experts.policy import ExpertPolicy
 
@@ -30,11 +31,14 @@ class NoisyExpert:
 
     Args:
         env: An environment of this package, wrapped or not.
+
+    Raises:
+        ConfigError: See `ExpertPolicy`.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         self._env = unwrap(env)
-        self._expert = ExpertPolicy(env)
+        self._expert, self._through_wrappers = ExpertPolicy(self._env), ThroughWrappers(env)
         self._generator, self._deviation = np.random.default_rng(0), 0.0
         self._step = 0
         self._noise_steps: list[int] = []
@@ -57,11 +61,11 @@ class NoisyExpert:
         return {**self._expert.info, NOISE_STEPS: list(self._noise_steps)}
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Returns the expert's action, with noise in some steps, (6,)."""
+        """Returns the expert's action, with noise in some steps, for `env.step`."""
         action = self._expert.act(observation)
         if self._generator.random() < NOISE_PROBABILITY:
             self._noise_steps.append(self._step)
             noise = self._generator.normal(0.0, self._deviation, action.shape)
             action = np.clip(action + noise, -1.0, 1.0).astype(np.float32)
         self._step += 1
-        return action
+        return self._through_wrappers(action)

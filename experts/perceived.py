@@ -9,6 +9,7 @@ do not judge: if the plan is over and the episode goes on, there was no success.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -26,6 +27,7 @@ from fleet_tools.config.predicates import (
 )
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
+from fleet_tools.envs.wrappers import require_entries
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.experts.finding import Candidates, Finder
 from fleet_tools.experts.following import Follower
@@ -38,6 +40,16 @@ from fleet_tools.sim.world_state import WorldState
 
 TOUCH_N = 1.0
 """Force on the end effector from which the tool touches something, N."""
+
+_ENTRIES = (
+    "joint_position",
+    "joint_velocity",
+    "joint_external_torque",
+    "end_effector_pose",
+    "end_effector_wrench",
+    "point_cloud",
+)
+"""What it reads of an observation."""
 
 SIZED_ERROR_DEG = 2.0
 """Error of the directions between keypoints of models that are scaled, degrees."""
@@ -56,11 +68,11 @@ def perceived_expert(env: gymnasium.Env) -> ExpertPolicy:
         ConfigError: It is another environment, or has no point clouds.
     """
     inner = _with_clouds(env)
+    return ExpertPolicy(env, source=PerceivedState(inner.task, partial(_told, inner)))
 
-    def candidates() -> Candidates:
-        return Candidates((inner.scene.tool,), (inner.scene.object,), known=True)
 
-    return ExpertPolicy(env, source=PerceivedState(inner.task, candidates))
+def _told(env: ToolUseEnv) -> Candidates:
+    return Candidates((env.scene.tool,), (env.scene.object,), known=True)
 
 
 def perceived_expert_category(env: gymnasium.Env) -> ExpertPolicy:
@@ -74,11 +86,17 @@ def perceived_expert_category(env: gymnasium.Env) -> ExpertPolicy:
     """
     task = _with_clouds(env).task
     candidates = Candidates.of_training(task)
-    return ExpertPolicy(env, source=PerceivedState(task, lambda: candidates, SIZED_ERROR_DEG))
+    source = PerceivedState(task, partial(_same, candidates), SIZED_ERROR_DEG)
+    return ExpertPolicy(env, source=source)
+
+
+def _same(candidates: Candidates) -> Candidates:
+    return candidates
 
 
 def _with_clouds(env: gymnasium.Env) -> ToolUseEnv:
     inner = unwrap(env)
+    require_entries(env, _ENTRIES)
     if "point_cloud" not in inner.features:
         raise ConfigError(
             'This expert needs point clouds: make the environment with obs_mode="point_cloud".'

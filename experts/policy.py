@@ -10,6 +10,7 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.assessment import Assessment, Failure, assess
 from fleet_tools.experts.explanation import explanation
@@ -106,13 +107,14 @@ class ExpertPolicy:
     `step` like any other policy.
 
     Args:
-        env: An environment of this package, wrapped or not.
+        env: An environment of this package, wrapped or not; see `fleet_tools.envs.wrappers`.
         actuation: "joint_space" or "pose_space", see `fleet_tools.experts.planner.plan`.
         feedback: Whether it observes the state after planning.
         source: What it knows of the state; the privileged state if None.
 
     Raises:
-        ConfigError: It is an environment of another package.
+        ConfigError: It is an environment of another package, or in a wrapper through which no
+            policy can act.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class ExpertPolicy:
     ) -> None:
         inner = unwrap(env)
         self._task, self._action_scale = inner.task, inner.action_scale
+        self._through_wrappers = ThroughWrappers(env)
         self._source: StateSource = PrivilegedState(inner) if source is None else source
         self._actuation: ActuationMethod = actuation
         self._feedback = feedback
@@ -201,7 +204,7 @@ class ExpertPolicy:
         self._another_acted = True
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Returns the action towards the next pose, (6,); the last pose is held.
+        """Returns the action towards the next pose, for `env.step`; the last pose is held.
 
         Raises:
             RuntimeError: `reset` has not been called.
@@ -221,7 +224,7 @@ class ExpertPolicy:
                 self._gave_up = True  # on feedback; it continues as before
         execution.advance()
         action = execution.move(partial(self._moves, state.X_WE))
-        return np.clip(action, -1.0, 1.0).astype(np.float32)
+        return self._through_wrappers(np.clip(action, -1.0, 1.0).astype(np.float32))
 
     def _moves(self, X_WE: RigidTransform, targets: Sequence[RigidTransform]) -> np.ndarray:
         """Returns the actions from a pose to targets, (targets, 6), not clipped."""

@@ -1,13 +1,16 @@
 """Meta-World's scripted policies as experts."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from fleet_tools.envs.interface import EnvInterface, interface_of, refusal
+from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import ConfigError
 
 EXPERT = "fleet_tools.baselines.metaworld.expert:scripted_expert"
@@ -22,40 +25,50 @@ class ScriptedExpert:
     Args:
         policy: The policy.
         read_state: Returns the state, (39,), at the time of an observation.
+        env: The environment, or its interface.
     """
 
     def __init__(
-        self, policy: Any, read_state: Callable[[dict[str, np.ndarray]], np.ndarray]
+        self,
+        policy: Any,
+        read_state: Callable[[dict[str, np.ndarray]], np.ndarray],
+        env: "gymnasium.Env | EnvInterface",
     ) -> None:
         self._policy, self._read_state = policy, read_state
+        self._through_wrappers = ThroughWrappers(env)
 
     def reset(self) -> None:
         """Does nothing: the policy has no memory."""
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Returns the policy's action, (4,)."""
+        """Returns the policy's action, (4,), for `env.step`."""
         with warnings.catch_warnings():
             # That actions will be clipped, at nearly every step.
             warnings.simplefilter("ignore", UserWarning)
             state = self._read_state(observation).astype(np.float64)
-            return np.asarray(self._policy.get_action(state))
+            return self._through_wrappers(np.asarray(self._policy.get_action(state)))
 
 
 def scripted_expert(env: "gymnasium.Env | EnvInterface") -> ScriptedExpert:
     """Returns the expert of an environment's task.
 
-    It reads the state as it is observed, or else in the environment itself.
+    It reads the state in the environment itself, or as it is observed where only the interface is
+    given.
 
     Raises:
-        ConfigError: The state is not observed, and the environment is not given.
+        ConfigError: The state is not observed, and the environment is not given; or a wrapper
+            cannot be inverted.
     """
     from metaworld.policies import ENV_POLICY_MAP
 
     interface = interface_of(env)
     policy = ENV_POLICY_MAP[interface.task]()
-    if "state" in interface.features:
-        return ScriptedExpert(policy, lambda observation: observation["state"])
-    if isinstance(env, EnvInterface):
+    if not isinstance(env, EnvInterface):
+        return ScriptedExpert(policy, partial(_state_within, env.unwrapped), env)
+    if "state" not in interface.features:
         raise ConfigError(refusal("the state"))
-    inner: Any = env.unwrapped
-    return ScriptedExpert(policy, lambda _: inner.state)
+    return ScriptedExpert(policy, itemgetter("state"), env)
+
+
+def _state_within(env: Any, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+    return env.state

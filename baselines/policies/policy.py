@@ -12,6 +12,7 @@ from fleet_tools.baselines.policies.execution import Chunks, execute
 from fleet_tools.baselines.policies.head_config import LinearHeadConfig
 from fleet_tools.baselines.policies.layout import require_observed
 from fleet_tools.baselines.policies.modules import Hidden
+from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 
 
 class NetworkPolicy:
@@ -23,11 +24,22 @@ class NetworkPolicy:
     Args:
         checkpoint: The policy as a value.
         device: Device of the computation.
+        env: The environment in which it is to act, if it has wrappers.
+
+    Raises:
+        ConfigError: See `fleet_tools.envs.wrappers`.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: str | torch.device = "cpu",
+        env: gymnasium.Env | None = None,
+    ) -> None:
         self.blueprint = checkpoint.blueprint
-        self._device = torch.device(device)
+        self._device, self._through_wrappers = torch.device(device), ThroughWrappers(env)
+        if env is not None:
+            require_entries(env, self.blueprint.observation)
         self._network = self.blueprint.create()
         self._network.load_state_dict(checkpoint.weights)
         self._network.to(self._device).eval()
@@ -41,7 +53,7 @@ class NetworkPolicy:
 
     @torch.inference_mode()
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns an action, (6,) float32 in [-1, 1].
+        """Returns an action, (6,) float32 in [-1, 1], as `env.step` takes it.
 
         Raises:
             LayoutError: The observation is not what the policy reads; its hidden state stays as it
@@ -55,7 +67,7 @@ class NetworkPolicy:
         actions, self._hidden = self._network(inputs, self._hidden, *self._noise())
         chunk = actions.unflatten(-1, (self.blueprint.config.chunk, -1))[0, 0].cpu().numpy()
         action, self._chunks = execute(self.blueprint.config.execution, self._chunks, chunk)
-        return action.clip(-1, 1)
+        return self._through_wrappers(action.clip(-1, 1))
 
     def _noise(self) -> tuple[torch.Tensor, ...]:
         config = self.blueprint.config
@@ -81,8 +93,9 @@ def load_checkpoint_policy(
     Raises:
         CheckpointError: See `load_checkpoint`.
         LayoutError: See `Blueprint.require_environment`.
+        ConfigError: A wrapper of the environment hides what it reads, or cannot be inverted.
     """
     checkpoint = load_checkpoint(path)
     if env is not None:
         checkpoint.blueprint.require_environment(env)
-    return NetworkPolicy(checkpoint, device)
+    return NetworkPolicy(checkpoint, device, env)

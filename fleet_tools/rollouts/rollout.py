@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
+from fleet_tools.envs.outcomes import (
+    POLICY_ERROR,
+    RUNNING,
+    SIMULATION_ERROR,
+    SUCCESS,
+    WORKER_ERROR,
+)
 from fleet_tools.errors import FleetToolsError, PredicateError, SimulationError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
@@ -31,19 +37,24 @@ def rollout(
     outcome "policy_error"; the steps so far are kept.
 
     Args:
-        env: The environment, wrapped or not.
-        policy: The policy; it is reset after the environment.
+        env: The environment, wrapped or not. The episode has the observations and rewards that its
+            wrappers return, and the actions that the environment executed.
+        policy: The policy, whose actions `env.step` takes; it is reset after the environment.
         seed: Draws the scene; if None, the environment's own generator does.
         scene: Replaces a drawn scene.
 
     Raises:
         SimulationError: The scene cannot even begin.
-        ConfigError: Episodes of this environment cannot be recorded.
+        ConfigError: Episodes of this environment, or in one of its wrappers, cannot be recorded.
         PredicateError: A predicate of the task file raised an error, for which no policy answers.
     """
     from fleet_tools.envs.recorded import recorded
+    from fleet_tools.envs.wrappers import require_entries, require_single_steps
 
-    recorder = _Recorder(recorded(env))
+    inner = recorded(env)
+    recorder = _Recorder(inner)
+    require_single_steps(env)
+    require_entries(env)
     observation, _ = env.reset(seed=seed, options={} if scene is None else {"scene": scene})
     recorder.start(observation)
     outcome, error = POLICY_ERROR, None
@@ -56,6 +67,8 @@ def rollout(
             recorder.add(observation, float(reward), terminated, truncated, info)
             if terminated or truncated:
                 outcome, error, running = info["outcome"], info.get("error"), False
+                if outcome == RUNNING:  # by a time limit outside of the one that `make` adds
+                    outcome = inner.end_by_time_limit()
     except PredicateError:
         raise
     except FleetToolsError as raised:

@@ -1,7 +1,10 @@
 """Checkpoints act in every program, in the environment with the observations that they read."""
 
+import copy
 import json
+import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ pytest.importorskip("safetensors")
 
 import numpy as np
 import yaml
+from gymnasium import wrappers
 from support.evaluated import SMALL, a_result
 from support.meshcat_recordings import tracks
 from support.rendering import needs_gl
@@ -21,6 +25,7 @@ from fleet_tools.baselines.policies.config import (
     MLPConfig,
     PointNetConfig,
     PolicyConfig,
+    RecurrentConfig,
     ResNet18Config,
 )
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
@@ -29,7 +34,7 @@ from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.making import make_env
-from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.result import decode_actions
@@ -193,3 +198,33 @@ def test_a_checkpoint_is_not_evaluated_in_tasks_that_it_cannot_act_in(mlp: str) 
         describe(EvaluationConfig(policy=mlp))
     _, result = describe(EvaluationConfig(policy=mlp, tool="hammer"))
     assert result.policy.name == "mlp"
+
+
+def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp: str) -> None:
+    env = make_env(task="hammer", split="train")
+    scaled = wrappers.RescaleAction(env, np.float32(-2), np.float32(2))
+    episodes = [
+        rollout(each, load_checkpoint_policy(mlp, each), seed=1)
+        for each in (env, wrappers.FilterObservation(scaled, sorted(env.features)))
+    ]
+    assert episodes[0].actions.tobytes() == episodes[1].actions.tobytes()
+    for hiding in (
+        wrappers.FlattenObservation(env),
+        wrappers.FilterObservation(env, ["joint_velocity"]),
+    ):
+        with pytest.raises(ConfigError, match=type(hiding).__name__):
+            load_checkpoint_policy(mlp, hiding)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
+)
+def test_a_recurrent_policy_is_copied_with_its_memory(tmp_path: Path, copied: Callable) -> None:
+    config = PolicyConfig(body=RecurrentConfig(type="gru", layers=1, width=8))
+    env = make_env(task="hammer", split="train")
+    policy = load_checkpoint_policy(untrained(tmp_path / "gru.safetensors", config), env)
+    observation, _ = env.reset(seed=1)
+    fresh = policy.act(observation)
+    other = copied(policy)
+    second = policy.act(observation)
+    assert second.tobytes() == other.act(observation).tobytes() != fresh.tobytes()

@@ -10,15 +10,17 @@ import numpy as np
 from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.envs.interface import EnvInterface
 from fleet_tools.envs.lerobot_features import FeatureNames
+from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.openpi import wire
+from fleet_tools.policies.policy import NeverCopied
 from fleet_tools.policies.remote.access import SCHEMES
 from fleet_tools.policies.remote.codec import ProtocolError
 from fleet_tools.policies.remote.connection import TIMEOUT_S
 from fleet_tools.policies.remote.websocket import open_websocket, reason
 
 
-class OpenpiPolicy:
+class OpenpiPolicy(NeverCopied):
     """Acts as the policy of an openpi server, which sends chunks of actions.
 
     The entries of a request have the names of LeRobot's features (`lerobot_features`), as in an
@@ -36,7 +38,8 @@ class OpenpiPolicy:
         timeout_s: Time after which a server that does not answer counts as dead, s.
 
     Raises:
-        ConfigError: A name is of no feature, or the number of steps is not positive.
+        ConfigError: A name is of no feature, or the number of steps is not positive; or a
+            wrapper changes entries of the observation, or cannot be inverted.
         PolicyError: There is no server, it refuses the client, or it speaks otherwise.
         MissingLibraryError: A library is absent.
     """
@@ -51,6 +54,8 @@ class OpenpiPolicy:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         layout = describe_observation(env)
+        require_entries(env, layout)
+        self._through_wrappers = ThroughWrappers(env)
         self._features = FeatureNames.of(layout)
         known = self._features.features_of_step(
             {name: np.zeros(spec.shape, spec.dtype) for name, spec in layout.items()}
@@ -78,7 +83,7 @@ class OpenpiPolicy:
         self._connect()
 
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the next action of the chunk; the environment clips it.
+        """Returns the next action of the chunk, for `env.step`; the environment clips it.
 
         Raises:
             PolicyError: The server says why it has none, does not answer, or answers with something
@@ -87,7 +92,7 @@ class OpenpiPolicy:
         if not self._chunk:
             chunk = self._infer(observation)
             self._chunk.extend(chunk[: self._steps])
-        return self._chunk.popleft()
+        return self._through_wrappers(self._chunk.popleft())
 
     def close(self) -> None:
         """Closes the connection."""

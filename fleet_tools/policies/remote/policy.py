@@ -9,12 +9,14 @@ import numpy as np
 from fleet_tools.config.values import differences
 from fleet_tools.envs.array_spec import describe_action, describe_observation, layout_differences
 from fleet_tools.envs.interface import EnvInterface
+from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import PolicyError
+from fleet_tools.policies.policy import NeverCopied
 from fleet_tools.policies.remote.connection import TIMEOUT_S, PolicyConnection
 from fleet_tools.policies.remote.messages import Hello
 
 
-class RemotePolicy:
+class RemotePolicy(NeverCopied):
     """Acts as the policy of a server, with the same bits; see `realtime` for robots.
 
     There is no deadline: `timeout_s` is for servers that have died. A connection that was lost is
@@ -29,6 +31,7 @@ class RemotePolicy:
     Raises:
         PolicyError: See `PolicyConnection`; or the server's policy is another one, or cannot act in
             this environment.
+        ConfigError: A wrapper hides what it reads, or cannot be inverted.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class RemotePolicy:
         self._observation, self._action = describe_observation(env), describe_action(env)
         self._period_s = 1.0 / float(env.metadata["render_fps"])
         self._content_digest = content_digest
+        self._through_wrappers = ThroughWrappers(env)
         self._connection = self._connect()
+        require_entries(env, self._connection.hello.observation)
         self._step = 0
 
     def reset(self) -> None:
@@ -62,14 +67,14 @@ class RemotePolicy:
         self._connection.reset()
 
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the policy's action; the environment clips it.
+        """Returns the policy's action, for `env.step`; the environment clips it.
 
         Raises:
             PolicyError: See `PolicyConnection.act`.
         """
         action = self._connection.act(observation, self._step * self._period_s)
         self._step += 1
-        return action
+        return self._through_wrappers(action)
 
     def close(self) -> None:
         """Closes the connection."""

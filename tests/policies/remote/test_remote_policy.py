@@ -1,6 +1,8 @@
 """A served checkpoint acts in every program as it does in process, bit for bit."""
 
+import copy
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ pytest.importorskip("websockets")
 
 import numpy as np
 import yaml
+from gymnasium import wrappers
 from support.evaluated import FIRST, a_result
 from support.processes import ROOT
 from support.served_policies import serving_as
@@ -32,7 +35,7 @@ from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import POLICY_ERROR, TIME_LIMIT
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import PolicyError
+from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes
@@ -267,3 +270,25 @@ def test_the_program_refuses_before_it_listens(
 def test_the_program_serves_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert serve.main([str(tmp_path / "absent.safetensors"), "--port", "0"]) == 2
     assert "is not a checkpoint" in capsys.readouterr().err
+
+
+def test_it_acts_through_wrappers_and_is_not_copied(
+    checkpoints: dict[str, Path], hammer: ToolUseEnv
+) -> None:
+    scaled = wrappers.RescaleAction(hammer, np.float32(-2), np.float32(2))
+    with serving_as(served_checkpoint(checkpoints["mlp"], 6.0)) as server:
+        for hiding in (wrappers.FlattenObservation(hammer), wrappers.StickyAction(hammer, 0.1)):
+            with pytest.raises(ConfigError, match=type(hiding).__name__):
+                RemotePolicy(server.url, hiding)
+        actions = []
+        for env in (hammer, scaled):
+            observation, _ = env.reset(seed=0)
+            policy = RemotePolicy(server.url, env)
+            policy.reset()
+            *_, info = env.step(policy.act(observation))
+            actions.append(info["action"].tobytes())
+            for copied in (copy.deepcopy, pickle.dumps):
+                with pytest.raises(PolicyError, match="RemotePolicy is not copied"):
+                    copied(policy)
+            policy.close()
+    assert actions[0] == actions[1]
