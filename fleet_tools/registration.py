@@ -23,7 +23,11 @@ def register_environments() -> None:
     # Its file is not known yet; the environment itself enforces the limit of the task file.
     _register(CUSTOM_ID, task=None, max_episode_steps=None)
     if META_WORLD_ID not in gymnasium.registry:
-        gymnasium.register(id=META_WORLD_ID, entry_point=MAKE_META_WORLD)
+        gymnasium.register(
+            id=META_WORLD_ID,
+            entry_point=MAKE_META_WORLD,
+            additional_wrappers=(_NAMED_TIME_LIMIT,),
+        )
 
 
 def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:

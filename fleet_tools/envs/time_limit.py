@@ -20,10 +20,10 @@ class NamedTimeLimit(gymnasium.Wrapper, RecordConstructorArgs):
         gymnasium.Wrapper.__init__(self, env)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Steps the environment; see `fleet_tools.envs.tool_use_env.ToolUseEnv.step`."""
-        from fleet_tools.envs.tool_use_env import unwrap
+        """Steps the environment; see `fleet_tools.envs.recorded.RecordedEnv`."""
+        from fleet_tools.envs.recorded import recorded
 
         observation, reward, terminated, truncated, info = self.env.step(action)
         if truncated and info["outcome"] == RUNNING:
-            info = info | {"outcome": unwrap(self).end_by_time_limit()}
+            info = info | {"outcome": recorded(self).end_by_time_limit()}
         return observation, float(reward), terminated, truncated, info

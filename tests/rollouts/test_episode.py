@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import DatasetError, InfeasibleError
+from fleet_tools.errors import DatasetError, EpisodeOverError, InfeasibleError
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import Episode, EpisodeDifference, first_difference
 from fleet_tools.rollouts.rollout import rollout
@@ -108,12 +108,17 @@ def test_an_unexpected_error_of_a_policy_is_raised():
         rollout(environment(), RandomMotions(steps=1, error=ZeroDivisionError()), seed=1)
 
 
-def test_the_time_limit_of_a_wrapper_is_a_time_limit():
-    env = gymnasium.make("FleetTools/Hammer-v0", max_episode_steps=4)
+@pytest.mark.parametrize("limits", [(4, 9), (9, 4), (-1, 4)])
+def test_the_time_limit_of_a_wrapper_is_a_time_limit(limits: tuple[int, int]):
+    inner, outer = limits
+    env = gymnasium.make("FleetTools/Hammer-v0", max_episode_steps=inner)
+    env = gymnasium.wrappers.TimeLimit(env, outer)
     episode = rollout(env, RandomMotions(), seed=1)
     assert (episode.outcome, len(episode)) == ("time_limit", 4)
     assert episode.truncated.tolist() == [False, False, False, True]
     assert not episode.terminated.any()
+    with pytest.raises(EpisodeOverError, match="time_limit"):
+        env.step(np.zeros(6, np.float32))
     env.close()
 
 
