@@ -8,7 +8,6 @@ Links can be scaled, each along the axes of its frame. What a link carries moves
 frames of the links that are joined to it, at rest. A joint's own motion is not scaled.
 """
 
-import copy
 from typing import Self
 
 import numpy as np
@@ -45,6 +44,7 @@ class Shape:
     """
 
     def __init__(self, model: Model, fixed: bool) -> None:
+        self._made_of = model, fixed
         builder = DiagramBuilder()
         plant, scene_graph = AddMultibodyPlantSceneGraph(builder, _TIME_STEP)
         instance = add_model(plant, model, model.labels.kind)
@@ -92,9 +92,13 @@ class Shape:
 
     def scaled(self, scales: np.ndarray) -> Self:
         """Returns the shape with other scales of the visible links, (links, 3)."""
-        scaled = copy.copy(self)
-        scaled.scales = scales
+        scaled = object.__new__(type(self))
+        vars(scaled).update(vars(self), scales=scales)
         return scaled
+
+    def __reduce__(self) -> tuple:
+        """Copies by making it anew, since Drake's systems are not copied."""
+        return _made_again, (*self._made_of, self.scales)
 
     def place(self, X_P: np.ndarray, joints: np.ndarray) -> np.ndarray:
         """Returns the poses of the visible links, scale included, (links, 4, 4).
@@ -149,6 +153,11 @@ class Shape:
                 X[i, :3, 3] += X_O[j, :3, :3] @ (size[j] * p_rest - p_rest)
         X[:, :3, :3] *= size[:, None]
         return X
+
+
+def _made_again(model: Model, fixed: bool, scales: np.ndarray | None) -> Shape:
+    shape = Shape(model, fixed)
+    return shape if scales is None else shape.scaled(scales)
 
 
 def _surface(scene_graph: SceneGraph, frame: FrameId) -> Surface | None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,7 @@ class MetaWorldEnv(RecordedEnv):
         scale = float(self._inner.action_scale)
         self.action_scale = np.array([scale, scale, scale, 1.0])
         self._episode: _Episode | None = None
+        self._actions: list[np.ndarray] = []
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -143,7 +144,7 @@ class MetaWorldEnv(RecordedEnv):
                 "the versions of its dataset."
             )
         scene = MetaWorldScene(task=self._task, seed=seed, random_vector=drawn)
-        self._episode = _Episode(scene, _single(state))
+        self._episode, self._actions = _Episode(scene, _single(state)), []
         return self._observe(self._episode), _info(self._episode, success=False)
 
     def step(
@@ -163,6 +164,7 @@ class MetaWorldEnv(RecordedEnv):
         if episode.outcome != RUNNING:
             raise EpisodeOverError(f"The episode ended as {episode.outcome!r}; call reset().")
         state, reward, _, _, facts = self._inner.step(executed)
+        self._actions.append(executed.copy())
         success, steps = bool(facts["success"]), episode.steps + 1
         outcome = SUCCESS if success else TIME_LIMIT if steps == MAX_STEPS else RUNNING
         self._episode = episode = _Episode(
@@ -242,6 +244,33 @@ class MetaWorldEnv(RecordedEnv):
             digest.update(np.ascontiguousarray(array, np.float64).tobytes())
         digest.update(episode.steps.to_bytes(4, "big"))
         return int.from_bytes(digest.digest(), "big")
+
+    def end_by_time_limit(self) -> str:
+        """Ends a running episode, for wrappers that limit time; returns its outcome.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        self._episode = replace(self._running(), outcome=TIME_LIMIT)
+        return TIME_LIMIT
+
+    def _episode_state(self) -> tuple[_Episode, list[np.ndarray], int] | None:
+        if self._episode is None:
+            return None
+        return self._episode, self._actions, self.state_digest()
+
+    def _continue_from(self, state: tuple[_Episode, list[np.ndarray], int]) -> None:
+        # MuJoCo's state is not all of it: each of Meta-World's tasks has attributes of its own.
+        episode, actions, digest = state
+        self.reset(options={"scene": episode.scene})
+        for action in actions:
+            self.step(action)
+        if self.state_digest() != digest:
+            raise SimulationError(
+                f"The {len(actions)} actions of this episode do not lead to the same state here. "
+                "Continue with the versions of the packages with which it was copied."
+            )
+        self._episode = episode
 
     def _running(self) -> _Episode:
         if self._episode is None:

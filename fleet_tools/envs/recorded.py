@@ -1,8 +1,9 @@
 """What is needed of an environment whose episodes are recorded, of whatever simulator."""
 
+import copy
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import gymnasium
 import numpy as np
@@ -13,6 +14,10 @@ from fleet_tools.errors import ConfigError
 if TYPE_CHECKING:
     from fleet_tools.envs.interface import Entry
     from fleet_tools.envs.observations import Feature
+
+
+_KEPT = ("spec", "action_space", "observation_space", "_np_random", "_np_random_seed")
+"""Attributes that a copy has like the original: the generators' states, and Gymnasium's spec."""
 
 
 class StartScene(Protocol):
@@ -54,6 +59,10 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     "success", and, at the end, the "outcome" (`envs.outcomes`) and perhaps an "error". `metadata`
     has the control rate as "render_fps", Hz.
 
+    It is copied and pickled as its arguments and its state. The copy is made anew and continues the
+    episode bit for bit, with the generators of the environment and of its spaces. Viewers, watchers
+    and attributes that others have set stay behind.
+
     Attributes:
         action_entry: The action: its space, unit, frame and entries.
         action_scale: Meaning of an entry of 1, in its unit.
@@ -63,6 +72,39 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     action_entry: "Entry"
     action_scale: np.ndarray
     features: "Mapping[str, Entry | Feature]"
+
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Keeps the arguments, of which copies are made."""
+        made = super().__new__(cls)
+        made._arguments = args, kwargs
+        return made
+
+    def __reduce__(self) -> tuple:
+        """Returns how a copy is made, see the class.
+
+        Raises:
+            EpisodeOverError: The episode ended in an error, from which nothing continues.
+        """
+        kept = {name: getattr(self, name) for name in _KEPT}
+        return _remade, (type(self), self._arguments, self._episode_state(), kept)
+
+    @abstractmethod
+    def _episode_state(self) -> Any:
+        """Returns what `_continue_from` takes; None if no episode has begun.
+
+        Raises:
+            EpisodeOverError: Nothing can continue from it.
+        """
+
+    @abstractmethod
+    def _continue_from(self, state: Any) -> None:
+        """Continues the episode of another environment that was made in the same way.
+
+        Raises:
+            ConfigError, SimulationError: It cannot be continued here.
+        """
 
     @property
     @abstractmethod
@@ -86,6 +128,14 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
             EpisodeOverError: No episode has begun.
         """
 
+    @abstractmethod
+    def end_by_time_limit(self) -> str:
+        """Ends a running episode, for wrappers that limit time; returns its outcome.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+
 
 def recorded(env: gymnasium.Env) -> RecordedEnv:
     """Returns the environment inside Gymnasium's wrappers.
@@ -102,3 +152,17 @@ def recorded(env: gymnasium.Env) -> RecordedEnv:
             f"given: {type(inner).__name__}."
         )
     return inner
+
+
+def _remade(
+    env_class: type[RecordedEnv],
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    state: Any,
+    kept: dict[str, Any],
+) -> RecordedEnv:
+    args, kwargs = arguments
+    env = env_class(*args, **kwargs)
+    if state is not None:
+        env._continue_from(state)
+    vars(env).update(copy.deepcopy(kept))  # a shallow copy has generators of its own, too
+    return env

@@ -467,6 +467,25 @@ class ToolUseEnv(RecordedEnv):
 
     # --- Parts -------------------------------------------------------------------------------
 
+    def _episode_state(self) -> tuple[str, EnvState] | None:
+        if self._episode is None:
+            return None
+        if self._episode.outcome == SIMULATION_ERROR:
+            raise EpisodeOverError(
+                "The episode ended as 'simulation_error', and from a failed simulation no copy "
+                "continues; call reset() first."
+            )
+        return self.task.digest(), self.get_state()
+
+    def _continue_from(self, state: tuple[str, EnvState]) -> None:
+        digest, env_state = state
+        if digest != self.task.digest():
+            raise ConfigError(
+                f"The file of the task {self.task.name!r} has changed since this environment was "
+                "copied. Continue with the file as it was."
+            )
+        self.set_state(env_state)
+
     def _running(self) -> tuple[_Episode, Simulation]:
         if self._episode is None or self._simulation is None:
             raise EpisodeOverError("No episode has begun; call reset().")

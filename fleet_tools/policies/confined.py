@@ -17,6 +17,7 @@ from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.policies import confined_process
 from fleet_tools.policies.confined_replies import GarbledReplyError, read_action, read_reply
+from fleet_tools.policies.policy import NeverCopied
 from fleet_tools.policies.sources import PolicySource, find_policy, is_address
 
 LONGEST_REPLY = 2**20
@@ -26,7 +27,7 @@ _GRACE_S = 1.0
 """Time, s, in which the process ends once it has closed its connection."""
 
 
-class ConfinedPolicy:
+class ConfinedPolicy(NeverCopied):
     """A policy that acts in a process of its own.
 
     Args:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -26,7 +27,11 @@ def make_guarded(policy: PolicySource, env: gymnasium.Env, seed: int) -> Policy:
         seed: See `PolicySource.make`, also for the errors raised.
     """
     made = policy.make(env, seed)
-    return made if policy.kind == "built_in" else GuardedPolicy(lambda: made)
+    return made if policy.kind == "built_in" else GuardedPolicy(partial(_itself, made))
+
+
+def _itself(policy: Policy) -> Policy:
+    return policy
 
 
 class GuardedPolicy:

@@ -3,14 +3,14 @@
 import copy
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from support.environments import IDS, same
+from support.environments import IDS, bits, same
 from support.processes import run_python
 from support.rendering import has_gl, needs_gl
 
@@ -67,17 +67,6 @@ def episode(env: ToolUseEnv, seed: int) -> list[tuple]:
     return trace
 
 
-def bits(trace: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Returns a trace as plain JSON data, without loss."""
-    return [[_plain(part) for part in entry] for entry in trace]
-
-
-def _plain(part: Any) -> Any:
-    if isinstance(part, dict):
-        return {key: _plain(value) for key, value in part.items()}
-    return part.tobytes().hex() if isinstance(part, np.ndarray) else part
-
-
 @pytest.fixture(scope="module", name="first_episode")
 def _first_episode(make) -> Callable[..., list[tuple]]:
     """A function that returns the first episode, of seed 5, in an environment."""
@@ -93,7 +82,8 @@ OTHER_PROCESS = """
 import json, sys
 sys.path[:0] = sys.argv[1:3]
 from fleet_tools.envs.tool_use_env import unwrap
-from test_contract import bits, episode
+from support.environments import bits
+from test_contract import episode
 import gymnasium
 def trace(environment_id, kwargs):
     return bits(episode(unwrap(gymnasium.make(environment_id, **json.loads(kwargs))), 5))
@@ -234,6 +224,19 @@ def test_copied_and_pickled_states_continue_bit_for_bit(observing):
         futures.append([bits([(observation,)]), bits(future)])
         observing.reset(seed=2)
     assert futures[0] == futures[1]
+
+
+def test_copied_and_pickled_environments_continue_bit_for_bit(observing):
+    observing.reset(seed=1)
+    observing.step(actions(1)[0])
+    copies = [copy.deepcopy(observing), pickle.loads(pickle.dumps(observing))]
+    futures = []
+    for env in (observing, *copies):
+        trace = [(*env.step(action), env.state_digest()) for action in actions(9, 3)]
+        futures.append(bits([(env.reset()), *trace]))
+        if env is not observing:
+            env.close()
+    assert futures[1:] == 2 * futures[:1]
 
 
 def test_scenes_restore_episodes(env, environment_id, first_episode):

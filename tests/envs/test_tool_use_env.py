@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import yaml
 from gymnasium.utils.env_checker import check_env
-from support.environments import drive, press, press_until_sliding, same
+from support.environments import drive, press, press_until_sliding, same, with_velocity
 from support.rendering import needs_gl
 
 from fleet_tools.config.predicates import JointDisplacement
 from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.envs.making import make_env
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv, unwrap
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import (
     ConfigError,
     EpisodeOverError,
@@ -145,14 +145,6 @@ def test_there_is_no_episode_before_the_first_reset():
 
 
 # --- Simulation errors ----------------------------------------------------------------------
-
-
-def with_velocity(env: ToolUseEnv, velocity: float) -> EnvState:
-    """Returns the present state with every joint of the arm at another velocity, rad/s."""
-    state = env.get_state()
-    x = state.snapshot.x.copy()
-    x[8:15] = velocity
-    return replace(state, snapshot=replace(state.snapshot, x=x))
 
 
 def test_a_failed_solver_has_its_own_outcome(hammer):

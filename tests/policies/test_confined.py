@@ -1,6 +1,7 @@
 """A confined policy sees observations and nothing else, and what it sends is data."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -136,3 +137,8 @@ def test_its_process_ends_with_whoever_started_it(tmp_path: Path) -> None:
     while Path(f"/proc/{int(parent.stdout)}/cmdline").exists():
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+def test_it_is_not_copied(interface: EnvInterface) -> None:
+    with pytest.raises(PolicyError, match="ConfinedPolicy is not copied"):
+        pickle.dumps(confined("Honest", interface))

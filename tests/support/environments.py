@@ -1,6 +1,7 @@
 """The environments, a hand that presses nails, and the comparison of observations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -9,7 +10,7 @@ from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.envs.making import CUSTOM_ID
-from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
+from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv, unwrap
 from fleet_tools.robot.pose_delta import displacement
 
 IDS = sorted({name for name in gymnasium.registry if name.startswith("FleetTools/")} - {CUSTOM_ID})
@@ -64,3 +65,22 @@ def same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
     return first.keys() == second.keys() and all(
         first[key].tobytes() == second[key].tobytes() for key in first
     )
+
+
+def bits(trace: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Returns a trace as plain JSON data, without loss."""
+    return [[_plain(part) for part in entry] for entry in trace]
+
+
+def _plain(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {key: _plain(value) for key, value in part.items()}
+    return part.tobytes().hex() if isinstance(part, np.ndarray) else part
+
+
+def with_velocity(env: ToolUseEnv, velocity: float) -> EnvState:
+    """Returns the present state with every joint of the arm at another velocity, rad/s."""
+    state = env.get_state()
+    x = state.snapshot.x.copy()
+    x[8:15] = velocity
+    return replace(state, snapshot=replace(state.snapshot, x=x))

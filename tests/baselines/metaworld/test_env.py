@@ -1,5 +1,7 @@
 """Meta-World's environments: bits, the goal, actions, ends of episodes, and scenes."""
 
+import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.environments import bits
 from support.rendering import needs_gl
 
 pytest.importorskip("metaworld")
@@ -243,3 +246,49 @@ def test_who_does_nothing_does_not_succeed(task):
         assert first_difference(episode, again) is None
         solved += episode.outcome == "success"
     assert solved >= 4
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+@pytest.mark.parametrize("task", FEW)
+def test_copies_continue_bit_for_bit(envs, task, copied):
+    env, generator = envs[task], np.random.default_rng(3)
+    env.reset(seed=4)
+    for action in generator.uniform(-1, 1, (20, 4)).astype(np.float32):
+        env.step(action)
+    other, actions = copied(env), generator.uniform(-1, 1, (20, 4)).astype(np.float32)
+    traces = []
+    for each in (env, other):
+        trace = [(*each.step(action), each.state_digest()) for action in actions]
+        observation, info = each.reset()
+        traces.append(bits([*trace, (observation, info, each.scene.to_json())]))
+    assert traces[0] == traces[1]
+    other.close()
+
+
+def test_a_copy_that_arrives_elsewhere_is_refused(envs, monkeypatch):
+    env = envs["reach-v3"]
+    env.reset(seed=4)
+    env.step(np.ones(4, np.float32))
+    monkeypatch.setattr(MetaWorldEnv, "state_digest", lambda self: id(self))
+    with pytest.raises(SimulationError, match="do not lead to the same state"):
+        copy.deepcopy(env)
+
+
+def test_the_time_limit_of_gymnasiums_make_is_named():
+    env = gymnasium.make(META_WORLD_ID, task="reach-v3", max_episode_steps=2)
+    env.reset(seed=0)
+    results = [env.step(np.zeros(4, np.float32)) for _ in range(2)]
+    assert [each[4]["outcome"] for each in results] == ["running", "time_limit"]
+    assert results[1][3]
+    env.close()
+
+
+def test_the_expert_acts_through_wrappers(envs):
+    env = envs["reach-v3"]
+    digests = []
+    for each in (env, gymnasium.wrappers.RescaleAction(env, np.float32(-2), np.float32(2))):
+        observation, _ = each.reset(seed=5)
+        action = scripted_expert(each).act(observation)
+        *_, info = each.step(np.asarray(action, np.float32))
+        digests.append((info["action"].tobytes(), env.state_digest()))
+    assert digests[0] == digests[1]
