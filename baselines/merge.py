@@ -18,6 +18,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from fleet_tools.config.values import Count, Number, Seed
 from fleet_tools.utils import cli
+from fleet_tools.utils.progress import progress_bar
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
@@ -94,11 +95,16 @@ def _merge(options: MergeOptions) -> int:
     problem = spec.problem(models, options.averaging_weights or None, options.seed)
     checked = _check(spec, models[0])
 
-    started = time.perf_counter()
-    merged = registry.merge(options.method, problem, **method_options)
-    seconds = round(time.perf_counter() - started, 3)
-    state = spec.finish(merged.state)
-    report = measure_merge(problem, merged, spec.pooled_loss(problem), spec.finish, options.points)
+    with progress_bar(2, "stage") as bar:
+        bar.set_postfix_str("merging")
+        started = time.perf_counter()
+        merged = registry.merge(options.method, problem, **method_options)
+        seconds = round(time.perf_counter() - started, 3)
+        bar.set_postfix_str("measuring barriers", refresh=False)
+        bar.update()
+        state, loss = spec.finish(merged.state), spec.pooled_loss(problem)
+        report = measure_merge(problem, merged, loss, spec.finish, options.points)
+        bar.update()
     if names := not_finite(state):
         print(f"Not stored: {', '.join(names)} would not be finite.", file=sys.stderr)
         return cli.FAILED

@@ -1,5 +1,6 @@
 """Layouts of observations: which entries a policy reads, and how each is read."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -15,6 +16,8 @@ Kind = Literal["state"] | EncodedKind
 """How an entry is read: as it is (state), or by the encoder of its kind."""
 
 _ENCODER_KEYS: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
+_PREFIXES: dict[EncodedKind, str] = {"cloud": "pointnet_", "image": "resnet_"}
+"""What the names of architectures begin with that have these encoders."""
 
 
 def kind_of(name: str, array: ArraySpec) -> Kind:
@@ -34,8 +37,7 @@ def kind_of(name: str, array: ArraySpec) -> Kind:
             return "state"
     raise LayoutError(
         f"Policies do not read entries like {name!r} ({_brief(array)}); they read float32 numbers, "
-        "point clouds (n, 4) and colour images (height, width, 3). Name the entries to read in "
-        "`reads` of the policy's config, or collect data without this one."
+        "point clouds (n, 4) and colour images (height, width, 3)."
     )
 
 
@@ -54,19 +56,21 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
         if name not in offered:
             raise UnknownNameError("entry of the observation", name, offered)
     read = {name: offered[name] for name in sorted(config.reads or offered)}
-    kinds = {name: kind_of(name, array) for name, array in read.items()}
+    try:
+        kinds = {name: kind_of(name, array) for name, array in read.items()}
+    except LayoutError as error:
+        raise LayoutError(f"{error} {_what_works(config, offered)}") from None
     for encoded, key in _ENCODER_KEYS.items():
         names = [name for name, kind in kinds.items() if kind == encoded]
         if names and encoded not in config.encoders:
             raise LayoutError(
-                f"The policy has no encoder for {', '.join(names)}. Give its config `{key}`, "
-                "or name other entries in `reads`."
+                f"The policy has no encoder for {', '.join(names)} (`{key}` of its config). "
+                f"{_what_works(config, offered)}"
             )
         if encoded in config.encoders and not names:
             raise LayoutError(
                 f"The policy's config has `{key}`, but there is no {encoded} to encode among "
-                f"{', '.join(read) or 'no entries'}. Set `{key}` to None, or use data that have "
-                "one."
+                f"{', '.join(read) or 'no entries'}. {_what_works(config, offered)}"
             )
         if len({read[name].shape for name in names}) > 1:  # they are encoded in one pass
             raise LayoutError(
@@ -129,6 +133,29 @@ def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> Non
             f"The observation is not what the policy reads: {'; '.join(errors)}. Its entries: "
             f"{', '.join(observation) or 'none'}."
         )
+
+
+def _what_works(config: PolicyConfig, offered: Layout) -> str:
+    """Returns the options of programs by which a policy with this body reads what there is."""
+    kinds: dict[str, Kind] = {}
+    for name, array in sorted(offered.items()):
+        with contextlib.suppress(LayoutError):
+            kinds[name] = kind_of(name, array)
+    body, choices = config.body.type, []
+    for encoded, prefix in _PREFIXES.items():
+        if encoded in kinds.values():
+            names = [name for name, kind in kinds.items() if kind in ("state", encoded)]
+            choices.append((prefix + body, names))
+    if names := [name for name, kind in kinds.items() if kind == "state"]:
+        choices.append((body, names))
+    if not choices:
+        return "Collect data with entries that they read."
+    texts = [
+        f"`--architecture {name}"
+        + ("`" if len(names) == len(offered) else f" --observations {' '.join(names)}`")
+        for name, names in choices
+    ]
+    return f"With these data works {', or '.join(texts)} (in a config: `reads`)."
 
 
 def _brief(array: ArraySpec) -> str:

@@ -175,6 +175,8 @@ def _inverted(wrapper: gymnasium.ActionWrapper) -> Invert | None:
         made = [np.asarray(wrapper.action(each.copy()), float) for each in given]
     except Exception as error:
         raise _refusal(wrapper, f"its function raises {type(error).__name__}: {error}") from error
+    if any(out.shape != inner.shape for out in made):
+        raise _refusal(wrapper, f"its function returns no actions of shape {inner.shape}")
     if all(np.array_equal(each, out) for each, out in zip(given, made, strict=True)):
         return None
     with np.errstate(all="ignore"):

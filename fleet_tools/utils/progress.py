@@ -1,7 +1,14 @@
-"""Progress bars of programs."""
+"""Progress of programs: a bar on a terminal, and a line a minute elsewhere."""
 
+import sys
+import threading
+import time
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
+
+LINE_SECONDS = 60.0
+"""Time between two lines where stderr is no terminal, s."""
 
 
 class TallyBar:
@@ -46,10 +53,82 @@ class TallyBar:
         self._bar.close()
 
 
+class ProgressLines:
+    """What a progress bar tells, as a plain line of stderr a minute, and one at the end.
+
+    What ends within a minute says nothing. Has the methods of tqdm that programs call.
+
+    Args:
+        total: Number of jobs; None if it is not known.
+        unit: Name of a job.
+        initial: Number of jobs already done.
+        wait: Waits for so many seconds, or until `close` is called; returns whether it has been.
+            None waits by the clock.
+        clock: Returns the time, s.
+    """
+
+    def __init__(
+        self,
+        total: int | None,
+        unit: str,
+        initial: int = 0,
+        *,
+        wait: Callable[[float], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._total, self._unit, self._done = total, unit, initial
+        self._words, self._told = "", False
+        self._clock, self._began = clock, clock()
+        self._closed = threading.Event()
+        self._wait = wait or self._closed.wait
+        self._thread = threading.Thread(target=self._tell_regularly, daemon=True)
+        self._thread.start()
+
+    def update(self, n: float = 1) -> None:
+        """Adds jobs."""
+        self._done += int(n)
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        """Sets what is behind the numbers."""
+        self._words = s
+
+    def close(self) -> None:
+        """Ends the lines; a second time, nothing happens."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._thread.join()
+        if self._told:
+            self._tell()
+
+    def __enter__(self) -> Self:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the lines."""
+        self.close()
+
+    def _tell_regularly(self) -> None:
+        while not self._wait(LINE_SECONDS):
+            self._told = True
+            self._tell()
+
+    def _tell(self) -> None:
+        count = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
+        minutes, seconds = divmod(round(self._clock() - self._began), 60)
+        words = f", {self._words}" if self._words else ""
+        print(
+            f"{self._unit} {count} after {minutes}:{seconds:02d}{words}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def progress_bar(
     total: int | None, unit: str, *, initial: int = 0, quiet: bool = False
-) -> Any:  # a tqdm, whose import is not instant
-    """Returns a progress bar on stderr.
+) -> Any:  # a tqdm, whose import is not instant, or `ProgressLines`
+    """Returns a progress bar on stderr, or its lines where stderr is no terminal.
 
     Args:
         total: Number of jobs; None if it is not known.
@@ -57,6 +136,8 @@ def progress_bar(
         initial: Number of jobs already done.
         quiet: Whether to show nothing.
     """
+    if not quiet and not sys.stderr.isatty():
+        return ProgressLines(total, unit, initial)
     from tqdm import tqdm
 
-    return tqdm(total=total, initial=initial, unit=unit, disable=quiet or None)
+    return tqdm(total=total, initial=initial, unit=unit, disable=quiet)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from fleet_tools.baselines.policies.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
+from fleet_tools.baselines.policies.config import ARCHITECTURES, PointNetConfig, PolicyConfig
 from fleet_tools.baselines.policies.errors import CheckpointError, LayoutError
+from fleet_tools.baselines.policies.reading import read_policy_config
+from fleet_tools.envs.array_spec import ArraySpec
 
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)
 KEY = "fleet_tools_policy"
@@ -216,3 +219,26 @@ def test_a_crash_while_writing_leaves_what_was_there(path, monkeypatch):
 def test_the_merging_program_reads_a_checkpoint_as_a_state_dict(path):
     for name, tensor in read_model(path).items():
         assert torch.equal(tensor, made("mlp on state").state_dict()[name])
+
+
+CAMERAS = {
+    "wrist_rgb": ArraySpec(shape=(12, 16, 3), dtype="uint8", unit="", frame=None),
+    "wrist_depth": ArraySpec(shape=(12, 16), dtype="float32", unit="m", frame=None),
+}
+CLOUD = {"point_cloud": ArraySpec(shape=(20, 4), dtype="float32", unit="m", frame="E")}
+
+
+@pytest.mark.parametrize("offered", [STATE, STATE | CLOUD, STATE | CAMERAS, CAMERAS, CLOUD])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_misfit_names_options_that_work(architecture, offered):
+    try:
+        Blueprint.of(read_policy_config(architecture, (), None), offered, ACTION)
+    except LayoutError as error:
+        found = re.findall(r"`--architecture (\w+)(?: --observations ([\w ]+))?`", str(error))
+        assert found
+        for name, observations in found:
+            assert name.endswith(architecture.rpartition("_")[2])
+            reads = observations.split() or None
+            Blueprint.of(read_policy_config(name, (), reads), offered, ACTION)
+    else:
+        assert "wrist_depth" not in offered
