@@ -1,5 +1,6 @@
 """Evaluation of policies: protocols, trials, results, scores and comparisons.
 
+own_tasks          which task a name or a path stands for
 protocol           what is evaluated: tasks, splits and the seeds of scenes
 policy_provenance  the evaluated policy and what it sees
 result             an evaluation as values

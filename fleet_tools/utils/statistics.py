@@ -1,9 +1,9 @@
 """Statistics of success rates: intervals of one, and comparisons of two on the same episodes.
 
 All of them invert score tests. Interval and p-value of a difference are the same test, so that the
-p-value is below 5% exactly where the 95% interval excludes 0. `benchmarks/interval_coverage.py` measures how
-often the intervals contain the truth. All depends on counts alone, so that the order of episodes
-and of strata changes nothing.
+p-value is below 5% exactly where the 95% interval excludes 0. How often the intervals contain the
+truth is measured by `benchmarks/interval_coverage.py`. All depends on counts alone, so that the
+order of episodes and of strata changes nothing.
 """
 
 from collections.abc import Callable, Sequence

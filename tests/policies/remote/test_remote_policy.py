@@ -21,7 +21,7 @@ pytest.importorskip("websockets")
 import numpy as np
 import yaml
 from gymnasium import wrappers
-from support.evaluated import FIRST, a_result
+from support.evaluated import SMALL, a_result
 from support.processes import ROOT
 from support.served_policies import serving_as
 from support.small_checkpoints import untrained
@@ -38,7 +38,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Protocol, Scenes
+from fleet_tools.evaluation.protocol import with_task
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import make_trials
@@ -61,8 +61,8 @@ CONFIGS = {
 def _task(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The task of the hammer with few control steps."""
     path = tmp_path_factory.mktemp("tasks") / "short.yaml"
-    task = yaml.safe_load(task_path("hammer").read_text()) | {"max_episode_steps": STEPS}
-    path.write_text(yaml.safe_dump(task))
+    task = yaml.safe_load(task_path("hammer").read_text())
+    path.write_text(yaml.safe_dump(task | {"name": "short", "max_episode_steps": STEPS}))
     return str(path)
 
 
@@ -80,14 +80,8 @@ def test_evaluations_and_collections_are_the_same_bit_for_bit(
     name: str, checkpoints: dict[str, Path], task: str
 ) -> None:
     checkpoint = checkpoints[name]
-    protocol = Protocol(
-        name="short",
-        version=1,
-        description="For tests.",
-        tasks=(task,),
-        splits={"train": Scenes(scenes=1, first_seed=FIRST)},
-    )
-    trials = protocol.trials()
+    protocol, _ = with_task(SMALL, task)
+    trials = protocol.trials(split="train", scenes=1)
     with serving_as(served_checkpoint(checkpoint, 6.0)) as server:
         found = {}
         for source in (str(checkpoint), server.url):
@@ -174,14 +168,8 @@ def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(
 
         return Closing(network, close)
 
-    protocol = Protocol(
-        name="short",
-        version=1,
-        description="For tests.",
-        tasks=(task,),
-        splits={"train": Scenes(scenes=3, first_seed=FIRST)},
-    )
-    trials = protocol.trials()
+    protocol, _ = with_task(SMALL, task)
+    trials = protocol.trials(split="train", scenes=3)
     with serving_as(Served(served.hello, make)) as server:
         policy = find_policy(server.url)
         provenance = PolicyProvenance.of(policy)
