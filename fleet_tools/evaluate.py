@@ -85,7 +85,6 @@ def _evaluate(options: EvaluateOptions) -> int:
                 run_trials(
                     writer,
                     policy,
-                    described,
                     trials,
                     options.workers,
                     after_each=lambda episode: bar.update(episode.outcome),

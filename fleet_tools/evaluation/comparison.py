@@ -8,6 +8,7 @@ from fleet_tools.config.values import Number, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.scores import is_trial
+from fleet_tools.sim.own_models import other_models
 from fleet_tools.utils.statistics import paired_difference, paired_interval, paired_p_value
 
 Pair = tuple[EpisodeResult, EpisodeResult]
@@ -77,7 +78,7 @@ def require_comparable(first: Result, second: Result) -> None:
     """Checks that two results are of the same scenes.
 
     Raises:
-        ResultError: They are of different protocols or task files.
+        ResultError: They are of different protocols, task files or models.
     """
     if first.protocol_digest != second.protocol_digest:
         raise ResultError(
@@ -85,6 +86,11 @@ def require_comparable(first: Result, second: Result) -> None:
             f"({first.protocol_digest}), {second.policy.name!r} by {second.protocol.title!r} "
             f"({second.protocol_digest}). Only results of the same protocol and task files can be "
             "compared."
+        )
+    if differing := other_models(first.models, second.models):
+        raise ResultError(
+            f"{first.policy.name!r} and {second.policy.name!r} were evaluated with different "
+            f"models: {differing}. Only results of the same models can be compared."
         )
 
 

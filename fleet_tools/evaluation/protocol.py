@@ -361,8 +361,8 @@ def _followed_protocol(folder: Path) -> Protocol:
     """Returns the protocol that a result follows, see `load_protocol`."""
     from fleet_tools.evaluation.result_file import EVALUATION
 
-    result = EVALUATION.read_document(folder)
-    protocol = result.protocol
+    result = EVALUATION.read_document(folder).lying_in(folder)
+    protocol = result.local_protocol()
     if result.task_digests != task_digests(protocol):
         raise ResultError(
             f"{folder} follows {protocol.title!r} ({result.protocol_digest}), whose task files are "

@@ -13,9 +13,10 @@ import pydantic
 
 from fleet_tools.config.values import NonNegative, Number, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.errors import ConfigError, shown
+from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
+from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
 
@@ -130,8 +131,8 @@ class Scores(Value):
     strata: dict[str, dict[str, Score]]
 
 
-class Result(Document):
-    """The content of `result.json`.
+class Result(CarriesModels, Document):
+    """The content of `result.json`; models of a user's own tasks lie beside it.
 
     Attributes:
         schema_version: Schema version of both files.
@@ -145,6 +146,8 @@ class Result(Document):
         complete: Whether all episodes of the protocol are there.
         scores: Scores of the episodes that are there; None before the end, or after a kill.
     """
+
+    error = ResultError
 
     schema_version: Literal[2] = SCHEMA_VERSION
     protocol: Protocol
@@ -166,6 +169,16 @@ class Result(Document):
                 raise ValueError(f"task_digests has another hash of {shown(name)} than its file")
         return self
 
+    def local_protocol(self) -> Protocol:
+        """Returns the protocol with the models that the result carries, after checking them.
+
+        Raises:
+            ResultError: A model is missing or damaged.
+        """
+        files = self.protocol.task_files
+        own = {name: self.with_models_of(file) for name, file in files.items()}
+        return self.protocol.model_copy(update={"task_files": own})
+
     def essence(self) -> dict[str, object]:
         """Returns what must not differ within one evaluation, by its name in messages."""
         return {
@@ -175,6 +188,7 @@ class Result(Document):
             "the policy's environment": self.policy.env_kwargs,
             "the policy's training seed": self.policy.training_seed,
             "the policy's track": self.policy.track,
+            **{str(model): model.content_digest for model in self.models},
             **{f"the version of {name}": number for name, number in self.packages.items()},
         }
 

@@ -51,7 +51,7 @@ def load_evaluation(folder: str | Path) -> Evaluation:
             of its protocol.
     """
     folder = Path(folder)
-    result = EVALUATION.read_document(folder)
+    result = EVALUATION.read_document(folder).lying_in(folder)
     episodes, _ = EVALUATION.read_records(folder)
     return Evaluation(result, in_order(result.protocol, episodes, folder / EPISODES))
 

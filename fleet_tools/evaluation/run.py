@@ -23,6 +23,7 @@ from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.policies.confined import find_policy_apart
 from fleet_tools.policies.sources import PolicySource, find_policy
+from fleet_tools.sim.own_models import models_of_all
 from fleet_tools.storage.provenance import Machine, installed_packages
 
 
@@ -45,7 +46,7 @@ def evaluate_policy(
     """
     policy, result, trials = describe(config)
     with EvaluationWriter(output, result) as writer:
-        run_trials(writer, policy, result, trials, workers or WorkerOptions())
+        run_trials(writer, policy, trials, workers or WorkerOptions())
         return writer.finish()
 
 
@@ -81,6 +82,7 @@ def describe(
         with contextlib.closing(env):
             _require_acting(policy, env)
     digests = task_digests(protocol)
+    own = models_of_all(map(protocol.load_task, protocol.task_files))
     result = Result(
         protocol=protocol,
         task_digests=digests,
@@ -89,7 +91,7 @@ def describe(
         packages=installed_packages(),
         machine=Machine.here(),
         command=command,
-    )
+    ).with_models(own)
     return policy, result, trials
 
 
@@ -108,7 +110,6 @@ def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:
 def run_trials(
     writer: EvaluationWriter,
     policy: PolicySource,
-    result: Result,
     trials: Sequence[Trial],
     workers: WorkerOptions,
     *,
@@ -118,10 +119,9 @@ def run_trials(
     """Runs the trials whose results are missing, and stores their results.
 
     Args:
-        writer: Writer of the evaluation.
-        policy: The policy's source.
-        result: Description of the evaluation, as `describe` returns it: the functions that its task
+        writer: Writer of an evaluation that `describe` has described: the functions that its task
             files name are run.
+        policy: The policy's source.
         trials: Trials of its protocol.
         workers: Number, time limit and place of worker processes.
         after_each: Called with each new result.
@@ -135,7 +135,7 @@ def run_trials(
     missing = iter([trial for trial in trials if trial.key not in done])
     results = workers.run(
         lambda: None if stop() else next(missing, None),
-        partial(make_trials, result, policy, trusted=True),
+        partial(make_trials, writer.result, policy, trusted=True),
     )
     with contextlib.closing(results):
         for trial, episode in results:

@@ -35,7 +35,8 @@ def make_trials(
         ResultError: Versions or task files are not those with which the evaluation was begun.
     """
     require_same_versions(result)
-    env_of = present_env(result.protocol, trusted=trusted, **result.policy.env_kwargs)
+    protocol = result.local_protocol()
+    env_of = present_env(protocol, trusted=trusted, **result.policy.env_kwargs)
     present: tuple[gymnasium.Env, GuardedPolicy] | None = None
 
     def run(trial: Trial) -> EpisodeResult:
@@ -44,7 +45,7 @@ def make_trials(
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":
             present = env, guarded(policy, result.policy.track, env, trial.seed)
-        return run_trial(*present, result.protocol, trial)
+        return run_trial(*present, protocol, trial)
 
     return run
 

@@ -17,16 +17,20 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
 
     Attributes:
         folder: As given.
+        result: As given, with the models that the evaluation carries.
         records: Results of all trials so far.
 
     Raises:
-        ResultError: The folder holds something else, or another process is writing to it.
+        ResultError: The folder holds something else, or another process is writing to it; or a
+            model that it is to carry has been edited since it was described.
+        OSError: The disk is full or gone.
     """
 
     def __init__(self, folder: str | Path, result: Result) -> None:
-        self._result = result
+        self.result = result
         super().__init__(EVALUATION, Path(folder), result)
         try:
+            self.result = result.carry(self.folder)
             self._in_order()
             self.replace_document(result)  # the present command, and no scores yet
         except BaseException:
@@ -35,14 +39,14 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
 
     def finish(self) -> Evaluation:
         """Stores the scores of the present episodes, and returns the evaluation."""
-        protocol, episodes = self._result.protocol, self._in_order()
+        protocol, episodes = self.result.protocol, self._in_order()
         update = {
             "complete": len(episodes) == len(protocol.trials()),
             "scores": score(protocol, episodes),
         }
-        result = self._result.model_copy(update=update)
+        result = self.result.model_copy(update=update)
         self.replace_document(result)
         return Evaluation(result, episodes)
 
     def _in_order(self) -> list[EpisodeResult]:
-        return in_order(self._result.protocol, self.records, self.folder / EPISODES)
+        return in_order(self.result.protocol, self.records, self.folder / EPISODES)

@@ -19,6 +19,7 @@ from fleet_tools.evaluation.admission import missing_keys
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
+from fleet_tools.sim.own_models import models_of_all, other_models
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import TaskFile, read_task_file
 from fleet_tools.utils.drake_release import incomparable_drake
@@ -108,6 +109,9 @@ def _problems(
             f"{protocol.title!r} with the task files installed here ({expected})",
         )
         return
+    if result.protocol_digest == expected and (differing := _other_models(result, protocol)):
+        yield Problem("protocol", f"it was made with other models than those here: {differing}")
+        return
     other_physics = incomparable_drake(result.packages)
     if other_physics and result.protocol_digest == expected:
         yield Problem("physics", other_physics)
@@ -118,6 +122,13 @@ def _problems(
         if result.protocol_digest == expected:
             yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
         yield from (Problem("scores", reason) for reason in _wrong_scores(result, episodes))
+
+
+def _other_models(result: Result, protocol: Protocol) -> str:
+    if not protocol.task_files:
+        return other_models(result.models, ())
+    here = models_of_all(map(protocol.load_task, protocol.task_files))
+    return other_models(result.models, here)
 
 
 def _missing(result: Result, episodes: Sequence[EpisodeResult]) -> Iterator[str]:

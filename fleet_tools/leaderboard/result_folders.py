@@ -10,6 +10,7 @@ from pathlib import Path
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.leaderboard.checks import ProblemKind
 from fleet_tools.leaderboard.records import VERIFIED
+from fleet_tools.sim.own_models import MODELS
 
 README = "README.md"
 _VERSION_FOLDER = re.compile(r"v\d+")
@@ -52,7 +53,9 @@ def find_result_folders(root: Path) -> tuple[list[Path], list[Rejection]]:
                 rejections.append(Rejection(inside, "foreign", f"{printable(name)} {reason}"))
             elif name in (RESULT, EPISODES):
                 folders.add(path.parent)
-        subfolders[:] = [name for name in subfolders if printable(name) == name]
+        # Models that a result carries are not used here: the host has those of its protocol.
+        carried = {MODELS} if RESULT in files else set()
+        subfolders[:] = [n for n in subfolders if printable(n) == n and n not in carried]
     return sorted(folders - spoilt), rejections
 
 

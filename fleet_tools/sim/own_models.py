@@ -78,6 +78,33 @@ def own_models(task: TaskConfig) -> dict[OwnModel, Path]:
     return {_described(*each): each[-1] for each in found}
 
 
+def models_of_all(tasks: Iterable[TaskConfig]) -> dict[OwnModel, Path]:
+    """Returns the `own_models` of several tasks, and their folders.
+
+    Raises:
+        ConfigError: See `own_models`; or two tasks have a family with different models, which
+            cannot lie side by side.
+    """
+    found: dict[OwnModel, Path] = {}
+    families: dict[tuple[Kind, str | None], set[OwnModel]] = {}
+    for task in tasks:
+        models = own_models(task)
+        for kind, family in ((model.kind, model.family) for model in models):
+            of_family = {m for m in models if (m.kind, m.family) == (kind, family)}
+            if families.setdefault((kind, family), of_family) != of_family:
+                raise ConfigError(
+                    f"The task {task.name!r} and another one have the {kind} family {family!r} "
+                    "with different models. Give one of the families another name."
+                )
+        found |= models
+    return found
+
+
+def other_models(models: Iterable[OwnModel], others: Iterable[OwnModel]) -> str:
+    """Returns a list of what is in one of two sets of models alone; empty if nothing is."""
+    return _listing(sorted({*models} ^ {*others}, key=str))
+
+
 class CarriesModels(GrownValue):
     """A stored document in whose folder lie the models that are not the package's.
 
@@ -217,4 +244,4 @@ def _require_no_links(root: Path, folder: Path) -> None:
 
 
 def _listing(models: Iterable[OwnModel]) -> str:
-    return ", ".join(map(str, models))
+    return ", ".join(dict.fromkeys(map(str, models)))

@@ -121,11 +121,36 @@ def test_a_result_alone_is_enough_to_score_compare_and_run_again(
     assert verdict.agreement.identical
 
 
-def test_a_missing_folder_of_models_is_named(moved: Path, capsys: Capture) -> None:
-    command = ["--policy", "zero", "--protocol", str(moved / "results" / "expert")]
-    assert evaluate.main([*command, "--output", str(moved / "new")]) == 2
-    assert "The models of the task 'basket' were in" in capsys.readouterr().err
-    assert not (moved / "new").exists()
+def test_a_result_carries_the_models_of_its_task(moved: Path, capsys: Capture) -> None:
+    """The task's own folder is gone; the models of another result are the same, once each."""
+    shutil.rmtree(moved / "task")
+    expert = moved / "results" / "expert"
+    command = ["--policy", "zero", "--workers", "0", "--quiet", "--json", "--protocol", str(expert)]
+    assert evaluate.main([*command, "--output", str(moved / "new")]) == 0
+    assert json.loads(capsys.readouterr().out)["done_now"] == 2
+    old, new = (load_evaluation(folder).result for folder in (expert, moved / "new"))
+    assert old.models == new.models and len(old.models) == 6
+    labels = next((expert / "models").rglob("tools/**/keypoints.yaml"))
+    labels.write_text(labels.read_text() + "# edited\n")
+    assert evaluate.main([*command, "--output", str(moved / "newer")]) == 2
+    assert "is damaged, or not the tool" in capsys.readouterr().err
+    shutil.rmtree(labels.parent)
+    assert evaluate.main([*command, "--output", str(moved / "newer")]) == 2
+    assert "cannot be used" in capsys.readouterr().err
+    assert not (moved / "newer").exists()
+
+
+def test_results_with_other_models_are_not_compared(moved: Path, capsys: Capture) -> None:
+    """A lighter basket under the same name would make another task of it."""
+    model = next((moved / "task" / "objects").rglob("model.sdf"))
+    model.write_text(model.read_text() + "\n")
+    other = options(moved, "zero", "--quiet", output="others")
+    assert evaluate.main([*other, "--compare", str(moved / "results" / "expert")]) == 2
+    assert "evaluated with different models: the object" in capsys.readouterr().err
+    assert evaluate.main(options(moved, "zero", "--quiet")) == 2  # resumes with the former ones
+    ranked = [str(moved / "results"), "--protocol", str(moved / "protocol.yaml"), "--quiet"]
+    assert rank([*ranked, "--workers", "0"]) == 1
+    assert "it was made with other models than those here" in capsys.readouterr().err
 
 
 def test_a_policy_that_solves_only_an_easy_task_of_its_own_stays_off_the_leaderboard(
