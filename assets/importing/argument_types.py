@@ -82,6 +82,13 @@ def _box(text: str) -> tuple[Vector3, Vector3]:
     return low, high
 
 
+def _range(text: str) -> tuple[float, float]:
+    low, high = _numbers(text, "LOW,HIGH")
+    if not low < high:
+        raise ValueError(f"expected LOW,HIGH with LOW below HIGH; given: {text}")
+    return low, high
+
+
 def _scale(text: str) -> float | None:
     if text == "auto":
         return None
@@ -122,3 +129,12 @@ BoxArgument = Annotated[tuple[Vector3, Vector3] | None, notation(_box, "X,Y,Z,X,
 
 ColourArgument = Annotated[Vector3 | None, notation(_colour, "R,G,B")]
 """Red, green and blue, from 0 to 1."""
+
+VectorArgument = Annotated[
+    Vector3,
+    notation(lambda text: _vector(text, "X,Y,Z"), "X,Y,Z", lambda v: ",".join(f"{x:g}" for x in v)),
+]
+"""Three numbers."""
+
+RangeArgument = Annotated[tuple[float, float] | None, notation(_range, "LOW,HIGH")]
+"""A lower and a higher number."""

@@ -153,12 +153,7 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
         grasp=grasp,
         signature=SIGNATURE,
     )
-    error = contact_error(model_files(model))
-    if error:
-        raise ConfigError(
-            f"Drake cannot make a contact surface of the mesh: {error} Try --pieces 1, a larger "
-            "--tolerance, or --rigid."
-        )
+    contact_checked(model)
     doubtful = ("not watertight", "no inside", "not seen")
     warnings = [note for note in notes if any(words in note for words in doubtful)]
     warnings += plausibility_warnings(body, keypoints, inertial.mass, density, settings)
@@ -174,6 +169,20 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
         [note for note in notes if note not in warnings],
         warnings,
     )
+
+
+def contact_checked(model: ModelDescription) -> ModelDescription:
+    """Returns a model, of whose collision geometry Drake can make contact surfaces.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    if error := contact_error(model_files(model)):
+        raise ConfigError(
+            f"Drake cannot make a contact surface of the mesh: {error} Try --pieces 1, a larger "
+            "--tolerance, or --rigid."
+        )
+    return model
 
 
 def place_mesh(

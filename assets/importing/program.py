@@ -19,6 +19,7 @@ from fleet_tools.assets.importing.argument_types import (
 from fleet_tools.assets.importing.settings import (
     GeometrySettings,
     ImportSettings,
+    JointSettings,
     LabelSettings,
     Origin,
     ScaleSettings,
@@ -34,6 +35,7 @@ from fleet_tools.utils import cli
 
 if TYPE_CHECKING:  # --help answers without numpy
     from fleet_tools.assets.importing.importer import ImportedModel
+    from fleet_tools.assets.importing.joint import JointedModel
     from fleet_tools.assets.importing.mesh_file import RawMesh
 
 PLAIN = Material(1000.0, (0.6, 0.6, 0.62), modulus=1e8, friction=0.4, dissipation=10.0)
@@ -123,6 +125,7 @@ class ImportOptions(cli.Options):
     """Origin of the model frame: that of the file, the centre of the bounding box's underside, or
     the centre of the bounding box (default: keep for a tool, base for an object)."""
     label: LabelSettings = LabelSettings()
+    joint: JointSettings = JointSettings()
     geometry: GeometrySettings = GeometrySettings()
     scan: ScanSettings = ScanSettings()
 
@@ -182,12 +185,20 @@ def write_model(options: ImportOptions) -> tuple[Path, dict[str, Any]]:
     """
     from fleet_tools.assets.importing.imported_folder import write_imported
     from fleet_tools.assets.importing.importer import import_mesh
+    from fleet_tools.assets.importing.joint import import_jointed
+    from fleet_tools.assets.importing.mesh_file import read_mesh
 
     settings = options.settings()
-    _check_keypoints(settings)
-    imported = import_mesh(_read(options), settings)
+    _check_keypoints(options, settings)
+    if options.joint.moving is None:
+        imported = import_mesh(_read(options), settings)
+        report = _report(imported)
+    else:
+        moving = read_mesh(options.joint.moving)
+        jointed = import_jointed(_read(options), moving, settings, options.joint)
+        imported = jointed.base
+        report = _jointed_report(jointed, options.joint)
     folder = imported.model.folder(options.output)
-    report = _report(imported)
     write_imported(imported.model, folder, {**_source(options), **report})
     return folder, report
 
@@ -212,8 +223,8 @@ def _source(options: ImportOptions) -> dict[str, Any]:
     return {"views": [file.name for file in options.files]} if others else {"mesh": first.name}
 
 
-def _check_keypoints(settings: ImportSettings) -> None:
-    if not settings.labels.keypoints:
+def _check_keypoints(options: ImportOptions, settings: ImportSettings) -> None:
+    if not (settings.labels.keypoints or options.joint.moving_keypoint):
         names = keypoints_of_tasks(settings.kind, settings.family)
         example = " ".join(f"--keypoint {name}=X,Y,Z" for name in names or ["head"])
         raise ConfigError(f"A model needs keypoints. Give them, such as {example} (metres).")
@@ -233,10 +244,27 @@ def keypoints_of_tasks(kind: Kind, family: str) -> list[str]:
     return sorted(names)
 
 
+def _jointed_report(jointed: "JointedModel", joint: JointSettings) -> dict[str, Any]:
+    """Describes the import of an object with a joint: the fixed part, then the other one."""
+    report, moving = _report(jointed.base), _part_report(jointed.moving)
+    (described,) = jointed.base.model.joints
+    return {
+        **report,
+        "joint": {
+            "name": described.name,
+            "kind": described.kind,
+            "axis": list(described.axis),
+            "limits": list(joint.limits or ()),
+            "resistance": described.resistance,
+        },
+        "moving": moving,
+        "warnings": [*report["warnings"], *moving.pop("warnings")],
+    }
+
+
 def _report(imported: "ImportedModel") -> dict[str, Any]:
     """Describes an import, independently of the folder."""
-    model, inertial = imported.model, imported.inertial
-    (part,) = model.links[0].parts
+    model = imported.model
     missing = sorted(set(keypoints_of_tasks(model.kind, model.family)) - set(model.keypoints))
     warnings = list(imported.warnings)
     if missing:
@@ -244,10 +272,14 @@ def _report(imported: "ImportedModel") -> dict[str, Any]:
             f"the package's tasks with {model.family} also ask for the keypoint(s) "
             f"{', '.join(missing)}"
         )
+    named = {"kind": model.kind, "family": model.family, "name": model.name}
+    return {**named, **_part_report(imported), "warnings": warnings}
+
+
+def _part_report(imported: "ImportedModel") -> dict[str, Any]:
+    inertial = imported.inertial
+    (part,) = imported.model.links[0].parts
     return {
-        "kind": model.kind,
-        "family": model.family,
-        "name": model.name,
         "scale": imported.scale,
         "extents_m": [round(x, 6) for x in imported.extents],
         "mass_kg": round(inertial.mass, 9),
@@ -260,17 +292,38 @@ def _report(imported: "ImportedModel") -> dict[str, Any]:
         "collision_excess_m": round(imported.excess, 6),
         "collision_deviation_m": {k: round(x, 6) for k, x in imported.deviations.items()},
         "notes": imported.notes,
-        "warnings": warnings,
+        "warnings": list(imported.warnings),
     }
 
 
 def _lines(report: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{report['kind']} {report['name']} of the family {report['family']}",
+        *_part_lines(report),
+    ]
+    if joint := report.get("joint"):
+        slides = joint["kind"] == "prismatic"
+        motion, unit, force = ("along", "m", "N") if slides else ("about", "degrees", "N m")
+        axis = ", ".join(f"{x:.3g}" for x in joint["axis"])
+        low, high = joint["limits"]
+        lines += [
+            f"the part that moves {motion} ({axis}) by {low:g} to {high:g} {unit}: {joint['kind']} "
+            f"joint {joint['name']}, held by {joint['resistance']:g} {force}",
+            *_part_lines(report["moving"]),
+        ]
+    return lines
+
+
+def _part_lines(report: Mapping[str, Any]) -> list[str]:
     size = " x ".join(f"{x:.3g}" for x in report["extents_m"])
     centre = ", ".join(f"{x:.4g}" for x in report["centre_of_mass_m"])
     deviations = report["collision_deviation_m"]
-    farthest = max(deviations, key=deviations.__getitem__)
+    near = ""
+    if deviations:
+        farthest = max(deviations, key=deviations.__getitem__)
+        distance = deviations[farthest] * 1000
+        near = f", and {distance:.2g} mm from the mesh near a keypoint ({farthest})"
     return [
-        f"{report['kind']} {report['name']} of the family {report['family']}",
         *(f"  {note}" for note in report["notes"]),
         f"  size {size} m",
         f"  mass {report['mass_kg']:.4g} kg ({report['density_kg_m3']:.4g} kg/m^3), centre of mass "
@@ -278,8 +331,7 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
         f"  visual geometry: {report['visual_triangles']} triangles",
         f"  collision geometry: {report['collision_pieces']} convex piece(s) of "
         f"{report['collision_triangles']} triangles, at most "
-        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the pieces that they enclose, and "
-        f"{deviations[farthest] * 1000:.2g} mm from the mesh near a keypoint ({farthest})",
+        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the pieces that they enclose{near}",
     ]
 
 

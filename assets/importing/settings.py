@@ -12,7 +12,10 @@ from fleet_tools.assets.importing.argument_types import (
     BoxArgument,
     GraspArgument,
     KeypointArgument,
+    ModelName,
+    RangeArgument,
     ScaleArgument,
+    VectorArgument,
 )
 from fleet_tools.assets.materials import Material
 from fleet_tools.config.options import OptionGroup
@@ -59,6 +62,46 @@ class LabelSettings(OptionGroup):
     def keypoints(self) -> Mapping[str, Vector3]:
         """Positions by name."""
         return dict(self.keypoint)
+
+
+class JointSettings(OptionGroup):
+    """A part of an object that moves by a joint against a brake."""
+
+    moving: Path | None = None
+    """Mesh file of the part that moves, in the unit and axes of the first one."""
+    joint: Literal["prismatic", "revolute"] = "prismatic"
+    """How it moves: along an axis, or about one."""
+    joint_name: ModelName = "joint"
+    """Name of the joint, as task files name it."""
+    axis: VectorArgument = (0.0, 0.0, 1.0)
+    """Direction of the axis in the model frame. Where the first number is negative, write
+    --axis=-1,0,0."""
+    at: VectorArgument = (0.0, 0.0, 0.0)
+    """Point on the axis, m in the model frame."""
+    limits: RangeArgument = None
+    """Lowest and highest position, in m, or in degrees of a revolute joint; 0 is that of the
+    file."""
+    resistance: Positive = 10.0
+    """Force in N, or torque in N m, up to which the brake holds; `joint_resistance` in a task file
+    draws others."""
+    moving_mass: Positive | None = None
+    """Mass of the part that moves, kg (default: by the density or the material)."""
+    moving_keypoint: UseAppendAction[tuple[KeypointArgument, ...]] = ()
+    """Keypoint of the part that moves, as --keypoint."""
+
+    @pydantic.model_validator(mode="after")
+    def _complete(self) -> Self:
+        given = self.model_fields_set - {"moving"}
+        if self.moving is None:
+            if given:
+                names = " ".join(f"--{name.replace('_', '-')}" for name in sorted(given))
+                raise ValueError(f"{names} without --moving: give the mesh of the part that moves")
+            return self
+        if self.limits is None:
+            raise ValueError("give --limits LOW,HIGH, between which the part moves")
+        if not any(self.axis):
+            raise ValueError("--axis is a direction, and not 0,0,0")
+        return self
 
 
 class GeometrySettings(OptionGroup):
