@@ -91,10 +91,11 @@ class JointSettings(OptionGroup):
 
     @pydantic.model_validator(mode="after")
     def _complete(self) -> Self:
-        given = self.model_fields_set - {"moving"}
         if self.moving is None:
+            fields = type(self).model_fields.items()
+            given = [name for name, field in fields if getattr(self, name) != field.default]
             if given:
-                names = " ".join(f"--{name.replace('_', '-')}" for name in sorted(given))
+                names = " ".join(f"--{name.replace('_', '-')}" for name in given)
                 raise ValueError(f"{names} without --moving: give the mesh of the part that moves")
             return self
         if self.limits is None:
