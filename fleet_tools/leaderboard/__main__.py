@@ -45,8 +45,8 @@ class LeaderboardOptions(cli.Options):
     preview: bool = False
     """Show incomplete results unranked, with what is missing, instead of rejecting them."""
     protocol: str = PROTOCOL
-    """Name of the protocol of all results, or path of your own. Results of its former versions are
-    shown apart, and cannot be verified."""
+    """Name of the protocol of all results; or path of your own, of a task file, or of a result that
+    follows it. Results of its former versions are shown apart, and cannot be verified."""
     verify: Count | None = None
     """Number of episodes of each result that run again from their actions. Results of which as many
     are verified already are left as they are."""
