@@ -56,7 +56,7 @@ class RobotOptions(cli.Options):
     """Seed of the first scene."""
     longest_delay: CountOrZero = 5
     """Longest delay, control steps of 1/6 s."""
-    output: Path = Path(__file__).parent
+    output: Path = Path("runs/delayed_robot")
     """Folder of delay.json and delay.png."""
 
 
@@ -151,6 +151,7 @@ def _measure(options: RobotOptions) -> int:
         "same_actions_without_delay": same,
         "successes": curves,
     }
+    options.output.mkdir(parents=True, exist_ok=True)
     with atomic_write(options.output / "delay.json") as aside:
         aside.write_text(json.dumps(summary, indent=1) + "\n")
     save_figure(curves, options.scenes, options.output / "delay.png")

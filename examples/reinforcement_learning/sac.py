@@ -35,7 +35,8 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from stable_baselines3 import SAC
 
-FOLDER = Path(__file__).parent
+FOLDER = Path("runs/sac")
+"""Where agents and curves go, below the folder in which the program runs."""
 AGENTS, CURVES, FIGURE = FOLDER / "agents", FOLDER / "curves", FOLDER / "curves.png"
 KEYPOINTS = ("tool_keypoints", "object_keypoints")
 REWARD_SCALE = 10
@@ -86,8 +87,8 @@ def _learn_and_measure(options: LearnOptions) -> int:
         for name in ("expert", "zero", "random")
     }
     curve = LearningCurve(task=env.task.name, seed=options.seed, references=references)
-    AGENTS.mkdir(exist_ok=True)
-    CURVES.mkdir(exist_ok=True)
+    for folder in (AGENTS, CURVES):
+        folder.mkdir(parents=True, exist_ok=True)
     learning = make_env(task=options.task.name_or_path(), reward="dense")
     started = time.process_time()
     for steps, agent in learn(learning, options.steps, options.every, options.seed):

@@ -61,8 +61,9 @@ def _lines(board: Board) -> Iterator[str]:
         yield f"\n{_protocol(former.protocol, former.digest)}"
         yield from _table_of(former)
     yield f"\n## How to submit\n\n[{SUBMITTING_PAGE}](../{SUBMITTING_PAGE}) says more. In short:\n"
-    for number, (step, command) in enumerate(SUBMITTING, 1):
-        yield f"{number}. {step}\n\n   ```bash\n   {command}\n   ```\n"
+    for number, (step, commands) in enumerate(SUBMITTING, 1):
+        lines = "\n   ".join(("```bash", *commands, "```"))
+        yield f"{number}. {step}\n\n   {lines}\n"
 
 
 def _protocol(protocol: Protocol, digest: str) -> str:

@@ -285,6 +285,7 @@ def _rejections(board: Board) -> Iterator[str]:
 def _submitting() -> Iterator[str]:
     yield "<section><h2>How to submit</h2>"
     yield f"<p>More is in <code>{SUBMITTING_PAGE}</code> of the repository. In short:</p><ol>"
-    for step, command in SUBMITTING:
-        yield f"<li>{escape(step)}<pre><code>{escape(command)}</code></pre></li>"
+    for step, commands in SUBMITTING:
+        lines = escape("\n".join(commands))
+        yield f"<li>{escape(step)}<pre><code>{lines}</code></pre></li>"
     yield "</ol></section>"

@@ -74,20 +74,25 @@ SUBMITTING = (
         "Evaluate your policy: a checkpoint, or module:factory, where factory(env) returns an "
         "object with reset() and act(observation). If the method was trained several times, give "
         "each training run its --training-seed and its own folder.",
-        "python -m fleet_tools.evaluate --policy my_module:make_policy --name my_method "
-        "--output leaderboard/results/my_method",
+        (
+            "python -m fleet_tools.evaluate --policy my_module:make_policy --name my_method "
+            "--output leaderboard/results/my_method",
+        ),
     ),
     (
-        "Check the result as we do. Tools may be missing, but a tool needs all its scenes.",
-        "python -m fleet_tools.leaderboard leaderboard/results --verify 10 "
-        "--output leaderboard/index.html",
+        "Check the result as we do, and take your verification back, since ours counts. Tools may "
+        "be missing, but a tool needs all its scenes.",
+        (
+            "python -m fleet_tools.leaderboard leaderboard/results --verify 10 --output page.html",
+            "git checkout leaderboard/results/verified.jsonl",
+        ),
     ),
     (
-        "Commit the result, and open a pull request.",
-        'git add leaderboard && git commit -m "Leaderboard: my_method"',
+        "Commit the folder of your method and nothing else, and open a pull request.",
+        ('git add leaderboard/results/my_method && git commit -m "Leaderboard: my_method"',),
     ),
 )
-"""How to submit a result: steps and their commands."""
+"""How to submit a result: steps, and the commands of each, which `SUBMITTING_PAGE` has, too."""
 
 
 def heading(ranking: Ranking) -> str:

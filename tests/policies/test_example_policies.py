@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 from scipy.stats import ttest_1samp
-from support.processes import ROOT
+from support.processes import ROOT, run_python
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.rollouts.rollout import rollout
@@ -97,6 +97,25 @@ def test_the_servo_is_evaluated_as_any_policy(tmp_path: Path) -> None:
     success = total(tmp_path, "servo:make_policy", scenes=10)["success"]
     assert success["trials"] == 40
     assert wilson_interval(success["successes"], success["trials"])[0] > 0.8
+
+
+# --- Outputs --------------------------------------------------------------------------------
+
+
+def test_examples_write_nothing_that_git_keeps(tmp_path: Path) -> None:
+    """By default; else a first try would change the checkout."""
+    code = """
+import json
+from examples.delayed_robot.robot import RobotOptions
+from examples.reinforcement_learning import sac
+folders = [sac.AGENTS, sac.CURVES, sac.FIGURE, RobotOptions.model_fields["output"].default]
+print(json.dumps([str(folder) for folder in folders]))
+"""
+    paths = run_python(code, PYTHONPATH=str(ROOT))
+    ignored = subprocess.run(
+        ["git", "check-ignore", *paths], cwd=ROOT, capture_output=True, text=True
+    )
+    assert ignored.stdout.split() == paths
 
 
 # --- Reinforcement learning -----------------------------------------------------------------
