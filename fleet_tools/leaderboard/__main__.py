@@ -87,6 +87,7 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
     former = [e for e in submissions if not e.missing and e.protocol_digest != digest]
     present, lost = _verify(present, options)
     board = _make_board(protocol, digest, present, former, previews, rejections)
+    board = replace(board, takes_submissions=options.protocol == PROTOCOL)
     if options.clips:
         from fleet_tools.visualization.clips import make_clips
 

@@ -65,6 +65,7 @@ class Board:
             were requested.
         rejections: Rejected results and files.
         clips: Clips by label of the method; empty if none were requested.
+        takes_submissions: Whether it is the package's, so that its pages say how to submit.
     """
 
     protocol: Protocol
@@ -74,6 +75,7 @@ class Board:
     previews: Sequence[Submission] = ()
     rejections: Sequence[Rejection] = ()
     clips: Mapping[str, Clip] = field(default_factory=dict)
+    takes_submissions: bool = True
 
     @property
     def standings(self) -> list[Standing]:

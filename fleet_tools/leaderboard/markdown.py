@@ -40,9 +40,10 @@ def _lines(board: Board) -> Iterator[str]:
     for ranking in board.rankings:
         yield f"\n## {heading(ranking)}\n\n{ranking_notes(ranking)}"
         yield from _table_of(ranking)
-    yield "\n## How to read it"
-    for paragraph in READING:
-        yield f"\n{paragraph}"
+    if board.standings:
+        yield "\n## How to read it"
+        for paragraph in READING:
+            yield f"\n{paragraph}"
     for standing in board.standings:
         yield from _method(board.protocol, standing)
     if board.previews:
@@ -60,8 +61,11 @@ def _lines(board: Board) -> Iterator[str]:
         yield f"\n## As of {title}\n\n{FORMER.format(version=title)}"
         yield f"\n{_protocol(former.protocol, former.digest)}"
         yield from _table_of(former)
-    yield f"\n## How to submit\n\n[{SUBMITTING_PAGE}](../{SUBMITTING_PAGE}) says more. In short:\n"
-    for number, (step, commands) in enumerate(SUBMITTING, 1):
+    steps = SUBMITTING if board.takes_submissions else ()
+    if steps:
+        link = f"[{SUBMITTING_PAGE}](../{SUBMITTING_PAGE})"
+        yield f"\n## How to submit\n\n{link} says more. In short:\n"
+    for number, (step, commands) in enumerate(steps, 1):
         lines = "\n   ".join(("```bash", *commands, "```"))
         yield f"{number}. {step}\n\n   {lines}\n"
 

@@ -48,13 +48,11 @@ def as_html(board: Board) -> str:
             f"<style>\n{style}</style></head><body>",
             *_header(board.protocol, board.digest),
             "<main>",
-            *_methods(board),
-            *_plots(board),
-            *_details(board),
+            *(line for part in _OF_METHODS if board.standings for line in part(board)),
             *_previews(board),
             *_rejections(board),
             *(line for ranking in board.former for line in _former(ranking)),
-            *_submitting(),
+            *(_submitting() if board.takes_submissions else ()),
             "</main>",
             f"<script>\n{script}</script>",
             "</body></html>",
@@ -289,3 +287,7 @@ def _submitting() -> Iterator[str]:
         lines = escape("\n".join(commands))
         yield f"<li>{escape(step)}<pre><code>{lines}</code></pre></li>"
     yield "</ol></section>"
+
+
+_OF_METHODS = (_methods, _plots, _details)
+"""Sections that a page without methods, such as one of previews alone, does not have."""

@@ -47,6 +47,7 @@ def _preview(board: Board, submission: Submission) -> dict[str, Any]:
     return {
         "name": submission.policy.name,
         "sensors": submission.policy.sensors,
+        "training_seed": submission.policy.training_seed,
         "folder": submission.folder,
         "missing": submission.missing,
         "tasks": {task: of_task.success.model_dump() for task, of_task in tasks.items()},
@@ -91,10 +92,9 @@ def as_text(board: Board, page: Path | None) -> str:
         rates = [
             f"{task} {text}" for task, text in preview_rates(board.protocol, submission).items()
         ]
-        lines.append(
-            f"Preview: {submission.folder}: {submission.policy.label}: {', '.join(rates)}; "
-            f"{submission.missing}"
-        )
+        name, folder = submission.policy.label, submission.folder
+        method = "" if name in Path(folder).parts else f" ({name})"
+        lines.append(f"Preview: {folder}{method}: {', '.join(rates)}; {submission.missing}")
     if page is not None:
         lines.append(f"Written: {page} and {page.with_suffix('.md')}")
     return "\n".join(lines)

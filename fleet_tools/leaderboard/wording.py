@@ -166,9 +166,11 @@ def preview_row(board: Board, submission: Submission) -> list[str]:
     """Returns an incomplete result's cells, from the episodes that are there."""
     protocol = board.protocol
     rates = preview_rates(protocol, submission)
+    seed = submission.policy.training_seed
+    run = "" if seed is None else f", training seed {seed}"
     return [
         submission.folder,
-        submission.policy.label,
+        f"{submission.policy.label}{run}",
         *(rates.get(task, "") for task in protocol.tasks),
         submission.missing,
     ]

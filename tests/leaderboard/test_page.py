@@ -58,6 +58,13 @@ def board(submissions: Sequence[Submission] = SUBMISSIONS, **others: Any) -> Boa
     return Board(SMALL, DIGEST, present_rankings(submissions, SMALL, DIGEST), **others)
 
 
+def with_training_seed(submitted: Submission, seed: int) -> Submission:
+    evaluation = submitted.evaluation
+    policy = evaluation.result.policy.model_copy(update={"training_seed": seed})
+    result = evaluation.result.model_copy(update={"policy": policy})
+    return replace(submitted, evaluation=replace(evaluation, result=result))
+
+
 FORMER = [
     submission(random_evaluation(0.7, seed=k, name=name, protocol=protocol), f"former/{name}")
     for k, name in enumerate(["expert", "their_old"])
@@ -261,7 +268,24 @@ def test_methods_say_what_they_are() -> None:
         assert words.count("Zero actions: the arm stays") == 2
 
 
-def test_submitting_takes_three_commands(page: Reader) -> None:
+def test_a_page_of_previews_alone_has_no_empty_sections() -> None:
+    runs = [replace(SUBMISSIONS[3], folder=f"theirs/{k}", missing="most") for k in range(2)]
+    seeds = [with_training_seed(each, k) for k, each in enumerate(runs)]
+    shown = board([], previews=seeds)
+    page = Reader(as_html(shown))
+    assert [heading for heading in ("Methods", "Plots", "Details") if heading in page.text] == []
+    rows = [row for row in page.rows if row[0].startswith("theirs")]
+    assert [row[1] for row in rows] == [f"no_hammer, training seed {k}" for k in range(2)]
+    assert "How to read it" not in as_markdown(shown)
+    assert "Preview: theirs/0 (no_hammer): knife" in as_text(shown, None)
+
+
+def test_pages_over_ones_own_protocol_do_not_ask_for_submissions() -> None:
+    own = board(takes_submissions=False)
+    assert "How to submit" not in as_html(own) + as_markdown(own)
+
+
+def test_submitting_takes_three_steps(page: Reader) -> None:
     assert sum(tag == "pre" for tag, _ in page.tags) == 3
     for command in ("fleet_tools.evaluate", "fleet_tools.leaderboard", "git add"):
         assert command in page.text
