@@ -86,15 +86,16 @@ def models_of_all(tasks: Iterable[TaskConfig]) -> dict[OwnModel, Path]:
             cannot lie side by side.
     """
     found: dict[OwnModel, Path] = {}
-    families: dict[tuple[Kind, str | None], set[OwnModel]] = {}
+    families: dict[tuple[str, str | None], list[OwnModel]] = {}
     for task in tasks:
         models = own_models(task)
-        for kind, family in ((model.kind, model.family) for model in models):
-            of_family = {m for m in models if (m.kind, m.family) == (kind, family)}
-            if families.setdefault((kind, family), of_family) != of_family:
+        for each in models:
+            key = each.kind, each.family
+            of_family = [model for model in models if (model.kind, model.family) == key]
+            if families.setdefault(key, of_family) != of_family:
                 raise ConfigError(
-                    f"The task {task.name!r} and another one have the {kind} family {family!r} "
-                    "with different models. Give one of the families another name."
+                    f"The task {task.name!r} and another one have the {each.kind} family "
+                    f"{each.family!r} with different models. Give one of the families another name."
                 )
         found |= models
     return found
@@ -102,7 +103,8 @@ def models_of_all(tasks: Iterable[TaskConfig]) -> dict[OwnModel, Path]:
 
 def other_models(models: Iterable[OwnModel], others: Iterable[OwnModel]) -> str:
     """Returns a list of what is in one of two sets of models alone; empty if nothing is."""
-    return _listing(sorted({*models} ^ {*others}, key=str))
+    one, other = list(models), list(others)
+    return _listing(each for each in (*one, *other) if (each in one) != (each in other))
 
 
 class CarriesModels(GrownValue):

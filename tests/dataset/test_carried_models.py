@@ -18,6 +18,7 @@ from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
+from fleet_tools.sim.scene import Scene
 
 CLAW = assets_root() / "tools" / "hammer" / "claw"
 NAIL = assets_root() / "objects" / "nail" / "round_nail"
@@ -283,7 +284,9 @@ def test_models_of_the_working_directory_are_not_used(data, tmp_path, monkeypatc
     for folder in ("mine", name):
         shutil.copytree(CLAW, tmp_path / folder)
     env = unwrap(Dataset(data).header.make_env())
-    scene = Dataset(data).episode(0).scene.model_copy(update={"tool": "mine"})
+    scene = Dataset(data).episode(0).scene
+    assert isinstance(scene, Scene)
+    scene = scene.model_copy(update={"tool": "mine"})
     with pytest.raises(FleetToolsError, match=f"Unknown tool.*'mine'.*Known: .*{name}"):
         env.reset(options={"scene": scene})
     shutil.rmtree(carried(data)["myclaw"])

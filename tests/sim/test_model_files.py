@@ -5,12 +5,15 @@ from pathlib import Path
 
 import gymnasium
 import pytest
+from support.processes import ROOT
 
 from fleet_tools.config.resources import assets_root
+from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim import model_files as module
 from fleet_tools.sim.catalog import find_model, name_of_own
 from fleet_tools.sim.model_files import digest_of, model_digest, model_files
+from fleet_tools.sim.own_models import models_of_all, own_models
 
 CLAW = assets_root() / "tools" / "hammer" / "claw"
 MATERIAL = b"newmtl wood\nmap_Kd -s 1 1 1 textures/wood grain.png\nbump rough.png\n"
@@ -111,3 +114,19 @@ def test_a_model_may_lie_in_any_folder(folder, own, tmp_path):
     own.rename(moved)
     env = gymnasium.make("FleetTools/Hammer-v0", tool=str(moved), object="round_nail")
     env.reset(seed=0)
+
+
+def test_tasks_do_not_share_a_family_with_other_models(tmp_path):
+    """Side by side in one folder, each would have the other's models, too."""
+    tasks = []
+    for name in ("one", "other"):
+        folder = shutil.copytree(ROOT / "examples" / "basket", tmp_path / name)
+        tasks.append(load_task(str(folder / "task.yaml")))
+    assert models_of_all(tasks).keys() == own_models(tasks[0]).keys()  # once each
+    labels = next((tmp_path / "other").rglob("tools/**/keypoints.yaml"))
+    labels.write_text(labels.read_text() + "# edited\n")
+    with pytest.raises(ConfigError, match="the tool family 'hook' with different models"):
+        models_of_all(tasks)
+    shutil.rmtree(labels.parent)
+    with pytest.raises(ConfigError, match="the tool family 'hook' with different models"):
+        models_of_all(tasks)

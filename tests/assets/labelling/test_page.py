@@ -159,7 +159,7 @@ def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
         assert size(beside.surface) < size(session.surface)
 
         # The corner of the mesh that is nearest to the example, seen through the example.
-        middle = sum(beside.surface.bounds()) / 2
+        middle = np.mean(beside.surface.bounds(), axis=0)
         point = nearest(session.surface, middle).point
         person.click(point, middle - point)
         (labelled,) = session.points().values()
