@@ -261,9 +261,11 @@ def _crossed_critical(tables: Sequence[np.ndarray]) -> float:
     if runs < 2 or agreeing == 0:
         return _CRITICAL
     filled = [np.where(np.isfinite(t), t, np.nanmean(t, axis=0)) for t in tables]
+    of_scenes, of_rest = np.mean([_variances_of_mean(table) for table in filled], axis=0)
     of_runs = len(tables) * np.mean([t.mean(axis=1) for t in filled], axis=0).var(ddof=1) / runs
-    of_scenes = fsum(_excess_of_scenes(table) for table in filled) / len(tables)
-    total = of_runs + max(of_scenes, 0.0)
+    # Runs that are more alike than chance lets independent ones be are so by chance.
+    of_runs = max(of_runs, of_rest)
+    total = of_runs + max(of_scenes - of_rest, 0.0)
     # Runs and scenes cannot tell more than as many independent trials.
     ratio = sqrt(max(total * len(tables) / agreeing, 1 / runs))
     if of_runs == 0:
@@ -274,12 +276,12 @@ def _crossed_critical(tables: Sequence[np.ndarray]) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * ratio
 
 
-def _excess_of_scenes(table: np.ndarray) -> float:
-    """Returns the variance of a table's mean that scenes add to that of the runs, (K, N)."""
+def _variances_of_mean(table: np.ndarray) -> tuple[float, float]:
+    """Returns the variances of the mean of a table, (K, N), by scenes and by what is left."""
     runs, scenes = table.shape
     if scenes < 2:
-        return 0.0
+        return 0.0, 0.0
     means, effects = table.mean(axis=0), table.mean(axis=1, keepdims=True)
     rest = table - means - effects + table.mean()
-    mean_square = (rest**2).sum() / ((runs - 1) * (scenes - 1))
-    return float((runs * means.var(ddof=1) - mean_square) / (runs * scenes))
+    left = (rest**2).sum() / ((runs - 1) * (scenes - 1)) / (runs * scenes)
+    return float(means.var(ddof=1) / scenes), float(left)

@@ -161,6 +161,27 @@ def test_training_runs_that_disagree_tell_less_than_their_scenes_alone() -> None
     assert high - low > 3 * (pooled[1] - pooled[0])
 
 
+def test_runs_whose_rates_agree_by_chance_do_not_narrow_the_interval() -> None:
+    # The same rate in each run, in scenes that have nothing to do with each other.
+    scattered = np.array([[1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5, [1.0, 0.0] * 5])
+    low, high = crossed_interval([scattered])
+    independent = stratified_interval([(15, 30)])
+    assert low < independent[0] and independent[1] < high
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_few_training_runs_that_differ_little_are_not_believed_too_much(runs: int) -> None:
+    generator = np.random.default_rng(4)
+    draws, covered = 300, 0
+    for _ in range(draws):
+        run = 0.3 * generator.standard_normal((runs, 1, 1))
+        scene = generator.standard_normal((1, 4, 30))
+        latent = run + scene + generator.standard_normal((runs, 4, 30))
+        low, high = crossed_interval([(latent[:, k] > 0).astype(float) for k in range(4)])
+        covered += low <= 0.5 <= high
+    assert covered / draws > 0.945
+
+
 def test_without_variation_the_interval_is_wilsons_of_the_scenes() -> None:
     ones = np.ones((3, 20))
     np.testing.assert_allclose(crossed_interval([ones]), (wilson_interval(20, 20)[0], 1.0))
