@@ -15,6 +15,8 @@ OUTPUT = re.compile(rf"--output[ =]({FOLDER})")
 EXPORT = re.compile(rf"export ({FOLDER}) --to (\w+)")
 UNNAMED = re.compile(r"collect (?!.*--output).*")
 """A collection whose folder is named by its task."""
+SAC = re.compile(r"examples\.reinforcement_learning\.sac learn")
+"""An agent, which goes to a folder of its own."""
 FORMER = re.compile(r"-former-\d+$")
 
 
@@ -22,7 +24,8 @@ def made(lines: Iterable[str]) -> list[str]:
     """Returns what the folders begin with that commands make."""
     text = "\n".join(lines)
     exported = [f"{folder}-{format}" for folder, format in EXPORT.findall(text)]
-    return [*OUTPUT.findall(text), *exported, *(["data/"] if UNNAMED.search(text) else [])]
+    unnamed = ["data/"] if UNNAMED.search(text) else []
+    return [*OUTPUT.findall(text), *exported, *unnamed, *(["runs/sac"] if SAC.search(text) else [])]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
