@@ -91,14 +91,12 @@ class Samples:
             indices: (B,), indices of samples.
 
         Returns:
-            "observation": {name: (B, ...)}.
-            "action": (B, 6), the action to imitate, see `rollouts.imitation`.
-            "imitate": (B,) bool, False where no action is to be imitated; "action" is then the
-                executed one.
-            "executed_action": (B, 6), the action to which the next observation is due.
-
-            For windows, all of these have the axes (B, L), and "mask": (B, L) bool says where there
-            is a step. Elsewhere is padding, where "imitate" is False, too.
+            The entries "observation", {name: (B, ...)}; "action", (B, 6), the action to imitate,
+            see `rollouts.imitation`; "imitate", (B,) bool, False where no action is to be imitated,
+            and "action" is the executed one; and "executed_action", (B, 6), the action to which the
+            next observation is due. For windows, all of these have the axes (B, L), and "mask",
+            (B, L) bool, says where there is a step. Elsewhere is padding, where "imitate" is False,
+            too.
 
         Raises:
             IndexError: There is no such sample.
