@@ -83,7 +83,7 @@ class Replaced:
 def _measure_all(options: ImagesOptions) -> int:
     from fleet_tools.evaluation.config import PROTOCOL
     from fleet_tools.evaluation.policy_provenance import default_name
-    from fleet_tools.evaluation.protocol import load_protocol, with_task
+    from fleet_tools.evaluation.protocol_file import load_protocol, with_task
     from fleet_tools.policies.sources import find_policy
 
     protocol, task = with_task(load_protocol(PROTOCOL), options.task.name_or_path())

@@ -11,7 +11,7 @@ import numpy as np
 from children import answering
 
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import load_protocol
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions
 from fleet_tools.evaluation.result_file import load_evaluation
 from fleet_tools.evaluation.trial import present_env, run_trial

@@ -32,7 +32,7 @@ from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import load_protocol
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.trial import trial_scene
 from fleet_tools.policies.policy import Policy, StoredActions

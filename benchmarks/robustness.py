@@ -108,7 +108,7 @@ def _as_text(row: dict[str, Any]) -> str:
 def _failures(row: dict[str, Any]) -> str:
     """Returns the failed scenes by kind of camera, such as "ideal: train 3 (time_limit)"."""
     from fleet_tools.evaluation.config import PROTOCOL
-    from fleet_tools.evaluation.protocol import load_protocol
+    from fleet_tools.evaluation.protocol_file import load_protocol
 
     splits = load_protocol(PROTOCOL).splits
     return "; ".join(

@@ -1,7 +1,7 @@
 """Evaluation of policies: protocols, trials, results, scores and comparisons.
 
-own_tasks          which task a name or a path stands for
 protocol           what is evaluated: tasks, splits and the seeds of scenes
+protocol_file      which file, task file or result stands for which protocol
 policy_provenance  the evaluated policy and what it sees
 result             an evaluation as values
 result_file        its two files, also those of earlier versions

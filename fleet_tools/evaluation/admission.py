@@ -5,12 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import (
-    Protocol,
-    load_protocol,
-    protocol_digest,
-    task_digests,
-)
+from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import Result
 from fleet_tools.utils.drake_release import incomparable_drake
 

@@ -9,13 +9,8 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import (
-    Trial,
-    load_protocol,
-    protocol_digest,
-    task_digests,
-    with_task,
-)
+from fleet_tools.evaluation.protocol import Trial, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.trial import lost_trial, make_trials
 from fleet_tools.evaluation.writer import EvaluationWriter

@@ -63,12 +63,8 @@ class LeaderboardOptions(cli.Options):
 
 
 def _make_leaderboard(options: LeaderboardOptions) -> int:
-    from fleet_tools.evaluation.protocol import (
-        former_digests,
-        load_protocol,
-        protocol_digest,
-        task_digests,
-    )
+    from fleet_tools.evaluation.protocol import protocol_digest, task_digests
+    from fleet_tools.evaluation.protocol_file import former_digests, load_protocol
     from fleet_tools.leaderboard.submissions import read_submissions
     from fleet_tools.leaderboard.summary import as_text, summary
 

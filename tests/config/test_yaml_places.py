@@ -17,7 +17,7 @@ from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import load_yaml, read_yaml
 from fleet_tools.config.yaml_places import Location, YamlPlaces
 from fleet_tools.errors import ConfigError
-from fleet_tools.evaluation.protocol import load_protocol
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.sim.catalog import Keypoints
 from fleet_tools.storage.provenance import read_task_file
 

@@ -6,7 +6,7 @@ from support.processes import ROOT
 
 from fleet_tools.evaluation.admission import admission, missing_scenes
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import load_protocol
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.utils.drake_release import RELEASES
 
 CURRENT = load_protocol(PROTOCOL)

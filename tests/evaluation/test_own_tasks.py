@@ -17,13 +17,8 @@ from fleet_tools.envs.predicate_functions import TRUSTED_MODULES
 from fleet_tools.errors import ConfigError, FleetToolsError, ResultError, UnknownNameError
 from fleet_tools.evaluation.admission import admission
 from fleet_tools.evaluation.config import PROTOCOL, EvaluationConfig
-from fleet_tools.evaluation.protocol import (
-    Protocol,
-    load_protocol,
-    protocol_digest,
-    task_digests,
-    with_task,
-)
+from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result_file import RESULT, load_evaluation
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import make_trials, present_env

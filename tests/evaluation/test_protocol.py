@@ -14,14 +14,8 @@ from fleet_tools.config.values import parse
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import (
-    Protocol,
-    former_digests,
-    load_protocol,
-    protocol_digest,
-    protocol_names,
-    task_digests,
-)
+from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol_file import former_digests, load_protocol, protocol_names
 from fleet_tools.sim.seeds import EVALUATION, TRAINING
 from fleet_tools.sim.splits import SPLITS
 

@@ -25,7 +25,8 @@ from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Value, load_yaml, parse
 from fleet_tools.envs.making import make_env
-from fleet_tools.evaluation.protocol import Protocol, load_protocol
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,

@@ -6,7 +6,7 @@ from typing import get_args
 from support.processes import ROOT
 
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import load_protocol
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.leaderboard.checks import ProblemKind
 from fleet_tools.leaderboard.wording import SUBMITTING_PAGE
 

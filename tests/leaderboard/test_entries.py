@@ -7,12 +7,8 @@ from support.processes import ROOT
 from support.submitted import overall
 
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import (
-    former_digests,
-    load_protocol,
-    protocol_digest,
-    task_digests,
-)
+from fleet_tools.evaluation.protocol import protocol_digest, task_digests
+from fleet_tools.evaluation.protocol_file import former_digests, load_protocol
 from fleet_tools.evaluation.result_file import RESULT
 from fleet_tools.leaderboard.board import Board, Ranking, former_rankings, present_rankings
 from fleet_tools.leaderboard.markdown import as_markdown

@@ -19,7 +19,8 @@ from support.submitted import evaluation_with, renamed, write
 from fleet_tools import evaluate
 from fleet_tools.envs.outcomes import TIME_LIMIT
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.evaluation.protocol import Protocol, load_protocol
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import (
     EpisodeResult,
     Evaluation,

@@ -38,7 +38,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import with_task
+from fleet_tools.evaluation.protocol_file import with_task
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import make_trials
