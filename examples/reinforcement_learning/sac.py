@@ -185,9 +185,9 @@ def make_policy(env: gymnasium.Env) -> "Agent":
     """
     from stable_baselines3 import SAC
 
-    from fleet_tools.envs.tool_use_env import unwrap
+    from fleet_tools.envs.interface import interface_of
 
-    return Agent(SAC.load(agent_path(unwrap(env).task.name), device="cpu"))
+    return Agent(SAC.load(agent_path(interface_of(env).task), device="cpu"))
 
 
 class Agent:

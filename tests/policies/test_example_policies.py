@@ -21,6 +21,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import ttest_1samp
 from support.processes import ROOT, run_python
 
+from fleet_tools.envs.interface import interface_of
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.utils.statistics import wilson_interval
@@ -177,6 +178,8 @@ def test_a_stored_agent_acts(learned: ModuleType, hammer: ToolUseEnv) -> None:
     action = agent.act(observation)
     assert hammer.action_space.contains(action)
     np.testing.assert_array_equal(action, agent.act(observation))
+    without_environment = learned.make_policy(interface_of(hammer))  # as `evaluate` makes it
+    np.testing.assert_array_equal(action, without_environment.act(observation))
 
 
 @pytest.mark.slow
