@@ -176,8 +176,15 @@ def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
             ),
             on_example,
         )
-        person.browser.mouse.click(*person.pixel(on_example))
-        person.browser.get_by_text("This is the example").wait_for()
+        message = person.browser.get_by_text("This is the example")
+
+        def told() -> bool:
+            person.browser.wait_for_timeout(1000)  # a busy browser draws the new view late
+            person.browser.mouse.click(*person.pixel(on_example))
+            person.browser.wait_for_timeout(500)
+            return message.count() > 0
+
+        wait_until(told, "the message")
         assert session.labels == before
 
 
