@@ -5,8 +5,8 @@
                                                      -> outer_polytope -> fidelity
                                                      (collision geometry)
 
-`importer` calls them in this order. Each step is a pure function in a module of its own. What it
-had to change or to guess it describes in a note, and what it cannot repair it refuses with a
-`ConfigError` that names the remedy. Notes are part of the folder's `import.json`: a new wording
-changes the bytes that are written.
+`importer` calls them in this order, and `joint` joins two imported parts. Each step is a pure
+function in a module of its own. What it had to change or to guess it describes in a note, and what
+it cannot repair it refuses with a `ConfigError` that names the remedy. Notes are part of the
+folder's `import.json`: a new wording changes the bytes that are written.
 """

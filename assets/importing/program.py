@@ -3,7 +3,6 @@
 import math
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -15,6 +14,12 @@ from fleet_tools.assets.importing.argument_types import (
     ColourArgument,
     ModelName,
     check_model_name,
+)
+from fleet_tools.assets.importing.report import (
+    jointed_report,
+    keypoints_of_tasks,
+    report_lines,
+    report_of,
 )
 from fleet_tools.assets.importing.settings import (
     GeometrySettings,
@@ -34,8 +39,6 @@ from fleet_tools.sim.catalog import Kind
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:  # --help answers without numpy
-    from fleet_tools.assets.importing.importer import ImportedModel
-    from fleet_tools.assets.importing.joint import JointedModel
     from fleet_tools.assets.importing.mesh_file import RawMesh
 
 PLAIN = Material(1000.0, (0.6, 0.6, 0.62), modulus=1e8, friction=0.4, dissipation=10.0)
@@ -165,7 +168,7 @@ def import_model(options: ImportOptions) -> int:
     """Does the work of the program, and returns the exit code."""
     folder, report = write_model(options)
     options.report(
-        {"folder": str(folder), **report}, lambda: "\n".join([*_lines(report), str(folder)])
+        {"folder": str(folder), **report}, lambda: "\n".join([*report_lines(report), str(folder)])
     )
     if not options.json_output:
         for warning in report["warnings"]:
@@ -192,12 +195,12 @@ def write_model(options: ImportOptions) -> tuple[Path, dict[str, Any]]:
     _check_keypoints(options, settings)
     if options.joint.moving is None:
         imported = import_mesh(_read(options), settings)
-        report = _report(imported)
+        report = report_of(imported)
     else:
         moving = read_mesh(options.joint.moving)
         jointed = import_jointed(_read(options), moving, settings, options.joint)
         imported = jointed.base
-        report = _jointed_report(jointed, options.joint)
+        report = jointed_report(jointed, options.joint)
     folder = imported.model.folder(options.output)
     write_imported(imported.model, folder, {**_source(options), **report})
     return folder, report
@@ -228,111 +231,6 @@ def _check_keypoints(options: ImportOptions, settings: ImportSettings) -> None:
         names = keypoints_of_tasks(settings.kind, settings.family)
         example = " ".join(f"--keypoint {name}=X,Y,Z" for name in names or ["head"])
         raise ConfigError(f"A model needs keypoints. Give them, such as {example} (metres).")
-
-
-def keypoints_of_tasks(kind: Kind, family: str) -> list[str]:
-    """Returns the keypoints of a family that the package's tasks refer to."""
-    import yaml
-
-    from fleet_tools.config.resources import task_configs_root
-
-    names: set[str] = set()
-    for file in task_configs_root().glob("*.yaml"):
-        task = yaml.safe_load(file.read_text(encoding="utf-8"))
-        if task.get(f"{kind}_family") == family:
-            names.update(task.get("keypoints", {}).get(kind, []))
-    return sorted(names)
-
-
-def _jointed_report(jointed: "JointedModel", joint: JointSettings) -> dict[str, Any]:
-    """Describes the import of an object with a joint: the fixed part, then the other one."""
-    report, moving = _report(jointed.base), _part_report(jointed.moving)
-    (described,) = jointed.base.model.joints
-    return {
-        **report,
-        "joint": {
-            "name": described.name,
-            "kind": described.kind,
-            "axis": list(described.axis),
-            "limits": list(joint.limits or ()),
-            "resistance": described.resistance,
-        },
-        "moving": moving,
-        "warnings": [*report["warnings"], *moving.pop("warnings")],
-    }
-
-
-def _report(imported: "ImportedModel") -> dict[str, Any]:
-    """Describes an import, independently of the folder."""
-    model = imported.model
-    missing = sorted(set(keypoints_of_tasks(model.kind, model.family)) - set(model.keypoints))
-    warnings = list(imported.warnings)
-    if missing:
-        warnings.append(
-            f"the package's tasks with {model.family} also ask for the keypoint(s) "
-            f"{', '.join(missing)}"
-        )
-    named = {"kind": model.kind, "family": model.family, "name": model.name}
-    return {**named, **_part_report(imported), "warnings": warnings}
-
-
-def _part_report(imported: "ImportedModel") -> dict[str, Any]:
-    inertial = imported.inertial
-    (part,) = imported.model.links[0].parts
-    return {
-        "scale": imported.scale,
-        "extents_m": [round(x, 6) for x in imported.extents],
-        "mass_kg": round(inertial.mass, 9),
-        "density_kg_m3": round(imported.density, 3),
-        "centre_of_mass_m": [round(float(x), 9) for x in inertial.centre],
-        "inertia_kg_m2": [[round(float(x), 13) for x in row] for row in inertial.inertia],
-        "visual_triangles": len(part.solid.triangles),
-        "collision_pieces": len(part.collision),
-        "collision_triangles": sum(len(solid.triangles) for solid in part.collision),
-        "collision_excess_m": round(imported.excess, 6),
-        "collision_deviation_m": {k: round(x, 6) for k, x in imported.deviations.items()},
-        "notes": imported.notes,
-        "warnings": list(imported.warnings),
-    }
-
-
-def _lines(report: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"{report['kind']} {report['name']} of the family {report['family']}",
-        *_part_lines(report),
-    ]
-    if joint := report.get("joint"):
-        slides = joint["kind"] == "prismatic"
-        motion, unit, force = ("along", "m", "N") if slides else ("about", "degrees", "N m")
-        axis = ", ".join(f"{x:.3g}" for x in joint["axis"])
-        low, high = joint["limits"]
-        lines += [
-            f"the part that moves {motion} ({axis}) by {low:g} to {high:g} {unit}: {joint['kind']} "
-            f"joint {joint['name']}, held by {joint['resistance']:g} {force}",
-            *_part_lines(report["moving"]),
-        ]
-    return lines
-
-
-def _part_lines(report: Mapping[str, Any]) -> list[str]:
-    size = " x ".join(f"{x:.3g}" for x in report["extents_m"])
-    centre = ", ".join(f"{x:.4g}" for x in report["centre_of_mass_m"])
-    deviations = report["collision_deviation_m"]
-    near = ""
-    if deviations:
-        farthest = max(deviations, key=deviations.__getitem__)
-        distance = deviations[farthest] * 1000
-        near = f", and {distance:.2g} mm from the mesh near a keypoint ({farthest})"
-    return [
-        *(f"  {note}" for note in report["notes"]),
-        f"  size {size} m",
-        f"  mass {report['mass_kg']:.4g} kg ({report['density_kg_m3']:.4g} kg/m^3), centre of mass "
-        f"at ({centre}) m",
-        f"  visual geometry: {report['visual_triangles']} triangles",
-        f"  collision geometry: {report['collision_pieces']} convex piece(s) of "
-        f"{report['collision_triangles']} triangles, at most "
-        f"{report['collision_excess_m'] * 1000:.2g} mm beyond the pieces that they enclose{near}",
-    ]
 
 
 def model_name(mesh: Path) -> str:

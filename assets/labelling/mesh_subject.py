@@ -12,11 +12,11 @@ from fleet_tools.assets.importing.program import (
     ImportOptions,
     MaterialOptions,
     default_up,
-    keypoints_of_tasks,
     model_name,
     write_model,
 )
 from fleet_tools.assets.importing.repair import repaired_shells
+from fleet_tools.assets.importing.report import keypoints_of_tasks
 from fleet_tools.assets.importing.settings import LabelSettings, Origin, ScaleSettings
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.assets.labelling.meanings import MEANINGS

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.families import FAMILIES, find_family
-from fleet_tools.assets.importing.program import keypoints_of_tasks
+from fleet_tools.assets.importing.report import keypoints_of_tasks
 from fleet_tools.assets.labelling.example import find_example
 from fleet_tools.assets.labelling.grasping import pose_of, propose_hand, rotation_of
 from fleet_tools.assets.labelling.meanings import MEANINGS, WORKING, meanings_of
