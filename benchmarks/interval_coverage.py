@@ -1,7 +1,9 @@
 """How often 95% intervals contain the truth: `python benchmarks/interval_coverage.py`."""
 
+import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from fleet_tools.utils import cli
 from fleet_tools.utils.statistics import crossed_interval, paired_interval, stratified_interval
 
 Interval = tuple[float, float]
+Draw = Callable[[np.random.Generator, int, int, Any], list[bool]]
+"""Draws outcomes with known chances, and returns whether our interval contains the truth, and then
+whether that of the bootstrap does."""
 
 TRIALS, STRATA, RUNS = (3, 6, 12, 30), (1, 4, 16), (2, 3, 5)
 
@@ -23,6 +28,9 @@ CHANCES = ((0.02, 0.02), (0.1, 0.1), (0.3, 0.1), (0.5, 0.0), (0.5, 0.3), (0.9, 0
 
 EFFECTS = ((0.0, 1.0, 0.0), (0.3, 1.0, 0.0), (1.0, 1.0, 0.0), (0.5, 2.0, 2.0), (0.3, 5.0, 1.0))
 """Standard deviations of training runs and of scenes, and the mean, of the log-odds of success."""
+
+SCENES = 30
+"""Number of scenes of a stratum that all training runs met."""
 
 RESAMPLES = 1000
 
@@ -59,39 +67,23 @@ def _measure_all(options: CoverageOptions) -> int:
 
 def _rows(options: CoverageOptions) -> Iterator[dict[str, Any]]:
     generator = np.random.default_rng(options.seed)
-
-    def row(
-        kind: str, trials: int, strata: int, runs: int | None, drawn: list[list[bool]]
-    ) -> dict[str, Any]:
-        ours, theirs = np.array(drawn).reshape(-1, options.draws, 2).mean(axis=1).T
-        cells = (kind, trials, strata, runs, _percent(min(ours)), _percent(np.mean(ours)))
-        bootstrap = None if runs else _percent(min(theirs))
-        return dict(zip(_COLUMNS, (*cells, bootstrap), strict=True))
-
-    for trials in TRIALS:
-        for strata in STRATA:
-            drawn = [
-                _rate_draw(generator, trials, strata, rate)
-                for rate in RATES
-                for _ in range(options.draws)
-            ]
-            yield row("a rate", trials, strata, None, drawn)
-    for trials in TRIALS:
-        for strata in STRATA:
-            drawn = [
-                _pair_draw(generator, trials, strata, chances)
-                for chances in CHANCES
-                for _ in range(options.draws)
-            ]
-            yield row("a difference", trials, strata, None, drawn)
-    for runs in RUNS:
-        for strata in STRATA:
-            drawn = [
-                [_runs_draw(generator, 30, strata, runs, effect), True]
-                for effect in EFFECTS
-                for _ in range(options.draws)
-            ]
-            yield row("a rate of training runs", 30, strata, runs, drawn)
+    sizes: list[tuple[str, int, int | None, Draw, Sequence[Any]]] = [
+        *(("a rate", trials, None, _rate_draw, RATES) for trials in TRIALS),
+        *(("a difference", trials, None, _pair_draw, CHANCES) for trials in TRIALS),
+        *(
+            ("a rate of training runs", SCENES, runs, partial(_runs_draw, runs=runs), EFFECTS)
+            for runs in RUNS
+        ),
+    ]
+    for (kind, trials, runs, draw, truths), strata in itertools.product(sizes, STRATA):
+        drawn = [
+            [draw(generator, trials, strata, truth) for _ in range(options.draws)]
+            for truth in truths
+        ]
+        covered = np.mean(drawn, axis=1)  # (truths, 1 or 2)
+        bootstrap = _percent(covered[:, 1].min()) if covered.shape[1] > 1 else None
+        found = _percent(covered[:, 0].min()), _percent(covered[:, 0].mean()), bootstrap
+        yield dict(zip(_COLUMNS, (kind, trials, strata, runs, *found), strict=True))
 
 
 def _rate_draw(generator: np.random.Generator, n: int, strata: int, rate: float) -> list[bool]:
@@ -115,9 +107,9 @@ def _runs_draw(
     generator: np.random.Generator,
     scenes: int,
     strata: int,
-    runs: int,
     effect: tuple[float, float, float],
-) -> bool:
+    runs: int,
+) -> list[bool]:
     of_runs, of_scenes, mean = effect
     run = of_runs * generator.standard_normal((runs, 1))
 
@@ -130,7 +122,8 @@ def _runs_draw(
     ]
     x, weights = np.polynomial.hermite_e.hermegauss(80)
     both = chance(of_scenes * x, of_runs * x[:, None])
-    return _has(crossed_interval(tables), float(weights @ both @ weights / weights.sum() ** 2))
+    truth = float(weights @ both @ weights / weights.sum() ** 2)
+    return [_has(crossed_interval(tables), truth)]
 
 
 def _bootstrap(

@@ -247,12 +247,15 @@ class LabelPage:
 
     def _look_at_work(self) -> None:
         """Shows the mesh and the example to all who see the page, and to those who open it."""
-        surface = self.session.surface
         camera = self.server.initial_camera
-        camera.position, camera.look_at = view_of(surface, self._example)
+        camera.position, camera.look_at = view_of(self.session.surface, self._example)
         for client in self.server.get_clients().values():
-            eye, target = view_of(surface, self._example, client.camera.aspect)
-            client.camera.position, client.camera.look_at = eye, target
+            self._fit(client)
+
+    def _fit(self, client: "viser.ClientHandle") -> None:
+        """Shows the work in a client's window."""
+        eye, target = view_of(self.session.surface, self._example, client.camera.aspect)
+        client.camera.position, client.camera.look_at = eye, target
 
     def _follow_shape(self, client: "viser.ClientHandle") -> None:
         """Shows the work to a client again whenever the shape of its window changes."""
@@ -262,16 +265,17 @@ class LabelPage:
             aspect = client.camera.aspect
             if fitted[-1:] != [aspect] and self._playing is None:
                 fitted.append(aspect)
-                eye, target = view_of(self.session.surface, self._example, aspect)
-                client.camera.position, client.camera.look_at = eye, target
+                self._fit(client)
 
         client.camera.on_update(fit)
         fit()
 
     def _look_at_expert(self) -> None:
-        for client in self.server.get_clients().values():
-            client.camera.position = np.array([1.5, -0.9, 0.8])
-            client.camera.look_at = np.array([0.4, 0.0, 0.2])
+        """Shows the arm to all who see the page, and to those who open it."""
+        clients = self.server.get_clients().values()
+        for camera in (self.server.initial_camera, *(client.camera for client in clients)):
+            camera.position = np.array([1.5, -0.9, 0.8])
+            camera.look_at = np.array([0.4, 0.0, 0.2])
 
     def _notify(self, title: str, text: str) -> None:
         for client in self.server.get_clients().values():

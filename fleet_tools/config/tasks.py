@@ -22,7 +22,15 @@ from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.sensors import Sensors
-from fleet_tools.config.values import Axis, Count, MisfitError, Positive, Value, load_yaml
+from fleet_tools.config.values import (
+    Axis,
+    Count,
+    GrownValue,
+    MisfitError,
+    Positive,
+    Value,
+    load_yaml,
+)
 from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
 
@@ -112,12 +120,14 @@ class GivenModels:
 NO_MODELS = GivenModels()
 
 
-class TaskConfig(Value):
+class TaskConfig(GrownValue):
     """The content of a task file; `task_configs/` holds the package's own.
 
     A key that is left out has its default. Those of arm, cameras and grasp are the package's, so
     that a file says what is its own: models, success, and what the expert is to do.
     """
+
+    later_fields = ("sensors",)  # task files of before they existed keep their hashes
 
     name: str
     """Name of the task; the package's own are named like their files."""
@@ -170,14 +180,6 @@ class TaskConfig(Value):
         copy = self.model_copy()
         copy._given = given
         return copy
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_usual_sensors(self, serialize: pydantic.SerializerFunctionWrapHandler):
-        # A task file that does not name them keeps the hash that it had before they existed.
-        content = serialize(self)
-        if self.sensors == Sensors():
-            content.pop("sensors", None)
-        return content
 
     @pydantic.model_validator(mode="after")
     def _cameras_have_extrinsics(self):
@@ -260,11 +262,16 @@ def task_path(name_or_path: str) -> Path:
         )
     if name_or_path in task_names():
         return task_configs_root() / f"{name_or_path}.yaml"
-    path = Path(os.path.expanduser(name_or_path))
-    if path.suffix in (".yaml", ".yml") and os.path.isfile(path):  # of any name
-        return path.resolve()
+    if is_yaml_file(name_or_path):
+        return Path(os.path.expanduser(name_or_path)).resolve()
     remedy = "A task of your own is given by the path of its YAML file."
     raise UnknownNameError("task", name_or_path, task_names(), remedy)
+
+
+def is_yaml_file(path: str) -> bool:
+    """Returns whether a path, of any name, leads to a YAML file."""
+    path = os.path.expanduser(path)
+    return path.endswith((".yaml", ".yml")) and os.path.isfile(path)
 
 
 def load_task(name_or_path: str) -> TaskConfig:

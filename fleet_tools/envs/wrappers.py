@@ -49,6 +49,7 @@ class ThroughWrappers:
     """
 
     def __init__(self, env: "gymnasium.Env | EnvInterface | None") -> None:
+        require_single_steps(env)
         inversions = [_inversion(wrapper) for wrapper in _wrappers(env)]
         self._inversions = [each for each in reversed(inversions) if each is not None]
 
@@ -95,7 +96,7 @@ def require_entries(env: "gymnasium.Env | EnvInterface", names: Iterable[str] = 
                 )
 
 
-def require_single_steps(env: gymnasium.Env) -> None:
+def require_single_steps(env: "gymnasium.Env | EnvInterface | None") -> None:
     """Checks that a step of the wrapped environment is one of the environment itself.
 
     Raises:
@@ -146,7 +147,6 @@ def _inversion(wrapper: gymnasium.Wrapper) -> Invert | None:
     Raises:
         ConfigError: It cannot be known.
     """
-    require_single_steps(wrapper)
     if hasattr(type(wrapper), REVERT):
         return getattr(wrapper, REVERT)
     if isinstance(wrapper, TransformAction):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.tasks import load_task, task_names, task_path
+from fleet_tools.config.tasks import is_yaml_file, load_task, task_names, task_path
 from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.stored_task import require_trust
@@ -54,7 +54,7 @@ def load_protocol(name_or_path: str) -> Protocol:
         path = _root() / f"{name_or_path}.yaml"
     elif path.is_dir():
         return _followed_protocol(path)
-    elif not (path.suffix in (".yaml", ".yml") and path.is_file()):
+    elif not is_yaml_file(name_or_path):
         remedy = "A protocol of your own is given by the path of its YAML file."
         if name_or_path in (path.stem for path in _former()):
             remedy = (
@@ -87,7 +87,7 @@ def with_task(protocol: Protocol, name_or_path: str) -> tuple[Protocol, str]:
     Raises:
         ConfigError: The task file is not valid, or has none of the splits.
     """
-    if name_or_path in protocol.tasks or not is_file(name_or_path):
+    if name_or_path in protocol.tasks or not is_yaml_file(name_or_path):
         return protocol, name_or_path
     name, file = named_task(name_or_path)
     here = protocol.task_files.get(name)
@@ -100,12 +100,6 @@ def former_digests(protocol: Protocol) -> set[str]:
     """Returns the hashes of the former versions of a protocol and of their task files."""
     published = (load_yaml(ProtocolContent, path) for path in _former())
     return {each.digest() for each in published if each.protocol.name == protocol.name}
-
-
-def is_file(name_or_path: str) -> bool:
-    """Returns whether a task is given by a path at which there is a task file."""
-    path = Path(os.path.expanduser(name_or_path))
-    return path.suffix in (".yaml", ".yml") and path.is_file()
 
 
 def named_task(path: str) -> NamedTask:
@@ -141,7 +135,7 @@ def listed_task(entry: str, folder: Path) -> NamedTask:
     if entry in task_names():
         return entry, None
     path = str(folder / os.path.expanduser(entry))
-    if not is_file(path):
+    if not is_yaml_file(path):
         remedy = f"{OWN_TASK[:-1]}, relative to the protocol's."
         raise UnknownNameError("task of the package", entry, task_names(), remedy)
     return named_task(path)

@@ -20,7 +20,7 @@ from fleet_tools.config.tasks import GivenModels, TaskConfig
 from fleet_tools.config.values import GrownValue, Value
 from fleet_tools.errors import ConfigError, FleetToolsError, shown
 from fleet_tools.sim.catalog import Kind, load_model, models_below
-from fleet_tools.sim.model_files import digest_of, model_files
+from fleet_tools.sim.model_files import digest_of, model_digest, model_files
 from fleet_tools.storage.atomic_files import clear_unfinished, replace_folder
 from fleet_tools.storage.provenance import TaskFile
 
@@ -223,7 +223,7 @@ class CarriesModels(GrownValue):
 
 
 def _described(kind: Kind, family: str | None, name: str, folder: Path) -> OwnModel:
-    digest = digest_of(model_files(load_model(folder, kind).file))
+    digest = model_digest(load_model(folder, kind).file)
     try:
         return OwnModel(kind=kind, family=family, name=name, content_digest=digest)
     except pydantic.ValidationError:

@@ -54,6 +54,20 @@ class _LimitedExpert:
         return self._expert.act(observation)
 
 
+def record_of(episode: Episode, attempt: int, **others: Any) -> AttemptRecord:
+    """Returns the record of an attempt that ended as an episode, with some other facts."""
+    return AttemptRecord(
+        attempt=attempt,
+        seed=attempt,
+        outcome=episode.outcome,
+        success=episode.outcome == "success",
+        steps=len(episode),
+        seconds=0.5,
+        state_digest=episode.final_digest,
+        **others,
+    )
+
+
 def write_collected(folder: Path, mode: str) -> Dataset:
     """Writes a dataset of two successes and three failures: stored, not stored, and empty."""
     spec = EnvSpec.of("hammer", **MODES[mode])
@@ -62,16 +76,7 @@ def write_collected(folder: Path, mode: str) -> Dataset:
     with DatasetWriter(folder, header) as writer:
         for attempt, steps in enumerate([99, 3, None, 0, 99]):
             episode = rollout(env, _LimitedExpert(env, steps or 0), seed=attempt)
-            record = AttemptRecord(
-                attempt=attempt,
-                seed=attempt,
-                outcome=episode.outcome,
-                success=episode.outcome == "success",
-                steps=len(episode),
-                seconds=0.5,
-                state_digest=episode.final_digest,
-                error=episode.error,
-            )
+            record = record_of(episode, attempt, error=episode.error)
             writer.add(record, None if steps is None else episode_file.to_bytes(episode, attempt))
     env.close()
     assert [record.success for record in writer.records] == [True, False, False, False, True]

@@ -31,7 +31,7 @@ import numpy as np
 
 from fleet_tools.dataset.export.lerobot_stats import Stats, combined, image_stats, vector_stats
 from fleet_tools.dataset.export.parquet import ParquetFiles, column, image_column, write_indexed
-from fleet_tools.dataset.export.source import Source, episode_metadata
+from fleet_tools.dataset.export.source import Source, episode_metadata, truncated_at_end
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.array_spec import Layout
 from fleet_tools.envs.lerobot_features import ACTION, STATE, FeatureNames
@@ -197,7 +197,7 @@ def _piece(rows: dict[str, np.ndarray], first: int, end: int) -> dict[str, np.nd
     """Returns the columns of a piece of an episode, which is truncated if the episode goes on."""
     piece = {name: column[first:end] for name, column in rows.items()}
     if end < len(rows[_IMITATE]):
-        last = np.arange(first + 1, end + 1) == end
+        last = truncated_at_end(end - first)
         piece |= {"next.done": last, "next.truncated": last}
     return piece
 

@@ -161,3 +161,8 @@ def episode_metadata(record: AttemptRecord, episode: Episode) -> dict[str, Any]:
         "error": episode.error,
         "scene": episode.scene.to_json(),
     }
+
+
+def truncated_at_end(steps: int) -> np.ndarray:
+    """Returns the flags of a piece after which its episode goes on, (steps,) bool."""
+    return np.arange(1, steps + 1) == steps

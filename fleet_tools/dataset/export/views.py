@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from fleet_tools.dataset.export.source import LocatedEpisode
+from fleet_tools.dataset.export.source import LocatedEpisode, truncated_at_end
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class PieceView:
             if array == "actions" and labels.learner_steps:
                 self.group[name] = labels.actions(self.episode.actions())[steps]
             elif array == "truncated" and self.cut:
-                self.group[name] = np.arange(1, self.steps + 1) == self.steps
+                self.group[name] = truncated_at_end(self.steps)
             else:
                 self.show(name, array, self.first, self.steps + (array == "digests"))
 

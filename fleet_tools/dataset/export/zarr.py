@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.dataset.export.source import Source, episode_metadata
+from fleet_tools.dataset.export.source import Source, episode_metadata, truncated_at_end
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.perception.observation_config import is_image
@@ -82,7 +82,7 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
 def _of_piece(name: str, rows: np.ndarray, first: int, end: int) -> np.ndarray:
     """Returns the rows of a piece of an episode, which is truncated if the episode goes on."""
     if name == "truncated" and end < len(rows):
-        return np.arange(first + 1, end + 1) == end
+        return truncated_at_end(end - first)
     return rows[first:end]
 
 

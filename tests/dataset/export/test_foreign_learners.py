@@ -9,12 +9,12 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from support.exported import MODES
+from support.exported import MODES, record_of
 from support.processes import ROOT
 from support.rendering import needs_gl
 
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
+from fleet_tools.dataset import Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.export.exporting import export_dataset
 from fleet_tools.dataset.header import describe
 from fleet_tools.dataset.samples import Samples
@@ -59,16 +59,7 @@ def write_episodes(folder: Path, mode: str, kind: str) -> Dataset:
     with DatasetWriter(folder, header) as writer:
         for attempt in (0, 1):
             episode = rollout(env, policy, seed=attempt)
-            record = AttemptRecord(
-                attempt=attempt,
-                seed=attempt,
-                outcome=episode.outcome,
-                success=episode.outcome == "success",
-                steps=len(episode),
-                seconds=0.5,
-                state_digest=episode.final_digest,
-                info=dict(episode.info),
-            )
+            record = record_of(episode, attempt, info=dict(episode.info))
             writer.add(record, episode_file.to_bytes(episode, attempt))
     env.close()
     return Dataset(folder)
