@@ -5,10 +5,11 @@ that returns their table of axes (see `merging.spec`), or `--model` one that ret
 which the table is derived. A false table is refused.
 """
 
+import contextlib
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +25,6 @@ from fleet_tools.utils.progress import progress_bar
 if TYPE_CHECKING:
     from fleet_tools.baselines.merging.queries.data_holder import Traffic
     from fleet_tools.baselines.merging.spec import ModelSpec
-    from fleet_tools.baselines.merging.symmetry.check import CheckReport
-    from fleet_tools.baselines.merging.symmetry.table import State
     from fleet_tools.baselines.policies.blueprint import Blueprint
 
 
@@ -40,7 +39,7 @@ class MergeOptions(cli.Options):
 
     Exit codes:
     0: the merged model is stored.
-    1: the merged model has NaN or infinity and is not stored, or the disk failed.
+    1: the merged model is not usable and is not stored, or the disk failed.
     2: it cannot begin.
     """
 
@@ -77,9 +76,10 @@ class MergeOptions(cli.Options):
 
 
 def _merge(options: MergeOptions) -> int:
+    from fleet_tools.baselines.merging.errors import UnsoundMergeError
     from fleet_tools.baselines.merging.methods import registry
     from fleet_tools.baselines.merging.methods.options import read_options
-    from fleet_tools.baselines.merging.model_files import not_finite, read_models, write_model
+    from fleet_tools.baselines.merging.model_files import read_models, write_model
     from fleet_tools.baselines.merging.report import as_text, measure_merge
     from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 
@@ -89,25 +89,35 @@ def _merge(options: MergeOptions) -> int:
     _require_writable(options.output, inputs, options.overwrite)
     states, blueprint = read_models(inputs)
     models = states[: len(options.models)]
-    spec = _find_spec(options.spec, options.model, blueprint)
-    if options.base is not None:
-        spec = replace(spec, base=states[-1])
-    problem = spec.problem(models, options.averaging_weights or None, options.seed)
-    checked = _check(spec, models[0])
-
-    with progress_bar(2, "stage") as bar:
-        bar.set_postfix_str("merging")
-        started = time.perf_counter()
-        merged = registry.merge(options.method, problem, **method_options)
-        seconds = round(time.perf_counter() - started, 3)
-        bar.set_postfix_str("measuring barriers", refresh=False)
-        bar.update()
-        state, loss = spec.finish(merged.state), spec.pooled_loss(problem)
-        report = measure_merge(problem, merged, loss, spec.finish, options.points)
-        bar.update()
-    if names := not_finite(state):
-        print(f"Not stored: {', '.join(names)} would not be finite.", file=sys.stderr)
+    with _cautions_on_stderr():
+        spec = _find_spec(options.spec, options.model, blueprint)
+        if options.base is not None:
+            spec = replace(spec, base=states[-1])
+        problem = spec.problem(models, options.averaging_weights or None, options.seed)
+        checked = spec.check(models[0])
+    if checked is None:
+        print(
+            "Warning: The table was not checked. Name a model by --model MODULE:FACTORY.",
+            file=sys.stderr,
+        )
+    try:
+        with progress_bar(2, "stage") as bar:
+            bar.set_postfix_str("merging")
+            started = time.perf_counter()
+            merged = registry.merge(options.method, problem, **method_options)
+            seconds = round(time.perf_counter() - started, 3)
+            bar.set_postfix_str("measuring barriers", refresh=False)
+            bar.update()
+            state = spec.finish(merged.state)
+            spec.require_sound(state, problem.models[0], options.method)
+            loss = spec.pooled_loss(problem)
+            report = measure_merge(problem, merged, loss, spec.finish, options.points)
+            bar.update()
+    except UnsoundMergeError as error:
+        print(f"Not stored: {error}", file=sys.stderr)
         return cli.FAILED
+    # Of tied weights one name, as in the files.
+    state = {name: tensor for name, tensor in state.items() if name in models[0]}
     notes = {
         "method": options.method,
         "options": dict(text.split("=", 1) for text in options.option),
@@ -169,21 +179,20 @@ def _find_spec(name: str | None, model: str | None, blueprint: "Blueprint | None
     return spec
 
 
-def _check(spec: "ModelSpec", model: "State") -> "CheckReport | None":
-    """Checks the table, and says on stderr what could not be checked."""
+@contextlib.contextmanager
+def _cautions_on_stderr() -> Iterator[None]:
+    """Prints what is unsure about a table once, in one line each."""
     from fleet_tools.baselines.merging.errors import SymmetryWarning
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SymmetryWarning)  # printed below
-        report = spec.check(model)
-    cautions = (
-        ("The table was not checked. Name a model by --model MODULE:FACTORY.",)
-        if report is None
-        else report.cautions
-    )
-    for caution in cautions:
-        print(f"Warning: {caution}", file=sys.stderr)
-    return report
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SymmetryWarning)
+        yield
+    cautions = [each for each in caught if issubclass(each.category, SymmetryWarning)]
+    for each in caught:
+        if each not in cautions:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    for text in dict.fromkeys(str(each.message) for each in cautions):
+        print(f"Warning: {text}", file=sys.stderr)
 
 
 def _traffic_text(traffic: "Traffic") -> str:

@@ -9,7 +9,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
 from fleet_tools.baselines.federated.robot_summary import RobotSummary, Tally
 from fleet_tools.baselines.federated.server_optimizer import state_names
-from fleet_tools.baselines.merging.average import floating_tensors
+from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
 
@@ -112,7 +112,7 @@ def _of_server(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
         return
     expected = {
         name: tensor.shape
-        for name, tensor in floating_tensors(plan.blueprint.create_empty().state_dict()).items()
+        for name, tensor in learned_tensors(plan.blueprint.create_empty().state_dict()).items()
     }
     for name, tensors in progress.server_state.items():
         found = {key: tensor.shape for key, tensor in tensors.items()}

@@ -5,8 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from fleet_tools.baselines.federated.closing import LATE
 from fleet_tools.baselines.federated.messages import (
     LocalUpdate,
@@ -24,6 +22,7 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
+from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
 from fleet_tools.baselines.training.state import Tensors
 
@@ -92,7 +91,7 @@ def run_round(
 
     Raises:
         TrainingError: All robots are lost.
-        DivergedError: The merged weights or their loss are not finite.
+        DivergedError: The loss of the merged weights is not finite.
         FleetToolsError: An error of the merging method.
     """
     participants = plan.participants(number)
@@ -130,13 +129,17 @@ def after_merge(
         Weights, the state, and the loss on the held-out episodes.
 
     Raises:
-        DivergedError: The weights or their loss are not finite.
+        UnsoundMergeError: The weights are not usable, see `soundness.require_sound`.
+        DivergedError: Their loss is not finite.
     """
+    made_by = plan.config.method
     if plan.config.server is not None and base is not None:
         merged, state = server_step(plan.config.server, base, merged, state)
+        made_by += f" with a step of {plan.config.server.optimizer}"
+    require_sound(merged, plan.blueprint.create_empty().state_dict(), made_by)
     merged = recompute_statistics(plan, merged)
     loss = plan.held_out_loss(merged)
-    if not math.isfinite(loss) or not all(map(_is_finite, merged.values())):
+    if not math.isfinite(loss):
         rate = plan.config.training.learning_rate
         raise DivergedError(
             f"The merged policy of round {number} has the loss {loss:g} on the held-out episodes. "
@@ -293,7 +296,3 @@ def _with_traffic(
         robot: replace(result, traffic=result.traffic + traffic.get(robot, Traffic()))
         for robot, result in results.items()
     }
-
-
-def _is_finite(tensor: torch.Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())

@@ -89,7 +89,7 @@ def run(
 
     Raises:
         TrainingError: All robots of a round are lost, or the stored state is damaged.
-        DivergedError: Merged weights are not finite.
+        UnsoundMergeError, DivergedError: Merged weights or their loss are not usable.
         OSError: The disk is full or gone.
     """
     plan, config, progress = writer.plan, writer.plan.config, writer.load()

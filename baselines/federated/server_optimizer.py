@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from fleet_tools.baselines.federated.config import ServerConfig
-from fleet_tools.baselines.merging.average import floating_tensors
+from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.training.state import Tensors
 
 MOMENTUM, VARIANCE = "momentum", "variance"
@@ -41,12 +41,12 @@ def server_step(
         state: State after the step before.
 
     Returns:
-        Weights in the types of the merged ones, of which those that are no floating-point numbers
-        are taken; and the state after this step, float64.
+        Weights in the types of the merged ones, from which all that is not learned is taken; and
+        the state after this step, float64.
     """
     weights = dict(merged)
     after: dict[str, dict[str, torch.Tensor]] = {name: {} for name in state_names(config)}
-    for name, tensor in floating_tensors(merged).items():
+    for name, tensor in learned_tensors(merged).items():
         change = tensor.double() - before[name].double()
         zero = torch.zeros_like(change)
         momentum = state[MOMENTUM][name] if state else zero

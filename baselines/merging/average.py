@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from fleet_tools.baselines.merging.buffers import EXTRA_STATE, last_name, with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.symmetry.table import State, require_alike
 
@@ -42,7 +43,7 @@ class WeightedSum:
 
     Attributes:
         weight: Sum of the weights.
-        terms: Sums of the tensors by name, in float64 or complex128; booleans as they are.
+        terms: Sums of the tensors by name, in float64 or complex128; what must agree as it is.
     """
 
     weight: float = 0.0
@@ -52,10 +53,13 @@ class WeightedSum:
         """Returns the sum with another model of the same form; gradients flow.
 
         Raises:
-            ModelMismatchError: The models differ in a mask.
+            ModelMismatchError: The models differ in what must agree, see `average`.
         """
         if not self.terms:
-            terms = {name: _weighted(tensor, weight) for name, tensor in state.items()}
+            terms = {
+                name: tensor if _must_agree(name, tensor) else weight * _exact(tensor)
+                for name, tensor in state.items()
+            }
         else:
             terms = {name: _plus(name, self.terms[name], state[name], weight) for name in state}
         return WeightedSum(self.weight + weight, terms)
@@ -63,16 +67,20 @@ class WeightedSum:
     def mean(self, form: State) -> dict[str, torch.Tensor]:
         """Returns the average: new tensors of the names and dtypes of one of the models.
 
-        Integers (such as a BatchNorm's count of batches) are rounded.
+        Counts (such as a BatchNorm's of batches) are rounded, and spectral norms have the singular
+        vectors of the averaged weights; see `buffers.with_singular_vectors`.
         """
-        return {name: _mean(self.terms[name], self.weight, each) for name, each in form.items()}
+        mean = {
+            name: _mean(name, self.terms[name], self.weight, each) for name, each in form.items()
+        }
+        return with_singular_vectors(mean, form)
 
 
 def weighted_sum(states: Iterable[State], weights: Iterable[float]) -> WeightedSum:
     """Returns the sum of models that are made one after the other, and not kept.
 
     Raises:
-        ModelMismatchError: The models differ in a mask.
+        ModelMismatchError: The models differ in what must agree, see `average`.
     """
     total = WeightedSum()
     for state, weight in zip(states, weights, strict=True):
@@ -85,7 +93,8 @@ def average(
 ) -> dict[str, torch.Tensor]:
     """Returns the weighted mean of models, summed in float64.
 
-    Integers (such as a BatchNorm's count of batches) are rounded; booleans (masks) must agree.
+    Counts (single integers, such as a BatchNorm's of batches) are rounded. Arrays of integers,
+    booleans and a module's extra state must agree: they are indices, codes and masks.
     The averaged statistics of a BatchNorm fit no model: see `batch_norm.recompute`.
 
     Args:
@@ -97,7 +106,7 @@ def average(
 
     Raises:
         MergeError: There are no models, or the averaging weights are invalid.
-        ModelMismatchError: The models differ in form, or in a mask.
+        ModelMismatchError: The models differ in form, or in what must agree.
     """
     if not states:
         raise MergeError("There are no models to average. Give at least one.")
@@ -132,27 +141,30 @@ def flatten(state: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.flatten().double() for _, tensor in tensors])
 
 
-def _weighted(tensor: torch.Tensor, weight: float) -> torch.Tensor:
-    return tensor if tensor.dtype == torch.bool else weight * _exact(tensor)
-
-
 def _plus(name: str, total: torch.Tensor, tensor: torch.Tensor, weight: float) -> torch.Tensor:
     tensor = tensor.to(total.device)
-    if total.dtype != torch.bool:
+    if not _must_agree(name, tensor):
         return total.add(_exact(tensor), alpha=weight)
     if not torch.equal(total, tensor):
+        kind = "is a mask" if tensor.dtype == torch.bool else f"holds {tensor.dtype}"
         raise ModelMismatchError(
-            f"{name} is a mask, and differs between models. Merge models of one mask."
+            f"{name} {kind}, no weights, and differs between models. Merge models with the same."
         )
     return total
 
 
-def _mean(total: torch.Tensor, weight: float, form: torch.Tensor) -> torch.Tensor:
-    if form.dtype == torch.bool:
-        return form.clone()
+def _mean(name: str, total: torch.Tensor, weight: float, form: torch.Tensor) -> torch.Tensor:
+    if _must_agree(name, form):
+        return total.to(form.device, copy=True)
     mean = total / weight
     exact = form.is_floating_point() or form.is_complex()
     return (mean if exact else mean.round()).to(form)
+
+
+def _must_agree(name: str, tensor: torch.Tensor) -> bool:
+    if tensor.is_floating_point() or tensor.is_complex():
+        return last_name(name) == EXTRA_STATE
+    return tensor.dtype == torch.bool or tensor.dim() > 0
 
 
 def _exact(tensor: torch.Tensor) -> torch.Tensor:

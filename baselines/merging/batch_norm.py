@@ -1,11 +1,11 @@
 """Statistics of BatchNorm layers, which an average of models has to measure again."""
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from fleet_tools.baselines.merging.modules import copied, load, tensors_of, uncompiled
 from fleet_tools.baselines.merging.symmetry.table import State
 
 
@@ -27,8 +27,8 @@ def recompute(
     Returns:
         A new state dict.
     """
-    trial = copy.deepcopy(model).eval()
-    trial.load_state_dict(state)
+    trial = copied(model)
+    load(trial, state)
     norms = [
         module
         for module in trial.modules()
@@ -39,6 +39,7 @@ def recompute(
         norm.reset_running_stats()
         norm.momentum = None  # the mean over batches
         norm.train()
-    for batch in batches:
-        trial(*(batch if isinstance(batch, tuple) else (batch,)))
-    return {name: tensor.clone() for name, tensor in trial.state_dict().items()}
+    with uncompiled():
+        for batch in batches:
+            trial(*(batch if isinstance(batch, tuple) else (batch,)))
+    return {name: tensor.clone() for name, tensor in tensors_of(trial).items()}

@@ -47,5 +47,9 @@ class MergeError(FleetToolsError, ValueError):
     """A merge problem is inconsistent, or lacks what a method needs."""
 
 
+class UnsoundMergeError(MergeError):
+    """A merged model that is not of the models' form, or whose numbers are not usable."""
+
+
 class MessageError(FleetToolsError, ValueError):
     """Bytes that are no message between merging and a data holder, or have unexpected content."""

@@ -15,12 +15,19 @@ import torch
 
 from fleet_tools.baselines.merging.average import AveragingWeights
 from fleet_tools.baselines.merging.barrier import Measure
-from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
+from fleet_tools.baselines.merging.errors import (
+    MergeError,
+    ModelMismatchError,
+    UnsoundMergeError,
+)
+from fleet_tools.baselines.merging.modules import tensors_of, tied_to
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
+from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.merging.symmetry.check import CheckReport, check
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+from fleet_tools.baselines.merging.symmetry.trial import faulty_output
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils.imports import load_user_function
 
@@ -71,7 +78,7 @@ class ModelSpec:
         """
         if self.model is None:
             return None
-        own = self.model.state_dict()
+        own, state = tensors_of(self.model), self.with_tied(state)
         if differing := [
             name
             for name in sorted({*own, *state})
@@ -83,6 +90,44 @@ class ModelSpec:
             )
         return check(self.symmetry, self.model, self.example, output=self.output)
 
+    def with_tied(self, state: State) -> State:
+        """Returns weights with all names of tied ones, of which files hold one."""
+        tied = {} if self.model is None else tied_to(self.model)
+        missing = {
+            name: next((state[other] for other in names if other in state), None)
+            for name, names in tied.items()
+            if name not in state
+        }
+        found = {name: tensor for name, tensor in missing.items() if tensor is not None}
+        return {**state, **found}
+
+    def require_sound(self, state: State, form: State, maker: str) -> None:
+        """Raises an error unless a merged model is usable.
+
+        Args:
+            state: The merged model, after `finish`.
+            form: One of the models.
+            maker: What made it, for the message.
+
+        Raises:
+            UnsoundMergeError: See `soundness.require_sound`; or weights that are tied in the model
+                differ, or its outputs for the example are not finite.
+        """
+        require_sound(state, self.with_tied(form), maker)
+        if self.model is None:
+            return
+        for name, (first, *_) in tied_to(self.model).items():
+            if not torch.equal(state[name], state[first]):
+                raise UnsoundMergeError(
+                    f"{maker} made no usable model: {first} and {name} are tied in the model, and "
+                    "differ. Choose a method that treats them alike, such as git_rebasin."
+                )
+        if faulty := faulty_output(self.model, state, self.example, self.output):
+            raise UnsoundMergeError(
+                f"{maker} made no usable model: for the example, the outputs of {faulty} are not "
+                "finite. Choose another method, or measure statistics of data anew by `finish`."
+            )
+
     def problem(
         self,
         models: Sequence[State],
@@ -92,7 +137,7 @@ class ModelSpec:
         """Returns the problem of merging models.
 
         Args:
-            models: See `MergeProblem`.
+            models: See `MergeProblem`; of tied weights one name is enough if `model` is given.
             averaging_weights: See `MergeProblem`.
             seed: See `MergeProblem`.
 
@@ -104,17 +149,18 @@ class ModelSpec:
             symmetry = Symmetry.of(symmetry)
         problem = MergeProblem(
             symmetry,
-            models,
+            [self.with_tied(model) for model in models],
             averaging_weights,
             self.data_holders,
             self.shared_data_holder,
             self.affine_maps,
             seed=seed,
-            base=self.base,
+            base=None if self.base is None else self.with_tied(self.base),
         )
         if self.activations is None:
             return problem
-        return replace(problem, activations=[self.activations(model) for model in models])
+        activations = [self.activations(model) for model in problem.models]
+        return replace(problem, activations=activations)
 
     def pooled_loss(self, problem: MergeProblem) -> Measure | None:
         """Returns the function that measures a model's loss on all data.

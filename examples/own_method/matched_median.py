@@ -19,8 +19,9 @@ def matched_median(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:
     """
     matched = merge("git_rebasin", problem, rounds=rounds)
     models = problem.permuted(matched.permutations)
-    state = {
-        name: torch.quantile(torch.stack([model[name] for model in models]), 0.5, dim=0)
-        for name in models[0]
-    }
+    state = dict(matched.state)  # counts and masks have no median
+    for name, tensor in state.items():
+        if tensor.is_floating_point():
+            stacked = torch.stack([model[name].double() for model in models])
+            state[name] = torch.quantile(stacked, 0.5, dim=0).to(tensor)
     return MergeResult(state, matched.permutations, matched.traffic)

@@ -22,7 +22,7 @@ from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.rounds import merge_problem, recompute_statistics
 from fleet_tools.baselines.merging.average import interpolate
 from fleet_tools.baselines.merging.barrier import lambdas_of
-from fleet_tools.baselines.merging.errors import NotInvariantError
+from fleet_tools.baselines.merging.errors import NotInvariantError, UnsoundMergeError
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.norm_ratios import NormRatio, norm_ratios
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
@@ -142,7 +142,7 @@ def make_measure(
             if isinstance(job, RobotJob):
                 return measurer(job.fleet).measure_robot(job.robot)
             return measurer(job.fleet).measure_line(job.robots, job.method)
-        except DivergedError as error:
+        except (DivergedError, UnsoundMergeError) as error:
             return FailedJob(str(error))
 
     return measure

@@ -14,6 +14,7 @@ from fleet_tools.baselines.federated.record import REPORT, FleetWriter
 from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import LocalTransport
+from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.training.errors import DivergedError, TrainingError
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.storage.strict_json import loads
@@ -47,7 +48,7 @@ def make_fleet_runner(output: Path) -> Callable[[SweepRun], dict[str, Any] | Fai
             )
             try:
                 return complete(writer, transport, measure_success=measure_success)
-            except (TrainingError, DivergedError) as error:
+            except (TrainingError, DivergedError, UnsoundMergeError) as error:
                 return FailedJob(str(error))
 
     return run

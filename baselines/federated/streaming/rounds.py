@@ -85,7 +85,7 @@ def run_streaming_round(
 
     Raises:
         TrainingError: Too few robots answered.
-        DivergedError: The merged weights or their loss are not finite.
+        UnsoundMergeError, DivergedError: The merged weights or their loss are not usable.
     """
     config, came_late = _streaming(plan), len(transport.late())
     training = training_request(plan, number, weights)

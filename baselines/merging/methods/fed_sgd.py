@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.average import floating_tensors
+from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.content_order import content_order, reordered
 from fleet_tools.baselines.merging.methods.gradients import DrawnGradients
@@ -52,9 +52,7 @@ def fed_sgd(
     identities = tuple(problem.group.identity() for _ in problem.models)
     state = problem.mean(identities)
     # In float64: small steps would be lost in half precision.
-    parameters = {
-        name: tensor.detach().double() for name, tensor in floating_tensors(state).items()
-    }
+    parameters = {name: tensor.detach().double() for name, tensor in learned_tensors(state).items()}
     optimizer = torch.optim.Adam(parameters.values(), rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
     for step in range(steps):
@@ -63,8 +61,9 @@ def fed_sgd(
         for index in sorted(drawn.tolist()):
             share = weights[index] / weights[drawn].sum()
             for name, value in gradients.ask(index, state, step).items():
-                parameter, term = parameters[name], share * value
-                parameter.grad = term if parameter.grad is None else parameter.grad + term
+                if (parameter := parameters.get(name)) is not None:
+                    term = share * value
+                    parameter.grad = term if parameter.grad is None else parameter.grad + term
         optimizer.step()
         schedule.step()
         state |= {name: value.to(state[name].dtype) for name, value in parameters.items()}

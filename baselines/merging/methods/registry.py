@@ -1,10 +1,12 @@
 """Merging methods by name: those of the package, and users' own as module:function."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.buffers import with_singular_vectors
+from fleet_tools.baselines.merging.errors import MergeError, UnsoundMergeError
 from fleet_tools.baselines.merging.methods.dare import dare
 from fleet_tools.baselines.merging.methods.fed_sgd import fed_sgd
 from fleet_tools.baselines.merging.methods.fisher import fisher
@@ -17,6 +19,7 @@ from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_reba
 from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmetic
 from fleet_tools.baselines.merging.methods.ties import ties
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.utils.imports import load_user_function
 
@@ -76,7 +79,7 @@ def find(name: str) -> Method:
 
 
 def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
-    """Merges models by a method.
+    """Merges models by a method, and checks the result.
 
     Args:
         method: Name of the method; see `find`.
@@ -84,6 +87,14 @@ def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
         options: Options of the method; see its docstring.
 
     Raises:
+        UnsoundMergeError: The merged model is not of the models' form, or not usable; see
+            `soundness.require_sound`.
         FleetToolsError: There is no such method, or the method raises an error.
     """
-    return find(method)(problem, **options)
+    result, form = find(method)(problem, **options), problem.models[0]
+    if not isinstance(result, MergeResult):
+        raise UnsoundMergeError(
+            f"{method} returned a {type(result).__name__}. Return a merging.problem.MergeResult."
+        )
+    require_sound(result.state, form, method)
+    return replace(result, state=with_singular_vectors(result.state, form))

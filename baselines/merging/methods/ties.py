@@ -17,7 +17,7 @@ def ties(problem: MergeProblem, *, density: float = 0.2, scale: float = 1.0) -> 
     """Trims task vectors, elects the sign of each entry, and averages those that agree with it.
 
     Yadav et al., "TIES-Merging: Resolving Interference When Merging Models", 2023, Algorithm 1;
-    here with averaging weights. The statistics of a BatchNorm count as entries like others.
+    here with averaging weights. The statistics of a BatchNorm are no entries, and are averaged.
 
     Args:
         problem: The models and their base.

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Batches, Moments, measure_moments
 from fleet_tools.baselines.merging.moments.noise import with_noise
@@ -128,7 +129,7 @@ class LocalDataHolder:
         return encode_moments(moments)
 
     def _require_known(self, model: State) -> None:
-        differing = sorted(set(model) ^ set(self.model.state_dict()))
+        differing = sorted(set(model) ^ set(tensors_of(self.model)))
         if differing:
             raise MessageError(
                 "The query is about another architecture than the data holder's: "

@@ -13,6 +13,7 @@ from fleet_tools.baselines.merging.errors import (
     SymmetryWarning,
     UncoveredParameterError,
 )
+from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import Symmetry, require_covered
 from fleet_tools.baselines.merging.symmetry.trial import Outputs, Trial, make_trial, redrawn
@@ -211,7 +212,7 @@ def _without_effect(name: str, moved: list[str]) -> str:
 
 
 def _require_layers_covered(symmetry: Symmetry, model: torch.nn.Module) -> None:
-    state = model.state_dict()
+    state = tensors_of(model)
     try:
         require_covered(symmetry, state)
     except UncoveredParameterError as error:

@@ -7,17 +7,18 @@ remains free is a permutation of the table. The result is verified by `check`.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from fleet_tools.baselines.merging.errors import SymmetryWarning
+from fleet_tools.baselines.merging.modules import tensors_of, tied_to
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.merging.symmetry.derivation.graph import export, run
 from fleet_tools.baselines.merging.symmetry.derivation.naming import written
-from fleet_tools.baselines.merging.symmetry.derivation.rules import Axes, uniform
+from fleet_tools.baselines.merging.symmetry.derivation.rules import WITHOUT_RULE, Axes, uniform
 from fleet_tools.baselines.merging.symmetry.derivation.units import fix, parts_of
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
@@ -69,6 +70,10 @@ def explain(
         DerivationError: `torch.export` cannot record the model.
         NotInvariantError: The table did not pass `check`, or the example does not show that it is
             right.
+
+    Warns:
+        SymmetryWarning: No axis is free, or some are fixed since no rule is known of an operation,
+            so that methods that align models would average them as they are.
     """
     program = export(model, example, output)
     parameters, aliases = _parameters(model)
@@ -77,22 +82,43 @@ def explain(
         if not {name, *(alias for alias, of in aliases.items() if of == name)} & read:
             for unit in axes:
                 fix(unit, "not read for this example")
-    rows = {name: parameters[aliases.get(name, name)] for name in model.state_dict()}
+    rows = {name: parameters[aliases.get(name, name)] for name in tensors_of(model)}
     symmetry = Symmetry(written(rows))
     symmetry.owners()
     with warnings.catch_warnings():  # of what the notes say
         warnings.simplefilter("ignore", SymmetryWarning)
-        check(symmetry, model, example, output=output, draws=draws)
-    return Derivation(symmetry, _notes(rows))
+        report = check(symmetry, model, example, output=output, draws=draws)
+    notes = _notes(rows)
+    cautions = [*_without_rule(notes), *(() if report.sizes else report.cautions[:1])]
+    for caution in cautions:
+        warnings.warn(caution, SymmetryWarning, stacklevel=3)
+    return Derivation(symmetry, notes)
+
+
+def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yields a caution of the operations without a rule, if there are any."""
+    found: dict[str, list[str]] = {}
+    for name, reasons in notes.items():
+        for reason in reasons:
+            if reason.endswith(WITHOUT_RULE):
+                module = name.rpartition(".")[0] or "the model"
+                found.setdefault(reason.removesuffix(WITHOUT_RULE), []).append(module)
+    if found:
+        listed = (f"{name} ({', '.join(dict.fromkeys(found[name]))})" for name in found)
+        yield (
+            "No rule is known of these operations, so that axes of the modules in parentheses are "
+            f"fixed and models are averaged there as they are: {'; '.join(listed)}. Where their "
+            "units have no order, write the axes by hand, see `symmetry.table_text`."
+        )
 
 
 def _parameters(model: torch.nn.Module) -> tuple[dict[str, Axes], dict[str, str]]:
     """Returns axes by name, the same for tied weights, and the first name of each further one."""
-    first: dict[int, str] = {}
     axes: dict[str, Axes] = {}
     aliases: dict[str, str] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        original = first.setdefault(id(tensor), name)
+    tied = tied_to(model)
+    for name, tensor in tensors_of(model).items():
+        original = tied[name][0]
         if original == name:
             axes[name] = Axes(uniform(tuple(tensor.shape)))
         else:

@@ -207,12 +207,7 @@ def require_covered(symmetry: Symmetry, state: State) -> None:
     Raises:
         UncoveredParameterError: They differ; the message names every difference.
     """
-    for name, value in state.items():
-        if not isinstance(value, torch.Tensor):
-            raise UncoveredParameterError(
-                f"{name} holds a {type(value).__name__}, and only tensors have axes. Leave it out "
-                "of the state dict."
-            )
+    require_tensors(state)
     uncovered = [name for name in state if name not in symmetry.axes]
     absent = [name for name in symmetry.axes if name not in state]
     if uncovered:
@@ -229,12 +224,29 @@ def require_covered(symmetry: Symmetry, state: State) -> None:
         )
 
 
+def require_tensors(state: State) -> None:
+    """Raises an error unless a model holds nothing but tensors.
+
+    Raises:
+        UncoveredParameterError: It does; the message names the entry.
+    """
+    for name, value in state.items():
+        if not isinstance(value, torch.Tensor):
+            raise UncoveredParameterError(
+                f"{name} holds a {type(value).__name__}, and only tensors have axes and averages. "
+                "Leave it out of the state dict."
+            )
+
+
 def require_alike(states: Sequence[State]) -> None:
     """Raises an error unless all models have the same names, shapes and dtypes.
 
     Raises:
+        UncoveredParameterError: One holds something other than tensors.
         ModelMismatchError: They differ; the message names the first model that does, and where.
     """
+    for state in states:
+        require_tensors(state)
     for index, state in enumerate(states[1:], start=1):
         differing = sorted(set(states[0]) ^ set(state))
         if differing:

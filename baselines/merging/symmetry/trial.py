@@ -7,7 +7,6 @@ Hence all weights are changed a little, and each layer is scaled to outputs of s
 (as in the initialization of Mishkin and Matas 2016, "All you need is a good init").
 """
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fleet_tools.baselines.merging.modules import copied, load, tensors_of, tied_to, uncompiled
 from fleet_tools.baselines.merging.symmetry.table import State
 
 Outputs = list[torch.Tensor]
@@ -78,15 +78,16 @@ def _trial(
     seed: int,
     dtype: torch.dtype | None,
 ) -> Trial:
-    trial = copy.deepcopy(model).eval()
+    trial = copied(model)
     trial = trial if dtype is None else trial.to(dtype)
     arguments = example if isinstance(example, tuple) else (example,)
     inputs = [_cast(argument, dtype) for argument in arguments]
 
     @torch.no_grad()
     def run(state: State) -> Outputs:
-        trial.load_state_dict(state)
-        return [tensor.detach().clone() for tensor in _tensors(output(trial(*inputs)))]
+        load(trial, state)
+        with uncompiled():
+            return [tensor.detach().clone() for tensor in _tensors(output(trial(*inputs)))]
 
     def sensitive() -> set[str]:
         # Not of buffers: BatchNorm's function has no gradient by its statistics.
@@ -95,7 +96,8 @@ def _trial(
             for name, value in trial.named_parameters(remove_duplicate=False)
         }
         try:
-            called = torch.func.functional_call(trial, leaves, tuple(inputs), tie_weights=False)
+            with uncompiled():
+                called = torch.func.functional_call(trial, leaves, tuple(inputs), tie_weights=False)
             total = torch.stack([_projection(tensor) for tensor in _tensors(output(called))]).sum()
             gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
         except RuntimeError:  # such as "does not require grad"
@@ -106,16 +108,50 @@ def _trial(
             if value is not None and bool(value.any())
         }
 
-    trial.load_state_dict(redrawn(trial.state_dict(), seed))
-    with torch.no_grad():
+    load(trial, redrawn(tensors_of(trial), seed))
+    with torch.no_grad(), uncompiled():
         _scale_layers(trial, inputs)
-    tensors = trial.state_dict(keep_vars=True)
-    aliases = {
-        name: tuple(other for other, each in tensors.items() if each is tensor)
-        for name, tensor in tensors.items()
-    }
-    state = {name: value.detach().clone() for name, value in tensors.items()}
-    return Trial(run, sensitive, state, aliases)
+    state = {name: value.detach().clone() for name, value in tensors_of(trial).items()}
+    return Trial(run, sensitive, state, tied_to(trial))
+
+
+def faulty_output(
+    model: nn.Module, state: State, example: Any, output: Callable[[Any], Any]
+) -> str | None:
+    """Returns what a model with other weights computes that is not finite; None if all is.
+
+    Args:
+        model: The model, which is not changed.
+        state: The weights.
+        example: Its argument, or a tuple of its arguments.
+        output: Selects what has to be finite from what the model returns.
+
+    Returns:
+        The kind and name of the first module whose outputs are not finite.
+    """
+    trial, found = copied(model), []
+    load(trial, state)
+
+    def note(name: str, module: nn.Module) -> None:
+        def hook(module: nn.Module, arguments: Any, outputs: Any) -> None:
+            if not _finite(outputs):
+                found.append(f"the {type(module).__name__} {name}".strip())
+
+        module.register_forward_hook(hook)
+
+    for name, module in trial.named_modules():
+        note(name, module)
+    arguments = example if isinstance(example, tuple) else (example,)
+    with torch.no_grad(), uncompiled():
+        try:
+            outputs = output(trial(*arguments))
+        except RuntimeError:  # the example is of another precision, as `check` allows
+            outputs = output(trial.double()(*(_cast(each, torch.float64) for each in arguments)))
+    return None if _finite(outputs) else (found or ["the model"])[0]
+
+
+def _finite(outputs: Any) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in _tensors(outputs))
 
 
 def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:

@@ -1,6 +1,5 @@
 """Graphs: a model as the list of operations that `torch.export` records, run on axes."""
 
-import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 
 from fleet_tools.baselines.merging.errors import DerivationError
+from fleet_tools.baselines.merging.modules import copied, uncompiled
 from fleet_tools.baselines.merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
 from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     RULES,
@@ -46,11 +46,11 @@ def export(
         DerivationError: They depend on numbers, or cannot be recorded for another reason.
     """
     arguments = example if isinstance(example, tuple) else (example,)
-    selected = _Selected(copy.deepcopy(model).eval(), output).eval()
+    selected = _Selected(copied(model), output).eval()
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one operation for a whole layer
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), uncompiled(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(selected, arguments)
             return program.run_decompositions({})  # without operations in place

@@ -31,7 +31,7 @@ def _linear(call: Call) -> list[list[Units]]:
     return [outputs if call["bias"] is None else broadcast([outputs, call["bias"]])]
 
 
-@rule("matmul", "mm", "bmm", "mv", "dot")
+@rule("matmul", "mm", "bmm", "mv", "dot", "vdot")
 def _matmul(call: Call) -> list[list[Units]]:
     one, other = call.tensors
     return [_product_of_matrices(one, other)]
@@ -99,6 +99,14 @@ def _by_channel(call: Call) -> list[list[Units]]:
     axes = list(image)
     confine_to_each_other(axes)
     return [axes, *(fixed(shape, call.reason) for shape in call.shapes[1:])]
+
+
+@rule("_weight_norm", "_weight_norm_interface")
+def _weight_norm(call: Call) -> list[list[Units]]:
+    """Each unit along one axis has a norm, over all others; one for all if `dim` is -1."""
+    weight, norms, dim = call["v"], call["g"], call["dim"]
+    others = [i for i in range(len(weight)) if i != dim]
+    return [broadcast([mix(weight, others, keep=True), norms]), list(norms)][: len(call.shapes)]
 
 
 @rule("layer_norm", "rms_norm", "native_layer_norm")
@@ -181,19 +189,45 @@ def _recurrent(call: Call) -> list[list[Units]]:
         fix(unit, call.reason)
     units: list[Units] = []
     for cell in range(cells):
-        into, own, *biases = parameters[cell * each : (cell + 1) * each]
-        rows = product([Units({"lstm": 4, "gru": 3}.get(call.name, 1), call.reason), own[1]])
-        unify(into[1], inputs)
-        for row in (into[0], own[0], *(bias[0] for bias in biases)):
-            unify(row, rows)
-        confine_to_each_other([inputs])
-        confine_to_each_other([rows])
-        for state in states:
-            unify(own[1], sliced(state, 0, cell, cell + 1)[2])
-        units.append(own[1])
+        before = [sliced(state, 0, cell, cell + 1)[2] for state in states]
+        own = _cell(call, inputs, before, *parameters[cell * each : (cell + 1) * each])
+        units.append(own)
         if (cell + 1) % (cells // call["num_layers"]) == 0:
             inputs = concatenation(units[-(cells // call["num_layers"]) :])
     last = [Units(1) for _ in units]
     hidden = units[0] if cells == 1 else family(last, units)
     batch = Units(call.shapes[1][1], call.reason)
     return [[*axes[:2], inputs], *([concatenation(last), batch, hidden] for _ in states)]
+
+
+@rule("rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell")
+def _single_cell(call: Call) -> list[list[Units]]:
+    states = call["hx"] if call.name == "lstm_cell" else [call["hx"]]
+    biases = [bias for bias in (call["b_ih"], call["b_hh"]) if bias is not None]
+    before = [state[1] for state in states]
+    own = _cell(call, call["input"][1], before, call["w_ih"], call["w_hh"], *biases)
+    batch = broadcast([call["input"][:1], *(state[:1] for state in states)])
+    axes = [*batch, own]
+    confine_to_each_other(axes)
+    return [axes for _ in states]
+
+
+def _cell(
+    call: Call,
+    inputs: Units,
+    states: Sequence[Units],
+    into: Sequence[Units],
+    own: Sequence[Units],
+    *biases: Sequence[Units],
+) -> Units:
+    """Unifies what a cell reads and writes, and returns its units."""
+    gates = {"lstm": 4, "gru": 3}.get(call.name.removesuffix("_cell"), 1)
+    rows = product([Units(gates, call.reason), own[1]])
+    unify(into[1], inputs)
+    for row in (into[0], own[0], *(bias[0] for bias in biases)):
+        unify(row, rows)
+    confine_to_each_other([inputs])
+    confine_to_each_other([rows])
+    for state in states:
+        unify(own[1], state)
+    return own[1]

@@ -67,6 +67,9 @@ class Call:
         return [self.dim(v, axes) for v in ([value] if isinstance(value, int) else value)]
 
 
+WITHOUT_RULE = ", of which no rule is known"
+"""End of the reason for which units are fixed that might be free."""
+
 Rule = Callable[[Call], Sequence[Sequence[Units]]]
 RULES: dict[str, Rule] = {}
 """Rules by the names of operations."""
@@ -97,10 +100,11 @@ def uniform(shape: Shape) -> list[Units]:
 
 def unknown(call: Call) -> list[list[Units]]:
     """Fixes all that an operation without a rule reads and writes."""
+    reason = f"{call.reason}{WITHOUT_RULE}"
     for axes in call.tensors:
         for unit in axes:
-            fix(unit, call.reason)
-    return [fixed(shape, call.reason) for shape in call.shapes]
+            fix(unit, reason)
+    return [fixed(shape, reason) for shape in call.shapes]
 
 
 def broadcast(tensors: Sequence[Sequence[Units]]) -> list[Units]:

@@ -151,14 +151,26 @@ def _softmax(call: Call) -> list[list[Units]]:
     return [mix(call["self"], call.dims("dim", call["self"]), keep=True)]
 
 
-@rule("cumsum", "cumprod", "flip", "roll", "sort", "topk", "argsort", "argmax", "argmin",
-      "constant_pad_nd", "pad")  # fmt: skip
+@rule("constant_pad_nd", "pad")
+def _pad(call: Call) -> list[list[Units]]:
+    """Equal entries before and after those along an axis are units of their own."""
+    axes, sizes = list(call["self"]), call["pad"]
+    if min(sizes) < 0 or call.arguments.get("mode", "constant") != "constant":
+        dims = [len(axes) - 1 - i // 2 for i, size in enumerate(sizes) if size]
+        mix(axes, dims, keep=True)
+        return [fix_dims(axes, dims, call)]
+    pairs = zip(sizes[::2], sizes[1::2], strict=True)
+    for dim, (before, after) in zip(reversed(range(len(axes))), pairs, strict=False):
+        parts = [Units(before), axes[dim], Units(after)]
+        axes[dim] = concatenation([part for part in parts if part.size > 0])
+    confine_to_each_other(axes)
+    return [axes]
+
+
+@rule("cumsum", "cumprod", "flip", "roll", "sort", "topk", "argsort", "argmax", "argmin")
 def _ordered(call: Call) -> list[list[Units]]:
     axes, shape = call["self"], call.shapes[0]
-    if "pad" in call.arguments:
-        dims = [i for i, unit in enumerate(axes) if unit.size != shape[i]]
-    else:
-        dims = call.dims("dims" if "dims" in call.arguments else "dim", axes)
+    dims = call.dims("dims" if "dims" in call.arguments else "dim", axes)
     mix(axes, dims, keep=True)
     if len(shape) != len(axes):
         for dim in dims:

@@ -1,0 +1,119 @@
+"""What a state dict holds beside learned weights, and what becomes of it in a merge.
+
+Only names tell, which are PyTorch's own, as a state dict has nothing else:
+
+    running_mean, running_var       statistics of the data, with which only averages can be made: a
+                                    sum with other signs or factors may have a negative variance
+    _extra_state                    whatever a module stores: the same in all models
+    weight_orig, _u, _v, or         a spectral norm: W / (u . W v), with the first singular vectors
+    parametrizations.weight         of W, which belong to one W only
+    .original, .0._u, .0._v
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.symmetry.table import State
+
+VARIANCE = "running_var"
+EXTRA_STATE = "_extra_state"
+_NOT_LEARNED = ("running_mean", VARIANCE, EXTRA_STATE)
+
+
+def last_name(name: str) -> str:
+    """Returns the name of an entry in its module."""
+    return name.rpartition(".")[2]
+
+
+def learned_tensors(state: State) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a model on which optimizers may act: what training has learned.
+
+    All others are averaged by methods and optimizers of the server, as in published code of FedOpt
+    (FedML's has gradients of parameters alone, and takes buffers from the average).
+    """
+    vectors = {name for weight, *pair in _spectral_norms(state) for name in pair}
+    return {
+        name: tensor
+        for name, tensor in state.items()
+        if tensor.is_floating_point()
+        and last_name(name) not in _NOT_LEARNED
+        and name not in vectors
+    }
+
+
+@torch.no_grad()
+def with_singular_vectors(
+    state: State, form: State, former: State | None = None
+) -> dict[str, torch.Tensor]:
+    """Returns a model whose spectral norms have the first singular vectors of their weights.
+
+    An average of unit vectors is one only if they are the same: those of the same model, or of
+    models that were trained with the same ones. These are kept.
+
+    Args:
+        state: A merged model.
+        form: One of the models of which it is made.
+        former: A model whose vectors it has: those of weights that differ are computed, too.
+
+    Raises:
+        MergeError: The weight that a spectral norm divides is itself computed from others.
+    """
+    renewed = dict(state)
+    for weight, *pair in _spectral_norms(state):
+        moved = former is not None and not _close(state[weight], former[weight])
+        if not moved and all(_is_unit(state[name]) for name in pair):
+            continue
+        if weight not in state:
+            raise MergeError(
+                f"{pair[0]} and {pair[1]} belong to the spectral norm of a weight that other "
+                "parametrizations compute, so that they cannot be computed for a merged model. "
+                "Remove the parametrizations before the models are stored, by "
+                "torch.nn.utils.parametrize.remove_parametrizations."
+            )
+        u, v = (form[name].double() for name in pair)
+        # A matrix of as many rows as columns may be either's transpose.
+        largest = max(
+            _matrices(form[weight], len(u)), key=lambda each: abs(float(u @ (each[1] @ v)))
+        )
+        matrix = _as_matrix(state[weight], largest[0])
+        if bool(torch.isfinite(matrix).all()):
+            left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+            sign = 1.0 if float(left[:, 0] @ u) >= 0 else -1.0
+            for name, vector in zip(pair, (left[:, 0], right[0]), strict=True):
+                renewed[name] = (sign * vector).to(state[name])
+    return renewed
+
+
+def _spectral_norms(state: State) -> Iterator[tuple[str, str, str]]:
+    """Yields the names of the weight, u and v of each spectral norm."""
+    for u in state:
+        if not u.endswith("_u") or (v := f"{u[:-1]}v") not in state:
+            continue
+        if u.endswith("._u"):
+            parametrization, _, number = u.removesuffix("._u").rpartition(".")
+            if ".parametrizations." in f".{parametrization}":
+                yield f"{parametrization}.original" if number == "0" else "", u, v
+        elif (weight := f"{u[:-2]}_orig") in state:
+            yield weight, u, v
+
+
+def _matrices(weight: torch.Tensor, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yields the axes of a weight that may be those of its rows, and the matrices."""
+    for dim, size in enumerate(weight.shape):
+        if size == rows:
+            yield dim, _as_matrix(weight, dim)
+
+
+def _as_matrix(weight: torch.Tensor, dim: int) -> torch.Tensor:
+    return weight.detach().movedim(dim, 0).flatten(1).double()
+
+
+def _is_unit(vector: torch.Tensor) -> bool:
+    tolerance = max(1e-6, torch.finfo(vector.dtype).eps)
+    return abs(float(vector.detach().double().norm()) - 1) <= tolerance
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(one.double(), other.double(), rtol=1e-5)

@@ -1,0 +1,108 @@
+"""Models of strangers merge by every method into a usable model, or are refused by name."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from support.foreign_networks import ZOO, derived
+from support.processes import ROOT
+
+from fleet_tools.baselines.merging.errors import FleetToolsError
+from fleet_tools.baselines.merging.matching.soft_descent import Descent
+from fleet_tools.baselines.merging.methods.registry import METHODS, merge
+from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
+from fleet_tools.baselines.merging.spec import ModelSpec
+
+OWN = "examples.own_method.matched_median:matched_median"
+QUICK = {
+    **{name: {"descent": Descent(steps=1)} for name in METHODS if "sinkhorn" in name},
+    **{name: {"descent": Descent(steps=1), "epochs": 1} for name in METHODS if "fleet" in name},
+    "fisher": {"samples": 1},
+    "fed_sgd": {"steps": 2},
+    "task_arithmetic": {"scale": 2.0},
+    "ties": {"scale": 2.0},
+}
+"""Options with which methods are quick, or leave the convex hull of the models."""
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def spec_of(kind):
+    network = ZOO[kind]
+    model, example = built(kind), network.example
+    labels = torch.ones(example.shape[0], 2)
+
+    def loss(policy, seed):
+        return (policy(example) - 1).square().mean()
+
+    holder = LocalDataHolder(model, loss, lambda: [LabelledBatch((example,), labels)])
+    return ModelSpec(
+        derived(kind),
+        data_holders=[holder] * 3,
+        shared_data_holder=holder,
+        base=network.weights(9),
+        model=model,
+        example=example,
+    )
+
+
+@cache
+def built(kind):
+    return ZOO[kind].build()
+
+
+def outputs(kind, state):
+    model = built(kind)
+    model.load_state_dict({**model.state_dict(), **state})
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        return model(ZOO[kind].example)
+
+
+@pytest.mark.parametrize("kind", ZOO)
+def test_units_are_found(kind):
+    sizes = derived(kind).group(ZOO[kind].weights()).sizes
+    assert len(sizes) == ZOO[kind].free
+
+
+@pytest.mark.parametrize("kind", ZOO)
+@pytest.mark.parametrize("method", [*METHODS, OWN])
+def test_every_method_makes_a_usable_model_or_says_why_not(kind, method):
+    spec, models = spec_of(kind), [ZOO[kind].weights(seed) for seed in range(3)]
+    try:
+        problem = spec.problem(models)
+        merged = merge(method, problem, **QUICK.get(method, {}))
+        spec.require_sound(merged.state, problem.models[0], method)
+    except FleetToolsError:
+        return
+    found, own = outputs(kind, merged.state), outputs(kind, models[0])
+    assert torch.isfinite(found).all()
+    assert float(found.abs().max()) < 100 * float(own.abs().max())
+
+
+@pytest.mark.parametrize("kind", ZOO)
+def test_permuted_copies_merge_into_their_function(kind):
+    model, symmetry = ZOO[kind].weights(), derived(kind)
+    group, generator = symmetry.group(model), np.random.default_rng(0)
+    copies = [model, *(symmetry.apply(group.random(generator), model) for _ in range(2))]
+    for each in copies:
+        torch.testing.assert_close(outputs(kind, each), outputs(kind, model))
+    for method in ("git_rebasin", OWN):
+        merged = merge(method, MergeProblem(symmetry, copies)).state
+        torch.testing.assert_close(outputs(kind, merged), outputs(kind, model))
+
+
+@pytest.mark.parametrize("kind", ZOO)
+@pytest.mark.parametrize("method", ["naive_average", "git_rebasin", "task_arithmetic", "fisher"])
+def test_equal_models_merge_into_that_model(kind, method):
+    model = ZOO[kind].weights()
+    problem = spec_of(kind).problem([model] * 3)
+    merged = merge(method, problem, **({"samples": 1} if method == "fisher" else {})).state
+    torch.testing.assert_close(outputs(kind, merged), outputs(kind, model))
