@@ -1,12 +1,12 @@
 """What a state dict holds beside learned weights, and what becomes of it in a merge.
 
-Only names tell, which are PyTorch's own, as a state dict has nothing else:
+A state dict has nothing but names, PyTorch's own, to tell them by, and for the last kind numbers:
 
     running_mean, running_var       statistics of the data, with which only averages can be made: a
                                     sum with other signs or factors may have a negative variance
     _extra_state                    whatever a module stores: the same in all models
     weight_orig, _u, _v, or         a spectral norm: W / (u . W v), with the first singular vectors
-    parametrizations.weight         of W, which belong to one W only
+    parametrizations.weight         of W, which are unit vectors and belong to one W only
     .original, .0._u, .0._v
 """
 
@@ -61,11 +61,11 @@ def with_singular_vectors(
         MergeError: The weight that a spectral norm divides is itself computed from others.
     """
     renewed = dict(state)
-    for weight, *pair in _spectral_norms(state):
-        moved = former is not None and not _close(state[weight], former[weight])
+    for weight, *pair in _spectral_norms(form):
+        moved = former is not None and bool(weight) and not _close(state[weight], former[weight])
         if not moved and all(_is_unit(state[name]) for name in pair):
             continue
-        if weight not in state:
+        if not weight:
             raise MergeError(
                 f"{pair[0]} and {pair[1]} belong to the spectral norm of a weight that other "
                 "parametrizations compute, so that they cannot be computed for a merged model. "
@@ -73,11 +73,10 @@ def with_singular_vectors(
                 "torch.nn.utils.parametrize.remove_parametrizations."
             )
         u, v = (form[name].double() for name in pair)
-        # A matrix of as many rows as columns may be either's transpose.
-        largest = max(
-            _matrices(form[weight], len(u)), key=lambda each: abs(float(u @ (each[1] @ v)))
-        )
-        matrix = _as_matrix(state[weight], largest[0])
+        # A weight with two axes of the same size may be a matrix or its transpose.
+        matrices = {dim: _matrix(form[weight], dim) for dim in _rows(form[weight], u, v)}
+        dim = max(matrices, key=lambda dim: abs(float(u @ (matrices[dim] @ v))))
+        matrix = _matrix(state[weight], dim)
         if bool(torch.isfinite(matrix).all()):
             left, _, right = torch.linalg.svd(matrix, full_matrices=False)
             sign = 1.0 if float(left[:, 0] @ u) >= 0 else -1.0
@@ -86,31 +85,38 @@ def with_singular_vectors(
     return renewed
 
 
-def _spectral_norms(state: State) -> Iterator[tuple[str, str, str]]:
-    """Yields the names of the weight, u and v of each spectral norm."""
-    for u in state:
-        if not u.endswith("_u") or (v := f"{u[:-1]}v") not in state:
+def _spectral_norms(model: State) -> Iterator[tuple[str, str, str]]:
+    """Yields the names of the weight, u and v of each spectral norm of a model.
+
+    The weight's name is empty if it is computed by other parametrizations.
+    """
+    for u in model:
+        if not u.endswith("_u") or (v := f"{u[:-1]}v") not in model:
             continue
-        if u.endswith("._u"):
-            parametrization, _, number = u.removesuffix("._u").rpartition(".")
-            if ".parametrizations." in f".{parametrization}":
-                yield f"{parametrization}.original" if number == "0" else "", u, v
-        elif (weight := f"{u[:-2]}_orig") in state:
+        if not (_is_unit(model[u]) and _is_unit(model[v])):
+            continue
+        parametrization, _, number = u.removesuffix("._u").rpartition(".")
+        if u.endswith("._u") and ".parametrizations." in f".{parametrization}":
+            weight = f"{parametrization}.original" if number == "0" else ""
+        else:
+            weight = f"{u[:-2]}_orig"
+        if not weight or (weight in model and _rows(model[weight], model[u], model[v])):
             yield weight, u, v
 
 
-def _matrices(weight: torch.Tensor, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yields the axes of a weight that may be those of its rows, and the matrices."""
-    for dim, size in enumerate(weight.shape):
-        if size == rows:
-            yield dim, _as_matrix(weight, dim)
+def _rows(weight: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> list[int]:
+    """Returns the axes of a weight that may be those of its rows, if it has singular vectors."""
+    sizes = (u.numel(), v.numel())
+    return [d for d, n in enumerate(weight.shape) if n and (n, weight.numel() // n) == sizes]
 
 
-def _as_matrix(weight: torch.Tensor, dim: int) -> torch.Tensor:
-    return weight.detach().movedim(dim, 0).flatten(1).double()
+def _matrix(weight: torch.Tensor, rows: int) -> torch.Tensor:
+    return weight.detach().movedim(rows, 0).flatten(1).double()
 
 
 def _is_unit(vector: torch.Tensor) -> bool:
+    if vector.dim() != 1 or not vector.is_floating_point():
+        return False
     tolerance = max(1e-6, torch.finfo(vector.dtype).eps)
     return abs(float(vector.detach().double().norm()) - 1) <= tolerance
 

@@ -10,8 +10,9 @@ outputs), whose last row is the bias. What reads or writes nothing else than suc
                             multiplies the output of the second one
     MultiheadAttention      four maps: of queries, keys and values, and of the output
 
-Everything else (norms, embeddings, transposed convolutions, bidirectional recurrent modules) is
-left to averages.
+Everything else is left to averages: norms, embeddings, transposed convolutions, bidirectional
+recurrent modules, matrices that are computed from other parameters (such as by a weight norm), and
+tied weights, of which one matrix serves several maps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.modules import tied_to
 from fleet_tools.baselines.merging.symmetry.table import State
 
 LARGEST_MOMENTS_GB = 1.0
@@ -116,7 +118,8 @@ def affine_maps(model: nn.Module) -> dict[str, AffineMap]:
         if isinstance(module, nn.MultiheadAttention):
             inside.add(module.out_proj)
         found |= {each.name: each for each in _maps_of(name, module)}
-    return found
+    untied = {name for name, names in tied_to(model).items() if len(names) == 1}
+    return {name: each for name, each in found.items() if untied.issuperset(each.parameters)}
 
 
 def require_measurable(maps: Iterable[AffineMap], state: State) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fleet_tools.baselines.merging.modules import tensors_of, uncompiled
 from fleet_tools.baselines.merging.moments.affine_maps import (
     CONVOLUTIONS,
     RECURRENT,
@@ -26,7 +27,7 @@ def applied_maps(model: nn.Module, *arguments: Any) -> tuple[AffineMap, ...]:
         arguments: Its arguments.
     """
     maps = affine_maps(model)
-    return tuple(maps[name] for name in input_rows(model, model.state_dict(), arguments, maps))
+    return tuple(maps[name] for name in input_rows(model, tensors_of(model), arguments, maps))
 
 
 @torch.no_grad()
@@ -68,7 +69,8 @@ def input_rows(
     ]
     try:
         copies = {name: tensor.clone() for name, tensor in state.items()}
-        torch.func.functional_call(model, copies, arguments)
+        with uncompiled():
+            torch.func.functional_call(model, copies, arguments, tie_weights=False)
     finally:
         for handle in handles:
             handle.remove()

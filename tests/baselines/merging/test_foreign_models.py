@@ -14,6 +14,7 @@ from fleet_tools.baselines.merging.errors import FleetToolsError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.registry import METHODS, merge
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.spec import ModelSpec
@@ -29,6 +30,13 @@ QUICK = {
 }
 """Options with which methods are quick, or leave the convex hull of the models."""
 
+VARIANTS = {"common_init", "sinkhorn_rebasin_midpoint", "sinkhorn_data"}
+VARIANTS |= {name for name in METHODS if name.startswith("fleet_merge_") and "soft" not in name}
+EVERY_METHOD = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else [])
+    for name in (*METHODS, OWN)
+]
+
 
 @pytest.fixture(autouse=True)
 def _in_the_checkout(monkeypatch):
@@ -38,7 +46,7 @@ def _in_the_checkout(monkeypatch):
 def spec_of(kind):
     network = ZOO[kind]
     model, example = built(kind), network.example
-    labels = torch.ones(example.shape[0], 2)
+    labels = torch.ones_like(outputs(kind, model.state_dict())).reshape(-1, 2)
 
     def loss(policy, seed):
         return (policy(example) - 1).square().mean()
@@ -48,6 +56,7 @@ def spec_of(kind):
         derived(kind),
         data_holders=[holder] * 3,
         shared_data_holder=holder,
+        affine_maps=applied_maps(model, example),
         base=network.weights(9),
         model=model,
         example=example,
@@ -73,7 +82,7 @@ def test_units_are_found(kind):
 
 
 @pytest.mark.parametrize("kind", ZOO)
-@pytest.mark.parametrize("method", [*METHODS, OWN])
+@pytest.mark.parametrize("method", EVERY_METHOD)
 def test_every_method_makes_a_usable_model_or_says_why_not(kind, method):
     spec, models = spec_of(kind), [ZOO[kind].weights(seed) for seed in range(3)]
     try:
