@@ -1,10 +1,12 @@
-"""Whether a merged model is one: what must hold of it before anyone loads or stores it."""
+"""Whether a model is one: what must hold of it before anyone loads, merges or stores it."""
 
 import torch
 
 from fleet_tools.baselines.merging.buffers import VARIANCE, last_name
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.merging.symmetry.table import State
+
+_MAX_SHOWN = 6
 
 
 def require_sound(state: State, form: State, maker: str) -> None:
@@ -16,32 +18,45 @@ def require_sound(state: State, form: State, maker: str) -> None:
         maker: What made it, such as "ties", for the message.
 
     Raises:
-        UnsoundMergeError: A tensor is missing, unknown, of another shape or dtype, or not finite,
-            or a variance is negative; the message names it.
+        UnsoundMergeError: It has `defects`; the message names the tensors.
     """
-    faults = [f"{name} is missing" for name in form if name not in state]
-    faults += [fault for name, value in state.items() if (fault := _fault(name, value, form))]
-    if faults:
-        more = f", and {len(faults) - 6} more" if len(faults) > 6 else ""
+    if found := defects(state, form):
         raise UnsoundMergeError(
-            f"{maker} made no usable model: {', '.join(faults[:6])}{more}. Give smaller steps or "
-            "scales if numbers are too large, or choose another method."
+            f"{maker} made no usable model: {found}. Give smaller steps or scales if numbers are "
+            "too large, or choose another method."
         )
 
 
-def _fault(name: str, value: object, form: State) -> str:
+def defects(state: State, form: State) -> str:
+    """Says what is wrong with a model; empty if nothing is.
+
+    Args:
+        state: The model.
+        form: A model with the names, shapes and dtypes that it must have.
+
+    Returns:
+        Names of tensors that are missing, unknown, of another shape or dtype, or not finite, or
+        variances with negative entries, and what is wrong with each.
+    """
+    found = [f"{name} is missing" for name in form if name not in state]
+    found += [defect for name, value in state.items() if (defect := _defect(name, value, form))]
+    more = f"; and {len(found) - _MAX_SHOWN} more" if len(found) > _MAX_SHOWN else ""
+    return "; ".join(found[:_MAX_SHOWN]) + more
+
+
+def _defect(name: str, value: torch.Tensor, form: State) -> str:
     if name not in form:
-        return f"{name} belongs to none of the models"
+        return f"{name} does not belong to it"
     if not isinstance(value, torch.Tensor):
         return f"{name} is a {type(value).__name__}"
-    for what, found, wanted in (
-        ("shape", tuple(value.shape), tuple(form[name].shape)),
-        ("dtype", value.dtype, form[name].dtype),
-    ):
-        if found != wanted:
-            return f"{name} has the {what} {found} instead of {wanted}"
+    if (value.shape, value.dtype) != (form[name].shape, form[name].dtype):
+        return f"{name} is {_brief(value)}, not {_brief(form[name])}"
     if not bool(torch.isfinite(value).all()):
-        return f"{name} would not be finite"
+        return f"{name} holds NaN or infinity"
     if last_name(name) == VARIANCE and bool((value < 0).any()):
-        return f"{name} has variances below 0"
+        return f"{name} holds variances below 0"
     return ""
+
+
+def _brief(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import torch
 
+from fleet_tools.baselines.merging.soundness import defects
 from fleet_tools.baselines.policies.errors import CheckpointError
-
-_MAX_SHOWN = 6
 
 
 def require_weights(
@@ -19,22 +18,7 @@ def require_weights(
         weights: The weights to check.
 
     Raises:
-        CheckpointError: They differ; the message names the tensors.
+        CheckpointError: They have `soundness.defects`; the message names the tensors.
     """
-    errors = [f"{name} is missing" for name in expected if name not in weights]
-    for name, tensor in weights.items():
-        if name not in expected:
-            errors.append(f"{name} does not belong to it")
-        elif (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
-            errors.append(f"{name} is {_brief(tensor)}, not {_brief(expected[name])}")
-        elif not bool(torch.isfinite(tensor).all()):
-            errors.append(f"{name} holds NaN or infinity")
-    if errors:
-        more = f"; and {len(errors) - _MAX_SHOWN} more" if len(errors) > _MAX_SHOWN else ""
-        raise CheckpointError(
-            f"The weights are not those of this network: {'; '.join(errors[:_MAX_SHOWN])}{more}."
-        )
-
-
-def _brief(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+    if found := defects(weights, expected):
+        raise CheckpointError(f"The weights are not those of this network: {found}.")

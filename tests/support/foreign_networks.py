@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -117,6 +117,8 @@ class PaddedBlock(nn.Module):
 class Relative(nn.Module):
     """Attention over places with a learned bias by their differences, an index of integers."""
 
+    differences: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.into, self.out = nn.Linear(3, UNITS), nn.Linear(UNITS, 2)
@@ -160,6 +162,10 @@ def _with_extra_state(extra: Any) -> nn.Sequential:
     return nn.Sequential(Versioned(3, UNITS, extra), nn.Tanh(), nn.Linear(UNITS, 2))
 
 
+def _compiled() -> nn.Module:
+    return cast(nn.Module, torch.compile(mlp(), backend="eager"))
+
+
 def _normalized() -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(3, UNITS, 3), nn.BatchNorm2d(UNITS), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
@@ -199,7 +205,7 @@ ZOO = {
     "extra state, a tensor": ForeignNetwork(
         lambda: _with_extra_state(torch.tensor([7, 200], dtype=torch.uint8)), FEATURES, 1
     ),
-    "compiled": ForeignNetwork(lambda: torch.compile(mlp(), backend="eager"), FEATURES, 2),
+    "compiled": ForeignNetwork(_compiled, FEATURES, 2),
 }
 
 

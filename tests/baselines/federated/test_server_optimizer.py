@@ -17,8 +17,10 @@ from support.fleet_cases import local, plan_of
 from fleet_tools.baselines.federated.config import ServerConfig
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import STATE, FleetWriter, load_progress
+from fleet_tools.baselines.federated.rounds import after_merge
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.server_optimizer import server_step
+from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.tensor_files import read_checked, write_checked
@@ -174,3 +176,12 @@ def test_references_have_no_server_and_bad_ones_are_refused(data: Path):
         plan_of(data, server={"optimizer": "lion"})
     with pytest.raises(ConfigError, match="momentum"):
         plan_of(data, server={"momentum": 1.0})
+
+
+def test_a_round_names_the_weights_that_no_one_could_use(data: Path) -> None:
+    plan = plan_of(data, server={"optimizer": "momentum", "learning_rate": 1.0})
+    before = plan.blueprint.create().state_dict()
+    name = next(iter(before))
+    merged = before | {name: torch.full_like(before[name], torch.inf)}
+    with pytest.raises(UnsoundMergeError, match=f"with a step of momentum made no .*{name} holds"):
+        after_merge(plan, 1, before, merged, {})

@@ -27,6 +27,8 @@ from fleet_tools.baselines.merging.model_files import read_model, write_model
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.derive import derive
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.weights import require_weights
 
 LIARS = """
 import torch
@@ -59,11 +61,11 @@ def fixed_problem(*models, **fields):
     ("liar", "message"),
     [
         ("missing", "w is missing"),
-        ("unknown", "more belongs to none of the models"),
-        ("shape", r"w has the shape \(3,\) instead of \(2,\)"),
-        ("dtype", "w has the dtype torch.float64 instead of torch.float32"),
-        ("infinite", "w would not be finite"),
-        ("negative", r"norm\.running_var has variances below 0"),
+        ("unknown", "more does not belong to it"),
+        ("shape", r"w is float32 \(3,\), not float32 \(2,\)"),
+        ("dtype", r"w is float64 \(2,\), not float32"),
+        ("infinite", "w holds NaN or infinity"),
+        ("negative", r"norm\.running_var holds variances below 0"),
         ("number", "w is a float"),
         ("plain", "returned a dict.*MergeResult"),
     ],
@@ -78,6 +80,12 @@ def test_a_method_that_returns_no_model_is_named_with_the_tensor(
         merge(f"liars:{liar}", fixed_problem(model, model))
 
 
+def test_a_robot_or_checkpoint_with_negative_variances_is_refused():
+    expected = {"norm.running_var": torch.ones(2)}
+    with pytest.raises(CheckpointError, match=r"norm\.running_var holds variances below 0"):
+        require_weights(expected, {"norm.running_var": torch.tensor([1.0, -1e-9])})
+
+
 @pytest.mark.parametrize("kind", [each for each in ZOO if "spectral" in each])
 @pytest.mark.parametrize(
     ("method", "options"), [("naive_average", {}), ("task_arithmetic", {"scale": 3.0})]
@@ -89,7 +97,7 @@ def test_singular_vectors_are_those_of_the_merged_weight(kind, method, options):
     model(ZOO[kind].example)
     divided = [
         each
-        for each in model
+        for each in model.children()
         if hasattr(each, "parametrizations") or "weight_u" in vars(each)["_buffers"]
     ]
     assert len(divided) == 2
