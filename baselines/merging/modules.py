@@ -3,7 +3,7 @@
 import contextlib
 import copy
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,13 +19,9 @@ def copied(model: Module) -> Module:
     Weights that hooks have computed, such as those of `torch.nn.utils.weight_norm`, are copied as
     constants until they are computed again; `copy.deepcopy` by itself refuses them.
     """
-    computed = (
-        value
-        for module in model.modules()
-        for value in vars(module).values()
-        if isinstance(value, torch.Tensor) and not value.is_leaf
-    )
-    return copy.deepcopy(model, {id(value): value.detach().clone() for value in computed}).eval()
+    held = (tensor for module in model.modules() for tensor in tensors_in(vars(module)))
+    constants = {id(each): each.detach().clone() for each in held if not each.is_leaf}
+    return copy.deepcopy(model, constants).eval()
 
 
 @contextlib.contextmanager
@@ -54,6 +50,18 @@ def tied_to(model: nn.Module) -> dict[str, tuple[str, ...]]:
     for name, tensor in tensors.items():
         names.setdefault(id(tensor), []).append(name)
     return {name: tuple(names[id(tensor)]) for name, tensor in tensors.items()}
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors in nested mappings, tuples and lists."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors_in(item)
 
 
 def _tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:

@@ -84,6 +84,19 @@ def convolutions(wrap: Callable[[nn.Module], nn.Module]) -> nn.Sequential:
     )  # fmt: skip
 
 
+class Recurrent(nn.Module):
+    """A recurrent layer whose weight of its own units has a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        core = nn.LSTM(3, UNITS, batch_first=True)
+        self.core = parametrizations.weight_norm(core, "weight_hh_l0")
+        self.head = nn.Linear(UNITS, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.core(x)[0])
+
+
 class Stepping(nn.Module):
     """A loop over the steps of a sequence with a single cell."""
 
@@ -194,6 +207,7 @@ ZOO = {
     "convolutions with weight norm": ForeignNetwork(
         lambda: convolutions(parametrizations.weight_norm), IMAGE, 2
     ),
+    "recurrence with weight norm": ForeignNetwork(Recurrent, SEQUENCE, 1),
     "batch norm": ForeignNetwork(_normalized, IMAGE, 1),
     "padded shortcuts": ForeignNetwork(_padded, IMAGE, 7),
     "lstm cell": ForeignNetwork(lambda: Stepping(nn.LSTMCell), SEQUENCE, 1),

@@ -7,14 +7,21 @@ Hence all weights are changed a little, and each layer is scaled to outputs of s
 (as in the initialization of Mishkin and Matas 2016, "All you need is a good init").
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.modules import copied, load, tensors_of, tied_to, uncompiled
+from fleet_tools.baselines.merging.modules import (
+    copied,
+    load,
+    tensors_in,
+    tensors_of,
+    tied_to,
+    uncompiled,
+)
 from fleet_tools.baselines.merging.symmetry.table import State
 
 Outputs = list[torch.Tensor]
@@ -87,7 +94,7 @@ def _trial(
     def run(state: State) -> Outputs:
         load(trial, state)
         with uncompiled():
-            return [tensor.detach().clone() for tensor in _tensors(output(trial(*inputs)))]
+            return [tensor.detach().clone() for tensor in tensors_in(output(trial(*inputs)))]
 
     def sensitive() -> set[str]:
         # Not of buffers: BatchNorm's function has no gradient by its statistics.
@@ -98,7 +105,9 @@ def _trial(
         try:
             with uncompiled():
                 called = torch.func.functional_call(trial, leaves, tuple(inputs), tie_weights=False)
-            total = torch.stack([_projection(tensor) for tensor in _tensors(output(called))]).sum()
+            total = torch.stack(
+                [_projection(tensor) for tensor in tensors_in(output(called))]
+            ).sum()
             gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
         except RuntimeError:  # such as "does not require grad"
             return set()
@@ -151,7 +160,7 @@ def faulty_output(
 
 
 def _finite(outputs: Any) -> bool:
-    return all(bool(torch.isfinite(tensor).all()) for tensor in _tensors(outputs))
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors_in(outputs))
 
 
 def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:
@@ -207,14 +216,3 @@ def _cast(value: Any, dtype: torch.dtype | None) -> Any:
     if type(value) in (tuple, list):  # not a named tuple, whose constructor differs
         return type(value)(_cast(item, dtype) for item in value)
     return value
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
