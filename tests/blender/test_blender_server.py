@@ -33,9 +33,8 @@ def _url() -> Iterator[str]:
     with server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{running.server_address[1]}"
-        running.shutdown()
-        thread.join()
+        yield f"http://127.0.0.1:{running.address[1]}"
+    thread.join()
 
 
 def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM) -> tuple[int, str]:
