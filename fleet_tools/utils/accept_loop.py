@@ -160,7 +160,8 @@ class AcceptLoop:
                     getattr(error, "errno", None), f"It listens no more: {reason}"
                 ) from error
             self._drop(reason)
-            if getattr(error, "errno", errno.ENOMEM) in _SHORTAGES:
+            short = getattr(error, "errno", errno.ENOMEM) in _SHORTAGES
+            if short and not self._slowest_gives_way():
                 self._closing.wait(_PAUSE_S)
             return
         if not self._make_room():
@@ -176,6 +177,7 @@ class AcceptLoop:
             with self._lock:
                 del self._connections[thread]
             self._drop("no thread could be started", client)
+            self._slowest_gives_way()
 
     def _run(self, client: socket.socket, address: Any) -> None:
         me = threading.current_thread()
@@ -199,18 +201,22 @@ class AcceptLoop:
 
     def _make_room(self) -> bool:
         """Returns whether one more connection may be opened; a slow one gives way to it."""
-        with self._lock:
-            strangers = [pair for pair in self._connections.items() if not pair[1].opened]
-        if len(strangers) < self._max_opening:
-            return True
+        return len(self._strangers()) < self._max_opening or self._slowest_gives_way()
+
+    def _slowest_gives_way(self) -> bool:
+        """Ends the oldest connection that is not open; returns whether there is one fewer now."""
         patience_ends = time.monotonic() - _PATIENCE_S
-        for thread, connection in strangers:
+        for thread, connection in self._strangers():
             if connection.since < patience_ends and not connection.ended:
                 connection.hang_up()
                 self._drop("gave way to others, being slow")
                 thread.join(_PAUSE_S)
                 return not thread.is_alive()
         return False
+
+    def _strangers(self) -> list[tuple[threading.Thread, _Connection]]:
+        with self._lock:
+            return [pair for pair in self._connections.items() if not pair[1].opened]
 
     def _end_the_slow(self) -> None:
         latest = time.monotonic() - self._opening_s

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import sys
 import threading
 from pathlib import Path
 from typing import Any

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.remote.access import Access
 from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
+from fleet_tools.policies.remote.websocket import quiet_logger
 from fleet_tools.utils.accept_loop import AcceptLoop
 from fleet_tools.utils.libraries import require
 
@@ -71,11 +72,11 @@ class PolicyServer:
                 open_timeout=None,  # the loop has one, for TLS and the rest together
                 max_size=dialect.largest_request(served.hello),
                 max_queue=4,
-                logger=_quiet_logger(),
+                logger=quiet_logger(),
             )
         except OSError as error:
             raise ConfigError(f"Cannot listen on {access.host}:{access.port}: {error}.") from None
-        # In a loop of ours: that of websockets ends by any error of accept, and by a lack of threads.
+        # The loop of websockets ends by every error of accept, and by a lack of threads.
         self._loop = AcceptLoop(self._server.socket, self._server.handler, max_connections, tls=tls)
         host, port = self._loop.address
         scheme = "ws" if tls is None else "wss"
@@ -166,10 +167,3 @@ def _another_is_there(connection: "ServerConnection") -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _quiet_logger() -> logging.Logger:
-    """Returns a logger that says nothing of strangers who do not speak the protocol."""
-    logger = logging.getLogger(f"{__name__}.websockets")
-    logger.setLevel(logging.CRITICAL)
-    return logger
