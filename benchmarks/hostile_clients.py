@@ -123,6 +123,7 @@ def _resets(target: Target, number: int) -> Iterator[list[socket.socket]]:
         for client in clients:
             _reset(client)
         os.kill(target.pid, signal.SIGCONT)
+        time.sleep(0.3)  # it accepts them, before it is stopped again
     yield []
 
 
