@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from attacked_server import DIALECTS, TOKEN
@@ -41,6 +42,14 @@ _BACKLOG = 100
 _SETTLES_S = 30.0
 
 
+class Resources(NamedTuple):
+    """What a process holds: resident memory in MB, descriptors and threads."""
+
+    memory_mb: float
+    descriptors: int
+    threads: int
+
+
 @dataclass(frozen=True)
 class Target:
     """A server that is attacked.
@@ -57,10 +66,10 @@ class Target:
     pid: int
     tls: ssl.SSLContext | None
 
-    def connect(self, secured: bool = True) -> socket.socket:
+    def connect(self, secured: bool = True, timeout_s: float = 5.0) -> socket.socket:
         """Connects to it, after a handshake of TLS if there is one and it is wanted."""
         host, port = self.url.rpartition("/")[2].split(":")
-        client = socket.create_connection((host, int(port)), timeout=5)
+        client = socket.create_connection((host, int(port)), timeout_s)
         if self.tls is None or not secured:
             return client
         try:
@@ -89,12 +98,13 @@ class Target:
         except (FleetToolsError, OSError, WebSocketException):
             return False
 
-    def resources(self) -> tuple[float, int, int]:
-        """Returns its resident memory in MB, and its numbers of descriptors and threads."""
+    def resources(self) -> Resources:
+        """Returns what its process holds."""
         status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in status)
         memory_mb = int(fields["VmRSS"].split()[0]) / 1000
-        return memory_mb, len(os.listdir(f"/proc/{self.pid}/fd")), int(fields["Threads"])
+        descriptors = len(os.listdir(f"/proc/{self.pid}/fd"))
+        return Resources(memory_mb, descriptors, int(fields["Threads"]))
 
 
 # --- Attacks --------------------------------------------------------------------------------
@@ -111,15 +121,19 @@ def _reset(client: socket.socket) -> None:
 def _each(number: int, begin: Callable[[], socket.socket]) -> list[socket.socket]:
     clients = []
     for _ in range(number):
-        with contextlib.suppress(OSError):
+        try:
             clients.append(begin())
+        except TimeoutError:  # there is no room for more
+            break
+        except OSError:
+            pass
     return clients
 
 
 def _resets(target: Target, number: int) -> Iterator[list[socket.socket]]:
     for _ in range(0, number, _BACKLOG):
         os.kill(target.pid, signal.SIGSTOP)
-        clients = _each(min(number, _BACKLOG), lambda: target.connect(secured=False))
+        clients = _each(min(number, _BACKLOG), lambda: target.connect(False, 0.5))
         for client in clients:
             _reset(client)
         os.kill(target.pid, signal.SIGCONT)
@@ -138,7 +152,7 @@ def _hello_of_tls() -> bytes:
 def _resets_in_handshake(target: Target, number: int) -> Iterator[list[socket.socket]]:
     beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: x\r\n"
     for part in (len(beginning), len(beginning) // 2):
-        for client in _each(number // 2, lambda: target.connect(secured=False)):
+        for client in _each(number // 2, lambda: target.connect(False)):
             with contextlib.suppress(OSError):
                 client.sendall(beginning[:part])
             _reset(client)
@@ -146,13 +160,13 @@ def _resets_in_handshake(target: Target, number: int) -> Iterator[list[socket.so
 
 
 def _silent(target: Target, number: int) -> Iterator[list[socket.socket]]:
-    clients = _each(number, lambda: target.connect(secured=False))
+    clients = _each(number, lambda: target.connect(False))
     while True:
         yield clients
 
 
 def _slow(target: Target, number: int) -> Iterator[list[socket.socket]]:
-    clients = _each(number, lambda: target.connect(secured=False))
+    clients = _each(number, lambda: target.connect(False))
     beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: " + b"x" * 1000
     for byte in beginning:
         for client in clients:
@@ -209,7 +223,7 @@ class Found:
         served_after_s: Time after its end until a good client was served, s.
         dropped: Number of connections that the server says it dropped.
         processor_s: Processor time of the server, s.
-        memory_mb, descriptors, threads: Before the attack, at its height, and after it.
+        before, height, after: What it held before the attack, at most, and after it.
     """
 
     kind: str
@@ -219,18 +233,18 @@ class Found:
     served_after_s: float
     dropped: int
     processor_s: float
-    memory_mb: tuple[float, float, float]
-    descriptors: tuple[int, int, int]
-    threads: tuple[int, int, int]
+    before: Resources
+    height: Resources
+    after: Resources
 
     @property
     def is_well(self) -> bool:
         """Whether the server is what it was."""
         return (
             self.served_after_s < _SETTLES_S
-            and self.descriptors[2] <= self.descriptors[0]
-            and self.threads[2] <= self.threads[0]
-            and self.memory_mb[2] < self.memory_mb[0] + 30
+            and self.after.descriptors <= self.before.descriptors
+            and self.after.threads <= self.before.threads
+            and self.after.memory_mb < self.before.memory_mb + 30
         )
 
 
@@ -285,7 +299,7 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
             if time.monotonic() >= next_step:
                 hostile = next(steps, hostile)
                 next_step = time.monotonic() + 1.0
-            height = max(height, target.resources())
+            height = Resources(*map(max, height, target.resources()))
             tried += 1
             served += target.is_served()
             if time.monotonic() >= end:
@@ -299,7 +313,6 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
         served_after_s = time.monotonic() - begin
         after = _settled(target, before)
         server.ask("dropped")
-        memory, descriptors, threads = zip(before, height, after, strict=True)
         return Found(
             f"{kind}, TLS" if tls else kind,
             attack,
@@ -308,14 +321,14 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
             round(served_after_s, 2),
             sum(server.answer().values()),
             round(_processor_s(target.pid) - begun_s, 2),
-            memory,
-            descriptors,
-            threads,
+            before,
+            height,
+            after,
         )
 
 
-def _settled(target: Target, wanted: tuple[float, int, int] | None = None) -> tuple:
-    """Returns the resources as soon as they are those that are wanted, or do not change."""
+def _settled(target: Target, wanted: Resources | None = None) -> Resources:
+    """Returns the resources as soon as they are those that are wanted; by default after 1 s."""
     end = time.monotonic() + (1.0 if wanted is None else _SETTLES_S)
     while True:
         found = target.resources()
@@ -372,9 +385,10 @@ def _cells(found: Found) -> list[str]:
     return [
         *(found.kind, found.attack, f"{found.served} of {found.tried}"),
         *(f"{found.served_after_s:.2f}", f"{found.dropped:,}", f"{found.processor_s:.2f}"),
-        " / ".join(f"{each:.0f}" for each in found.memory_mb),
-        " / ".join(map(str, found.descriptors)),
-        " / ".join(map(str, found.threads)),
+        *(
+            " / ".join(f"{each:.0f}" for each in three)
+            for three in zip(found.before, found.height, found.after, strict=True)
+        ),
     ]
 
 
