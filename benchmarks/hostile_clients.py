@@ -49,6 +49,14 @@ class Resources(NamedTuple):
     descriptors: int
     threads: int
 
+    def largest(self, other: "Resources") -> "Resources":
+        """Returns the larger one of each."""
+        return Resources(
+            max(self.memory_mb, other.memory_mb),
+            max(self.descriptors, other.descriptors),
+            max(self.threads, other.threads),
+        )
+
 
 @dataclass(frozen=True)
 class Target:
@@ -299,7 +307,7 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
             if time.monotonic() >= next_step:
                 hostile = next(steps, hostile)
                 next_step = time.monotonic() + 1.0
-            height = Resources(*map(max, height, target.resources()))
+            height = height.largest(target.resources())
             tried += 1
             served += target.is_served()
             if time.monotonic() >= end:
@@ -355,7 +363,7 @@ class HostileClientsOptions(cli.Options):
 
     clients: Count = 1000
     """Number of hostile clients at the same time."""
-    seconds: Count = 20
+    seconds: Count = 10
     """Time for which they stay, s."""
 
 
