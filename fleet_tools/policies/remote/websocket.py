@@ -74,6 +74,7 @@ def _open(url: str, timeout_s: float, scheme: str) -> "Iterator[ClientConnection
     token, parts = read_token(), urlsplit(url)
     address = str(parts.hostname), parts.port or _PORTS[parts.scheme]
     with socket.create_connection(address, timeout_s) as own:
+        own.settimeout(None)  # websockets 16 would read with it, also after the opening handshake
         try:
             connection = connect(
                 url,

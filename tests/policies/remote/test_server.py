@@ -55,6 +55,14 @@ def test_the_actions_are_those_of_the_policy_bit_for_bit(server: PolicyServer) -
     connection.close()
 
 
+def test_a_connection_outlives_a_pause(server: PolicyServer) -> None:
+    connection = PolicyConnection(server.url, timeout_s=1.0)
+    expected = actions(connection, range(2))
+    time.sleep(1.2)  # more than the time of an answer
+    assert actions(connection, range(2)) == expected
+    connection.close()
+
+
 def test_connections_do_not_share_state(server: PolicyServer) -> None:
     apart = [episode(server.url, range(5)), episode(server.url, range(50, 55))]
     both = [PolicyConnection(server.url) for _ in range(2)]
