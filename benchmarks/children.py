@@ -49,6 +49,11 @@ class Child:
         except OSError as error:
             raise FleetToolsError(f"{interpreter} cannot be run: {error.strerror}.") from error
 
+    @property
+    def pid(self) -> int:
+        """Process identifier."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         """Returns it."""
         return self

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 Draw = Callable[[dict[str, Any], dict[str, float]], bytes]
@@ -43,26 +44,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = {name: getattr(options, name) for name in names}
     try:
         with contextlib.closing(BlenderPool(**settings)) as pool:
-            _serve(options, pool.draw, pool.health)
+            return _serve(options, pool.draw, pool.health)
     except DrawingError as error:
         print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"Cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def _serve(options: argparse.Namespace, draw: Draw, health: Mapping[str, Any]) -> None:
+def _serve(options: argparse.Namespace, draw: Draw, health: Mapping[str, Any]) -> int:
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "utils"))
     from server import make_server  # pyright: ignore[reportMissingImports]
 
     max_bytes = options.max_megabytes * 10**6
-    with make_server(options.host, options.port, draw, health, max_bytes) as server:
-        host, port = server.server_address[:2]
+    try:
+        server = make_server(options.host, options.port, draw, health, max_bytes)
+    except OSError as error:
+        print(f"Cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
+        return 2
+    with server:
+        host, port = server.address
         print(f"Ready at http://{host}:{port}: {json.dumps(health)}", flush=True)
-        server.serve_forever()
+        try:
+            server.serve_forever()
+        except OSError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,11 +12,16 @@ import email.policy
 import hashlib
 import json
 import math
-import threading
+import socket
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+if __package__:
+    from fleet_tools.utils.accept_loop import AcceptLoop
+else:  # in Blender's environment, where `serve.py` has put its folder on the path
+    from accept_loop import AcceptLoop  # pyright: ignore[reportMissingImports]
 
 MAX_PIXELS = 4096
 """Largest width and height of an image."""
@@ -24,8 +29,11 @@ MAX_PIXELS = 4096
 MAX_FIELDS = 64
 """Largest number of fields of a form."""
 
-MAX_CONNECTIONS = 32
-"""Largest number of connections at the same time; further ones are answered by 503."""
+MAX_REQUESTS = 32
+"""Largest number of requests that are answered at the same time; further ones are told 503."""
+
+_REQUEST_S = 60.0
+"""Longest time for sending a request, and for reading its answer, s."""
 
 _MAX_BOUNDARY, _MAX_HEADERS = 70, 4096  # bytes; RFC 2046 allows 70
 _CHUNK, _MAX_DIGITS = 2**16, 18
@@ -165,7 +173,7 @@ def _bad(message: str) -> RequestError:
 
 def make_server(
     host: str, port: int, draw: Draw, health: Mapping[str, Any], max_bytes: int
-) -> ThreadingHTTPServer:
+) -> AcceptLoop:
     """Makes the server; `serve_forever()` runs it.
 
     Args:
@@ -174,17 +182,21 @@ def make_server(
         draw: Draws images, several at the same time.
         health: Answer to `GET /health`, as plain JSON data.
         max_bytes: Largest size of a request.
+
+    Raises:
+        OSError: It cannot listen there.
     """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # so that "Expect: 100-continue" is answered
-        timeout = 60  # s, for a client that stops sending
+        timeout = _REQUEST_S
 
         def do_POST(self) -> None:
             try:
                 body = self._body()
                 if self.path != "/render":
                     raise self._not_found()
+                self._take_place()
                 image = draw(*parse_request(self.headers.get("Content-Type", ""), body))
             except RequestError as error:
                 self._refuse(error.status, str(error))
@@ -194,15 +206,32 @@ def make_server(
                 self._reply(HTTPStatus.OK, "image/png", image)
 
         def do_GET(self) -> None:
-            if self.path == "/health":
-                self._reply(HTTPStatus.OK, "application/json", json.dumps(health).encode())
-            else:
-                error = self._not_found()
+            try:
+                if self.path != "/health":
+                    raise self._not_found()
+                self._take_place()
+            except RequestError as error:
                 self._refuse(error.status, str(error))
+            else:
+                self._reply(HTTPStatus.OK, "application/json", json.dumps(health).encode())
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            if code in (HTTPStatus.OK, HTTPStatus.INTERNAL_SERVER_ERROR):
+                super().log_request(code, size)  # strangers write no lines: the loop counts them
+
+        def log_error(self, format: str, *args: Any) -> None:
+            pass
 
         def _not_found(self) -> RequestError:
             message = f"This server has POST /render and GET /health; given: {self.path[:80]!r}."
             return RequestError(HTTPStatus.NOT_FOUND, message)
+
+        def _take_place(self) -> None:
+            if not loop.opened():
+                raise RequestError(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    f"{MAX_REQUESTS} requests are being answered; ask again later.",
+                )
 
         def _body(self) -> bytes:
             text = self.headers.get("Content-Length", "")
@@ -247,31 +276,9 @@ def make_server(
                 self.end_headers()
                 self.wfile.write(content)
 
-    return _BoundedServer((host, port), Handler)
+    def serve(client: socket.socket, address: Any) -> None:
+        Handler(client, address, None)  # pyright: ignore[reportArgumentType]  # it has no server
 
-
-class _BoundedServer(ThreadingHTTPServer):
-    """A server with a thread for each connection, and a bound on their number."""
-
-    daemon_threads = True
-
-    def __init__(self, *arguments: Any) -> None:
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__(*arguments)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-            return
-        with contextlib.suppress(OSError):
-            request.sendall(_BUSY)
-        self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-
-_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    listening = socket.create_server((host, port))
+    loop = AcceptLoop(listening, serve, MAX_REQUESTS, opening_s=_REQUEST_S)
+    return loop

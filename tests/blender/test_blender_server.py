@@ -21,6 +21,7 @@ from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 
 from fleet_tools.blender import server
 from fleet_tools.blender.drake_gltf import proper_gltf
+from fleet_tools.utils import accept_loop
 
 
 @pytest.fixture(name="url", scope="module")
@@ -33,9 +34,8 @@ def _url() -> Iterator[str]:
     with server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{running.server_address[1]}"
-        running.shutdown()
-        thread.join()
+        yield f"http://127.0.0.1:{running.address[1]}"
+    thread.join()
 
 
 def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM) -> tuple[int, str]:
@@ -203,16 +203,83 @@ def test_lengths_that_cannot_be_are_refused(url: str, length: str, status: int) 
         assert connection.makefile("rb").readline().split()[1] == str(status).encode()
 
 
-def test_more_connections_than_threads_are_answered_by_503(url: str) -> None:
+@contextlib.contextmanager
+def connected(url: str, content: bytes = b"") -> Iterator[socket.socket]:
+    """Connects, and sends something."""
     host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        client.sendall(content)
+        yield client
+
+
+REQUEST = f"POST /render HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {len(form())}\r\n\r\n"
+
+
+def test_further_requests_are_answered_by_503_until_there_is_a_place() -> None:
+    drawing, drawn = threading.Semaphore(0), threading.Event()
+
+    def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
+        drawing.release()
+        drawn.wait(20)
+        return b"image"
+
+    request = REQUEST.encode() + form()
+    running = server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    with running, contextlib.ExitStack() as stack:
+        url = f"http://127.0.0.1:{running.address[1]}"
+        clients = [stack.enter_context(connected(url, request)) for _ in range(server.MAX_REQUESTS)]
+        for _ in clients:
+            assert drawing.acquire(timeout=20)
+        assert post(url, form())[0] == 503
+        drawn.set()
+        for client in clients:
+            assert client.makefile("rb").readline().split()[1] == b"200"
+        deadline = time.monotonic() + 20
+        while True:  # the threads end when their clients have their images
+            with contextlib.suppress(urllib.error.HTTPError):
+                test_health_is_answered(url)
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    thread.join()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hea", REQUEST.encode() + form()[:100]])
+def test_slow_clients_give_way(url: str, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accept_loop, "_PATIENCE_S", 0.0)
     with contextlib.ExitStack() as stack:
-        for _ in range(server.MAX_CONNECTIONS):
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
-        last = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
-        assert last.makefile("rb").readline().split()[1] == b"503"
-    deadline = time.monotonic() + 30
-    while True:  # the threads end when their clients have left
-        with contextlib.suppress(urllib.error.HTTPError):
-            return test_health_is_answered(url)
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        for _ in range(40):
+            stack.enter_context(connected(url, sent))
+        for _ in range(3):
+            test_health_is_answered(url)
+
+
+ALONE = """
+import argparse, gc, socket, sys, threading
+sys.path.insert(0, sys.argv[1])
+import serve
+from pathlib import Path
+
+def listens_no_more():
+    from accept_loop import AcceptLoop
+    loops = [each for each in gc.get_objects() if isinstance(each, AcceptLoop)]
+    loops[0]._listening.shutdown(socket.SHUT_RDWR)
+
+threading.Timer(0.5, listens_no_more).start()
+options = argparse.Namespace(host="127.0.0.1", port=0, max_megabytes=1)
+sys.exit(serve._serve(options, lambda *_: b"", {}))
+"""
+
+
+def test_it_needs_the_standard_library_alone_and_says_why_it_ends(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", ALONE, Path(server.__file__).parent],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "Ready at http://127.0.0.1" in done.stdout
+    assert "It listens no more" in done.stderr and "Traceback" not in done.stderr

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -97,14 +96,14 @@ def http_requests(folder: Path) -> Subject:
 
     running = server.make_server("127.0.0.1", 0, draw, {}, MAX_BYTES)
     # What its threads raise, no client sees.
-    running.handle_error = lambda request, client_address: errors.append(sys.exception())
+    before, threading.excepthook = threading.excepthook, lambda each: errors.append(each.exc_value)
     thread = threading.Thread(target=running.serve_forever, daemon=True)
     thread.start()
 
     def close() -> None:
-        running.shutdown()
-        running.server_close()
+        running.close()
         thread.join()
+        threading.excepthook = before
 
     def make(generator: np.random.Generator) -> bytes:
         content_type, body = _changed_form(generator)
@@ -121,9 +120,7 @@ def http_requests(folder: Path) -> Subject:
 
     def read(content: bytes) -> int | None:
         errors.clear()
-        with socket.create_connection(
-            ("127.0.0.1", running.server_port), timeout=SECONDS
-        ) as client:
+        with socket.create_connection(running.address, timeout=SECONDS) as client:
             with contextlib.suppress(ConnectionError):
                 client.sendall(content)
             with contextlib.suppress(OSError):  # if the server has closed it meanwhile

@@ -1,13 +1,17 @@
 """The server of a policy: a thread for each connection, which has a policy of its own."""
 
+import contextlib
 import logging
 import threading
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.remote.access import Access
 from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
+from fleet_tools.policies.remote.websocket import quiet_logger
+from fleet_tools.utils.accept_loop import AcceptLoop
 from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:
@@ -15,6 +19,10 @@ if TYPE_CHECKING:
     from websockets.sync.server import ServerConnection
 
 _LOGGER = logging.getLogger(__name__)
+
+_GOING_AWAY = 1001
+_FAREWELL_S = 2.0
+"""Time that clients have to answer that the server closes, s."""
 
 
 class PolicyServer:
@@ -49,41 +57,61 @@ class PolicyServer:
         from websockets.sync.server import serve
 
         self._served, self._access, self._dialect = served, access, dialect
-        self._places = threading.BoundedSemaphore(max_connections)
         self._open: set[ServerConnection] = set()
         self._closing, self._lock = False, threading.Lock()
         tls = access.tls()
         try:
             self._server = serve(
-                self._converse,
+                self._serve,
                 access.host,
                 access.port,
-                ssl=tls,
                 origins=[None],
                 compression=None,
                 process_request=self._admit,
                 server_header=None,
+                open_timeout=None,  # the loop has one, for TLS and the rest together
                 max_size=dialect.largest_request(served.hello),
                 max_queue=4,
-                logger=_quiet_logger(),
+                logger=quiet_logger(),
             )
         except OSError as error:
             raise ConfigError(f"Cannot listen on {access.host}:{access.port}: {error}.") from None
-        host, port = self._server.socket.getsockname()[:2]
+        # The loop of websockets ends by every error of accept, and by a lack of threads.
+        self._loop = AcceptLoop(self._server.socket, self._server.handler, max_connections, tls=tls)
+        host, port = self._loop.address
         scheme = "ws" if tls is None else "wss"
         self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Number of connections that were dropped so far, by reason."""
+        return dict(self._loop.dropped)
+
     def serve_forever(self) -> None:
-        """Serves until `close` is called by another thread, or an exception such as Ctrl-C."""
-        self._server.serve_forever()
+        """Serves until `close` is called by another thread, or an exception such as Ctrl-C.
+
+        Raises:
+            OSError: It does not listen any more.
+        """
+        self._loop.serve_forever()
 
     def close(self) -> None:
-        """Stops listening, and closes all connections."""
-        self._server.shutdown()
+        """Stops listening, and closes all connections, also those of clients that do not answer."""
         with self._lock:
             self._closing, connections = True, list(self._open)
-        for connection in connections:
-            connection.close(1001)  # going away; before websockets 17, `shutdown` leaves them open
+        farewells = []
+        for each in connections:
+            thread = threading.Thread(target=each.close, args=(_GOING_AWAY,), daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads: it ends without a farewell
+                thread.start()
+                farewells.append(thread)
+        deadline = time.monotonic() + _FAREWELL_S
+        for thread in farewells:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._loop.close()
+        # On its closed socket this only releases what it has made besides.
+        self._server.serve_forever()
+        self._server.shutdown()
 
     def __enter__(self) -> "PolicyServer":
         """Returns itself."""
@@ -99,17 +127,24 @@ class PolicyServer:
             return None
         return connection.respond(HTTPStatus.UNAUTHORIZED, "a token is needed\n")
 
+    def _serve(self, connection: "ServerConnection") -> None:
+        with self._lock:
+            if self._closing:
+                return
+            self._open.add(connection)
+        try:
+            self._converse(connection)
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+
     def _converse(self, connection: "ServerConnection") -> None:
         from websockets.exceptions import ConnectionClosed
 
-        if not self._places.acquire(blocking=False):
+        if not self._loop.opened():
             connection.send(self._dialect.refusal("full", "").content)
             return
         try:
-            with self._lock:
-                self._open.add(connection)
-                if self._closing:
-                    return
             conversation = self._dialect(self._served)
             connection.send(conversation.greeting())
             for content in connection:
@@ -123,10 +158,6 @@ class PolicyServer:
             pass  # also where a request was too large, which the client is told by code 1009
         except Exception:
             _LOGGER.exception("A connection ended by an error.")
-        finally:
-            with self._lock:
-                self._open.discard(connection)
-            self._places.release()
 
 
 def _another_is_there(connection: "ServerConnection") -> bool:
@@ -136,10 +167,3 @@ def _another_is_there(connection: "ServerConnection") -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _quiet_logger() -> logging.Logger:
-    """Returns a logger that says nothing of strangers who do not speak the protocol."""
-    logger = logging.getLogger(f"{__name__}.websockets")
-    logger.setLevel(logging.CRITICAL)
-    return logger

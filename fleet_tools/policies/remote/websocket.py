@@ -1,6 +1,7 @@
 """A client's connection to the server of a policy, which leads nowhere else."""
 
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -59,6 +60,13 @@ def reason(error: Exception) -> str:
     return f"{error}"[:500] or type(error).__name__
 
 
+def quiet_logger() -> logging.Logger:
+    """Returns a logger that says nothing of others who do not speak the protocol, or leave."""
+    logger = logging.getLogger(f"{__name__}.websockets")
+    logger.setLevel(logging.CRITICAL)
+    return logger
+
+
 @contextlib.contextmanager
 def _open(url: str, timeout_s: float, scheme: str) -> "Iterator[ClientConnection]":
     from websockets.sync.client import connect
@@ -66,6 +74,7 @@ def _open(url: str, timeout_s: float, scheme: str) -> "Iterator[ClientConnection
     token, parts = read_token(), urlsplit(url)
     address = str(parts.hostname), parts.port or _PORTS[parts.scheme]
     with socket.create_connection(address, timeout_s) as own:
+        own.settimeout(None)  # websockets 16 would read with it, also after the opening handshake
         try:
             connection = connect(
                 url,
@@ -79,8 +88,11 @@ def _open(url: str, timeout_s: float, scheme: str) -> "Iterator[ClientConnection
                 open_timeout=timeout_s,
                 close_timeout=_CLOSING_S,
                 max_size=MAX_ANSWER,
+                logger=quiet_logger(),
             )
         except ValueError as error:
             raise ProtocolError(f"{error}.") from error
+        except AssertionError as error:  # of websockets 16, where the request comes too late
+            raise ConnectionResetError("it closes the connection at once") from error
         with connection:
             yield connection

@@ -236,6 +236,42 @@ def test_the_program_serves_until_it_is_told_to_end(
         child.wait()
 
 
+BROKEN = """
+import os, socket, stat, sys, threading
+from fleet_tools import serve
+
+def listens_no_more():
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                each = socket.socket(fileno=os.dup(int(name)))
+                if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    each.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+class Printing:  # it is ready as soon as it has printed its address
+    def write(self, text):
+        threading.Timer(0.5, listens_no_more).start()
+    def flush(self):
+        pass
+
+sys.stdout = Printing()
+sys.exit(serve.main([sys.argv[1], "--port", "0"]))
+"""
+
+
+def test_the_program_says_why_it_ends(checkpoints: dict[str, Path]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN, checkpoints["mlp"]],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "It listens no more" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

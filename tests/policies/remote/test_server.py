@@ -1,6 +1,9 @@
 """A server on a real socket: strangers are told little, and nobody else notices them."""
 
+import contextlib
 import socket
+import struct
+import threading
 import time
 from typing import Any
 
@@ -39,6 +42,8 @@ from fleet_tools.policies.remote.messages import (
 )
 from fleet_tools.policies.remote.server import PolicyServer
 
+BROKEN_OFF = "refused, or ended before they were open"
+
 
 def test_the_actions_are_those_of_the_policy_bit_for_bit(server: PolicyServer) -> None:
     policy = Remembering()
@@ -47,6 +52,14 @@ def test_the_actions_are_those_of_the_policy_bit_for_bit(server: PolicyServer) -
     connection = PolicyConnection(server.url)
     assert connection.hello == hello()
     assert actions(connection, range(6)) == expected == actions(connection, range(6))
+    connection.close()
+
+
+def test_a_connection_outlives_a_pause(server: PolicyServer) -> None:
+    connection = PolicyConnection(server.url, timeout_s=1.0)
+    expected = actions(connection, range(2))
+    time.sleep(1.2)  # more than the time of an answer
+    assert actions(connection, range(2)) == expected
     connection.close()
 
 
@@ -180,6 +193,46 @@ def test_strangers_who_speak_otherwise_are_no_trouble(
             stranger.sendall(content)
     assert episode(server.url, range(2)) == episode(server.url, range(2))
     assert "Traceback" not in capfd.readouterr().err
+
+
+SHORT_REQUEST = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+PING = b"\x89\xfd\0\0\0\0" + b"x" * 125
+
+
+def test_clients_that_answer_nothing_do_not_hold_up_the_end() -> None:
+    """One is silent, one sends half a frame, and one does not read the answers to its pings."""
+    clients = []
+    with serving(Remembering) as server:
+        host, _, port = server.url.rpartition("/")[2].partition(":")
+        for content in (b"", b"\x82\xff" + bytes(10), PING * 1000):
+            client = socket.create_connection((host, int(port)), timeout=20)
+            client.sendall(SHORT_REQUEST)
+            assert client.recv(12) == b"HTTP/1.1 101"
+            clients.append(client)
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                for _ in range(100 if content else 0):
+                    client.send(content)
+        good = PolicyConnection(server.url)
+        assert len(actions(good, range(2))) == 2
+    for client in clients:
+        client.close()
+    good.close()
+    assert not [each for each in threading.enumerate() if "recv_events" in each.name]
+
+
+def test_clients_that_reset_are_no_trouble(server: PolicyServer) -> None:
+    host, _, port = server.url.rpartition("/")[2].partition(":")
+    before = server.dropped.get(BROKEN_OFF, 0)
+    for content in (b"", b"GET", SHORT_REQUEST) * 30:
+        with socket.create_connection((host, int(port))) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(content)
+    assert episode(server.url, range(2)) == episode(server.url, range(2))
+    assert server.dropped[BROKEN_OFF] >= before + 60
 
 
 def test_an_occupied_port_is_refused(server: PolicyServer) -> None:

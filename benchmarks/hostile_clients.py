@@ -1,0 +1,411 @@
+"""What hostile clients do to the servers of policies and of Blender: in an attack, and after it.
+
+Each attack is tried on a server in a process of its own, while a good client asks it again and
+again. Afterwards, the good client must be served, and memory, descriptors and threads must be what
+they were.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from attacked_server import DIALECTS, TOKEN
+from children import Child
+from console import print_now, table_head, table_row
+from websockets.exceptions import WebSocketException
+
+from fleet_tools.config.values import Count
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.policies.openpi import wire
+from fleet_tools.policies.remote.access import SCHEMES, TOKEN_VARIABLE
+from fleet_tools.policies.remote.connection import PolicyConnection
+from fleet_tools.policies.remote.websocket import open_websocket
+from fleet_tools.utils import cli
+
+_OBSERVATION = {"state": np.zeros(7, np.float32)}
+_BACKLOG = 100
+"""Number of connections that wait for a stopped server in any case."""
+
+_SETTLES_S = 30.0
+
+
+class Resources(NamedTuple):
+    """What a process holds: resident memory in MB, descriptors and threads."""
+
+    memory_mb: float
+    descriptors: int
+    threads: int
+
+    def largest(self, other: "Resources") -> "Resources":
+        """Returns the larger one of each."""
+        return Resources(
+            max(self.memory_mb, other.memory_mb),
+            max(self.descriptors, other.descriptors),
+            max(self.threads, other.threads),
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server that is attacked.
+
+    Attributes:
+        kind: What it serves, see `attacked_server`.
+        url: Its address.
+        pid: Its process.
+        tls: The client's side of TLS, or None.
+    """
+
+    kind: str
+    url: str
+    pid: int
+    tls: ssl.SSLContext | None
+
+    def connect(self, secured: bool = True, timeout_s: float = 5.0) -> socket.socket:
+        """Connects to it, after a handshake of TLS if there is one and it is wanted."""
+        host, port = self.url.rpartition("/")[2].split(":")
+        client = socket.create_connection((host, int(port)), timeout_s)
+        if self.tls is None or not secured:
+            return client
+        try:
+            return self.tls.wrap_socket(client, server_hostname=host)
+        except OSError:
+            client.close()
+            raise
+
+    def is_served(self) -> bool:
+        """Returns whether a good client is."""
+        try:
+            if self.kind == "Blender":
+                with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+                    return answer.status == 200
+            if self.kind == "openpi":
+                with open_websocket(self.url, 5.0, SCHEMES[1]) as connection:
+                    connection.recv(timeout=5)
+                    connection.send(wire.encode(dict(_OBSERVATION)))
+                    answer = connection.recv(timeout=5)
+                    return isinstance(answer, bytes) and "actions" in wire.decode(answer)
+            connection = PolicyConnection(self.url, 5.0)
+            connection.reset()
+            zeros = connection.act(_OBSERVATION, 0.0)
+            connection.close()
+            return not zeros.any()
+        except (FleetToolsError, OSError, WebSocketException):
+            return False
+
+    def resources(self) -> Resources:
+        """Returns what its process holds."""
+        status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in status)
+        memory_mb = int(fields["VmRSS"].split()[0]) / 1000
+        descriptors = len(os.listdir(f"/proc/{self.pid}/fd"))
+        return Resources(memory_mb, descriptors, int(fields["Threads"]))
+
+
+# --- Attacks --------------------------------------------------------------------------------
+
+Attack = Callable[[Target, int], Iterator[list[socket.socket]]]
+"""Begins with a number of clients, and yields those that stay; each next step goes on."""
+
+
+def _reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def _each(number: int, begin: Callable[[], socket.socket]) -> list[socket.socket]:
+    clients = []
+    for _ in range(number):
+        try:
+            clients.append(begin())
+        except TimeoutError:  # there is no room for more
+            break
+        except OSError:
+            pass
+    return clients
+
+
+def _resets(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    for _ in range(0, number, _BACKLOG):
+        os.kill(target.pid, signal.SIGSTOP)
+        clients = _each(min(number, _BACKLOG), lambda: target.connect(False, 0.5))
+        for client in clients:
+            _reset(client)
+        os.kill(target.pid, signal.SIGCONT)
+        time.sleep(0.3)  # it accepts them, before it is stopped again
+    yield []
+
+
+def _hello_of_tls() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def _resets_in_handshake(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: x\r\n"
+    for part in (len(beginning), len(beginning) // 2):
+        for client in _each(number // 2, lambda: target.connect(False)):
+            with contextlib.suppress(OSError):
+                client.sendall(beginning[:part])
+            _reset(client)
+    yield []
+
+
+def _silent(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    clients = _each(number, lambda: target.connect(False))
+    while True:
+        yield clients
+
+
+def _slow(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    clients = _each(number, lambda: target.connect(False))
+    beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: " + b"x" * 1000
+    for byte in beginning:
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.send(bytes([byte]))
+        yield clients
+
+
+def _half(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    """Yields clients that announce more than they send, after a whole handshake."""
+    upgrade = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+    )
+    if target.tls:
+        upgrade += f"Authorization: {SCHEMES[0]} {TOKEN}\r\n".encode()
+    frames = [b"\x82\xe0", b"\x82\xfe\xff\xff", b"\x82\xff" + b"\x7f" + b"\xff" * 7]
+    message = b"POST /render HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nhalf"
+
+    def begin() -> socket.socket:
+        client = target.connect()
+        if target.kind == "Blender":
+            client.sendall(message)
+        else:
+            client.sendall(upgrade + b"\r\n" + frames[client.fileno() % 3] + b"\0\0\0\0half")
+        return client
+
+    clients = _each(number, begin)
+    while True:
+        yield clients
+
+
+ATTACKS: dict[str, Attack] = {
+    "reset before accept": _resets,
+    "reset in the handshake": _resets_in_handshake,
+    "silent": _silent,
+    "a byte a second": _slow,
+    "half messages": _half,
+}
+SHORT_OF = {"silent, few descriptors": "descriptors", "silent, few threads": "threads"}
+"""Attacks by silent clients on a server that has little of something."""
+
+
+# --- Measurements ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an attack did.
+
+    Attributes:
+        kind, attack: Server, and name of the attack.
+        tried, served: How often a good client asked during the attack, and was served.
+        served_after_s: Time after its end until a good client was served, s.
+        dropped: Number of connections that the server says it dropped.
+        processor_s: Processor time of the server, s.
+        before, height, after: What it held before the attack, at most, and after it.
+    """
+
+    kind: str
+    attack: str
+    tried: int
+    served: int
+    served_after_s: float
+    dropped: int
+    processor_s: float
+    before: Resources
+    height: Resources
+    after: Resources
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the server is what it was."""
+        return (
+            self.served_after_s < _SETTLES_S
+            and self.after.descriptors <= self.before.descriptors
+            and self.after.threads <= self.before.threads
+            and self.after.memory_mb < self.before.memory_mb + 30
+        )
+
+
+def certificate(folder: Path) -> None:
+    """Writes `certificate.pem` and `key.pem` of 127.0.0.1; needs openssl."""
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+
+
+def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path | None) -> Found:
+    """Attacks a server.
+
+    Args:
+        kind: What it serves, see `attacked_server`.
+        attack: Name of an attack.
+        clients: Number of hostile clients.
+        seconds: Time for which the attack goes on, s.
+        folder: Folder with certificate and key; None is without TLS.
+    """
+    arguments = [kind, str(folder or ""), SHORT_OF.get(attack, "")]
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Child("attacked_server.py", arguments))
+        tls = (
+            None
+            if folder is None
+            else ssl.create_default_context(cafile=folder / "certificate.pem")
+        )
+        if folder is not None:
+            given = {"SSL_CERT_FILE": str(folder / "certificate.pem"), TOKEN_VARIABLE: TOKEN}
+            os.environ.update(given)
+            tls = ssl.create_default_context(cafile=given["SSL_CERT_FILE"])
+            stack.callback(lambda: [os.environ.pop(name) for name in given])
+        target = Target(kind, server.answer(), server.pid, tls)
+        for _ in range(3):
+            if not target.is_served():
+                raise FleetToolsError("The server does not serve a good client.")
+        before = _settled(target)
+        begun_s = _processor_s(target.pid)
+        height, tried, served = before, 0, 0
+        end = time.monotonic() + seconds
+        steps = ATTACKS.get(attack, _silent)(target, clients)
+        hostile: list[socket.socket] = []
+        next_step = 0.0
+        while True:
+            if time.monotonic() >= next_step:
+                hostile = next(steps, hostile)
+                next_step = time.monotonic() + 1.0
+            height = height.largest(target.resources())
+            tried += 1
+            served += target.is_served()
+            if time.monotonic() >= end:
+                break
+            time.sleep(0.2)
+        for client in hostile:
+            client.close()
+        begin = time.monotonic()
+        while not target.is_served() and time.monotonic() < begin + _SETTLES_S:
+            time.sleep(0.05)
+        served_after_s = time.monotonic() - begin
+        after = _settled(target, before)
+        server.ask("dropped")
+        return Found(
+            f"{kind}, TLS" if tls else kind,
+            attack,
+            tried,
+            served,
+            round(served_after_s, 2),
+            sum(server.answer().values()),
+            round(_processor_s(target.pid) - begun_s, 2),
+            before,
+            height,
+            after,
+        )
+
+
+def _settled(target: Target, wanted: Resources | None = None) -> Resources:
+    """Returns the resources as soon as they are those that are wanted; by default after 1 s."""
+    end = time.monotonic() + (1.0 if wanted is None else _SETTLES_S)
+    while True:
+        found = target.resources()
+        if time.monotonic() > end or (wanted is not None and found[1:] <= wanted[1:]):
+            return found
+        time.sleep(0.1)
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# --- The program ----------------------------------------------------------------------------
+
+
+class HostileClientsOptions(cli.Options):
+    """Attacks servers on this machine, and prints what that did. Linux only.
+
+    Exit codes:
+    0: all servers were afterwards what they were before.
+    1: one was not.
+    """
+
+    clients: Count = 1000
+    """Number of hostile clients at the same time."""
+    seconds: Count = 10
+    """Time for which they stay, s."""
+
+
+COLUMNS = (
+    *("server", "clients", "good ones served", "after, s", "dropped", "processor, s"),
+    *("memory, MB", "descriptors", "threads"),
+)
+
+
+def _benchmark(options: HostileClientsOptions) -> int:
+    all_found = []
+    print_now(options, table_head(COLUMNS))
+    with tempfile.TemporaryDirectory() as folder:
+        certificate(Path(folder))
+        for kind in (*DIALECTS, "Blender"):
+            for tls in (None, Path(folder)) if kind in DIALECTS else (None,):
+                for attack in (*ATTACKS, *SHORT_OF):
+                    found = attacked(kind, attack, options.clients, options.seconds, tls)
+                    all_found.append(found)
+                    print_now(options, table_row(_cells(found)))
+    report = {"servers": [asdict(each) for each in all_found]}
+    options.report(report, lambda: f"\n{options.clients} clients, {options.seconds} s each.")
+    return cli.OK if all(each.is_well for each in all_found) else cli.FAILED
+
+
+def _cells(found: Found) -> list[str]:
+    return [
+        *(found.kind, found.attack, f"{found.served} of {found.tried}"),
+        *(f"{found.served_after_s:.2f}", f"{found.dropped:,}", f"{found.processor_s:.2f}"),
+        *(
+            " / ".join(f"{each:.0f}" for each in three)
+            for three in zip(found.before, found.height, found.after, strict=True)
+        ),
+    ]
+
+
+PROGRAM = cli.Program(
+    "hostile_clients.py",
+    cli.Command(HostileClientsOptions, _benchmark),
+    launcher="python benchmarks/",
+)
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())

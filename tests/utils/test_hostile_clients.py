@@ -1,0 +1,57 @@
+"""Servers that are attacked, in processes of their own: afterwards they are what they were."""
+
+import os
+import shutil
+
+import pytest
+from support.processes import ROOT, run_python
+
+pytest.importorskip("msgpack")
+pytest.importorskip("websockets")
+
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc"),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate"),
+]
+
+ATTACK = """
+import json, pathlib, sys, tempfile
+import hostile_clients
+
+kind, tls, attack, clients, seconds = sys.argv[1:]
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    hostile_clients.certificate(folder)
+    found = hostile_clients.attacked(
+        kind, attack, int(clients), float(seconds), folder if tls == "TLS" else None
+    )
+print(json.dumps({"found": str(found), "well": found.is_well, "dropped": found.dropped}))
+"""
+PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])}
+
+SERVERS = [("policy", ""), ("policy", "TLS"), ("openpi", ""), ("openpi", "TLS"), ("Blender", "")]
+QUICK = [
+    ("policy", "TLS", "reset before accept"),
+    ("policy", "", "half messages"),
+    ("openpi", "TLS", "reset in the handshake"),
+    ("openpi", "", "silent, few descriptors"),
+    ("Blender", "", "silent, few descriptors"),
+]
+ATTACKS = (
+    *("reset before accept", "reset in the handshake", "silent", "a byte a second"),
+    *("half messages", "silent, few descriptors", "silent, few threads"),
+)
+
+
+@pytest.mark.parametrize(("kind", "tls", "attack"), QUICK)
+def test_a_server_outlives_an_attack(kind: str, tls: str, attack: str):
+    found = run_python(ATTACK, kind, tls, attack, "60", "0.5", **PATHS)
+    assert found["well"] and found["dropped"] >= 20, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(("kind", "tls"), SERVERS)
+def test_a_server_outlives_a_thousand_clients(kind: str, tls: str, attack: str):
+    found = run_python(ATTACK, kind, tls, attack, "1000", "15", **PATHS)
+    assert found["well"] and found["dropped"] >= 900, found
