@@ -12,7 +12,7 @@ from fleet_tools.assets.labelling.example import find_example
 from fleet_tools.assets.labelling.faces import size
 from fleet_tools.assets.labelling.grasping import rotation_of
 from fleet_tools.assets.labelling.motion_view import MotionView
-from fleet_tools.assets.labelling.panel import Panel
+from fleet_tools.assets.labelling.panel import Panel, literal
 from fleet_tools.assets.labelling.picking import pick
 from fleet_tools.assets.labelling.report_html import report_html
 from fleet_tools.assets.labelling.scene_view import FIELD_OF_VIEW, WorkView, quaternion, view_of
@@ -136,11 +136,12 @@ class LabelPage:
             try:
                 warnings = self.session.write()
             except (FleetToolsError, OSError) as error:
-                self._panel.report.content = f"**Not written.** {error}"
+                self._panel.report.content = f"**Not written.** {literal(error)}"
                 self._draw()
                 return
             folder = self.session.subject.identity.folder
-            lines = [f"Written to `{folder}`.", *(f"Warning: {each}." for each in warnings)]
+            lines = [f"Written to {literal(folder)}."]
+            lines += [f"Warning: {literal(each)}." for each in warnings]
             lines.append("The model is checked, and the expert tries it ...")
             self._panel.report.content = "\n\n".join(lines)
             self._trial = trial = Trial(folder, self._scenes, self._seed, self._task)
@@ -158,10 +159,13 @@ class LabelPage:
                         lines = lines[:-1]
                         self._panel.details.content = report_html(report)
                     case Failure(reason):
-                        lines = [*lines, f"**The check failed.** {reason}"]
+                        lines = [*lines, f"**The check failed.** {literal(reason)}"]
                     case motion:
                         self._motion = motion
-                        lines = [*lines, f"To watch: {motion.title}, **{motion.outcome}**."]
+                        lines = [
+                            *lines,
+                            f"To watch: {literal(motion.title)}, **{literal(motion.outcome)}**.",
+                        ]
                         self._panel.watch.label = "Watch the expert"
                         self._panel.watch.visible = True
                 self._panel.report.content = "\n\n".join(lines)

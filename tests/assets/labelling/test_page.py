@@ -198,6 +198,21 @@ def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
         assert session.labels == before
 
 
+def test_a_name_of_a_stranger_is_shown_and_not_run(tmp_path):
+    name = "a`<iframe srcdoc='&lt;img src=x onerror=parent.taken=1&gt;'>` *b* [c](d) .stl"
+    trimesh.creation.box((250, 20, 20)).export(tmp_path / "stick.stl")
+    file = (tmp_path / "stick.stl").rename(tmp_path / name)
+    session = Session(MeshSubject(file, "tool", "hammer", tmp_path / "out", "stick"))
+    page = LabelPage(session, scenes=0)
+    try:
+        with open_page(page.url, width=900, height=640) as browser:
+            browser.get_by_text(f"from {name}").wait_for(timeout=60_000)
+            browser.wait_for_timeout(2000)
+            assert browser.evaluate("window.taken") is None
+    finally:
+        page.close()
+
+
 def test_a_page_of_another_site_neither_labels_nor_saves(tmp_path):
     tool = foreign_tool("round_hammer")
     with opened(tool, tmp_path) as person:
