@@ -8,6 +8,7 @@ come from the page itself, from one tab at a time.
 
 import contextlib
 import dataclasses
+import functools
 import hmac
 import io
 import logging
@@ -108,7 +109,7 @@ class PageGate:
                     self._opened = None
 
         protected = {
-            "process_request": lambda *given: self._admit(*given, answer),
+            "process_request": functools.partial(self._admit, answer),
             "process_response": _hide_address,
             "server_header": None,
             "create_connection": Connection,
@@ -126,7 +127,7 @@ class PageGate:
             connection.transport.abort()
 
     def _admit(
-        self, connection: "ServerConnection", request: "Request", answer: Answer
+        self, answer: Answer, connection: "ServerConnection", request: "Request"
     ) -> "Response | None":
         hosts, origins = (request.headers.get_all(name) for name in ("Host", "Origin"))
         if len(hosts) != 1 or not names_this_machine(hosts[0]):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.clicking import wait_until
 from support.strangers import open_socket, viser_message
-from websockets.sync.client import ClientConnection
+from websockets.sync.connection import Connection
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import RenderServerError
@@ -27,12 +27,12 @@ NO_ROTATION = {"type": "camera_pose", "camera_pose": [1.0] * 16, "is_perspective
 """A message that ends Meshcat, up to Drake 1.58."""
 
 
-def stranger(env: ToolUseEnv) -> ClientConnection:
+def stranger(env: ToolUseEnv) -> Connection:
     assert env.meshcat is not None
     return open_socket(env.meshcat.web_url(), "/", origin="http://example.org", max_size=None)
 
 
-def say(page: ClientConnection, message: dict) -> None:
+def say(page: Connection, message: dict) -> None:
     content = dict(message)
     page.send(viser_message(content.pop("type"), **content))
 
@@ -53,11 +53,13 @@ def test_they_change_no_bit_of_an_episode(make: Callable[..., ToolUseEnv]):
 def test_the_end_of_meshcat_is_told_and_ends_no_episode(make: Callable[..., ToolUseEnv]):
     env = make(render_mode="human")
     env.reset(seed=0)
+    meshcat = env.meshcat
+    assert meshcat is not None
     say(stranger(env), NO_ROTATION)
 
     def ended() -> bool:
         try:
-            env.meshcat.web_url()
+            meshcat.web_url()
         except RuntimeError:
             return True
         return False

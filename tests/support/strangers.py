@@ -147,7 +147,7 @@ def hostile_page(beside: "Page") -> Iterator[HostilePage]:
             self.end_headers()
             self.wfile.write(b"<!doctype html><title>Free screensavers</title>")
 
-        def log_message(self, *arguments: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -31,7 +32,7 @@ def _pages(inputs: Inputs) -> Iterator[PageServer]:
         yield pages
 
 
-def open_page(pages: PageServer, **options: object) -> ClientConnection:
+def open_page(pages: PageServer, **options: Any) -> ClientConnection:
     return open_socket(pages.url, f"{urlsplit(pages.url).path}socket", **options)
 
 

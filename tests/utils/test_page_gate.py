@@ -1,5 +1,6 @@
 """The gate of pages: the person who was told the address comes in, and nobody else."""
 
+import importlib
 import logging
 import socket
 import struct
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +26,7 @@ from support.strangers import (
 )
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
+from websockets.sync.connection import Connection
 
 from fleet_tools.errors import ConfigError, MissingLibraryError
 from fleet_tools.teleoperation.controls import Controls
@@ -55,7 +58,7 @@ class Served:
     url: str
     socket: str
     options: dict[str, Any]
-    act: Callable[[ClientConnection], None]
+    act: Callable[[Connection], None]
     acted: Callable[[], bool]
 
     def open(self, path: str | None = None, **options: Any) -> ClientConnection:
@@ -67,7 +70,7 @@ def _served(request: pytest.FixtureRequest) -> Iterator[Served]:
     if request.param == "page":
         inputs = Inputs()
 
-        def tap(page: ClientConnection) -> None:
+        def tap(page: Connection) -> None:
             page.send(FORWARD)
             page.send(Controls().to_json())
 
@@ -80,7 +83,7 @@ def _served(request: pytest.FixtureRequest) -> Iterator[Served]:
     gizmo = server.scene.add_transform_controls("/gizmo")
     gizmo.on_update(lambda event: drags.append(event))
 
-    def act(page: ClientConnection) -> None:
+    def act(page: Connection) -> None:
         page.send(CAMERA)
         page.send(drag_message("/gizmo"))
 
@@ -352,19 +355,12 @@ def test_only_viser_is_put_behind_the_gate():
 
 
 def test_viser_that_starts_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch):
-    import types
-
-    from viser.infra import _infra
-
-    copied = types.SimpleNamespace(serve=websockets_server.serve)
-    monkeypatch.setattr(
-        _infra,
-        "websockets",
-        types.SimpleNamespace(
-            asyncio=types.SimpleNamespace(server=copied),
-            exceptions=_infra.websockets.exceptions,
-            datastructures=_infra.websockets.datastructures,
-        ),
+    infra: Any = importlib.import_module("viser.infra._infra")
+    seen = infra.websockets
+    server = SimpleNamespace(server=SimpleNamespace(serve=websockets_server.serve))
+    other = SimpleNamespace(
+        asyncio=server, exceptions=seen.exceptions, datastructures=seen.datastructures
     )
+    monkeypatch.setattr(infra, "websockets", other)
     with pytest.raises(MissingLibraryError, match="pages of other sites"):
         open_viser(0, "test its gate")
