@@ -45,6 +45,7 @@ def open_socket(
     host, path = host or parts.netloc, parts.path if path is None else path
     options = {"origin": f"http://{host}", "compression": None, **options}
     own = socket.create_connection((parts.hostname, parts.port), 10)
+    own.settimeout(None)
     try:
         return connect(f"ws://{host}{path}", sock=own, proxy=None, **options)
     except Exception:

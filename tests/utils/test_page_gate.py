@@ -314,7 +314,7 @@ def test_a_thousand_strangers_delay_nobody(served: Served):
             most[0] = max(most[0], descriptors() - before)
             rounds += 1
         assert rounds > 10
-    assert most[0] < 3 * MAX_UNOPENED + 150  # asyncio accepts a hundred at once
+    assert most[0] < MAX_UNOPENED + 400  # asyncio accepts a hundred at once, and drops them later
     wait_until(lambda: request(served.url)[0] == 200, "the page")
     with served.open() as page:
         served.act(page)
