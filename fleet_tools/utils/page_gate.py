@@ -100,7 +100,6 @@ class PageGate:
                 super().connection_lost(exc)
 
         async def converse(connection: ServerConnection) -> None:
-            unopened.pop(connection, None)
             if self._opened is None:  # another one may have come during the handshake
                 self._opened = connection
                 try:
@@ -142,6 +141,7 @@ class PageGate:
                 return connection.respond(HTTPStatus.FORBIDDEN, "the socket is for the page\n")
             if self._opened is not None:
                 return connection.respond(HTTPStatus.CONFLICT, "another page is open\n")
+            self._unopened.pop(connection, None)
             return None
         if not rest and self._opened is not None:
             answered = connection.respond(HTTPStatus.CONFLICT, _ELSEWHERE)
