@@ -96,7 +96,7 @@ class UntestedDrakeError(FleetToolsError, ImportError):
 
 
 class RenderServerError(FleetToolsError, RuntimeError):
-    """A render server does not answer, or cannot render; the message says what to do."""
+    """A render server or Meshcat does not answer, or cannot render; the message says what to do."""
 
 
 class ForkedRendererError(FleetToolsError, RuntimeError):

@@ -38,7 +38,8 @@ class LabelOptions(cli.Options):
     has yet is given by --family NEW --keypoint-names NAME,NAME.
 
     Every action is kept in OUTPUT/tools/FAMILY/NAME.labels.yaml, from which the same command goes
-    on. The page is for this machine alone.
+    on. The page is for this machine and one tab of its browser alone; its address, which is another
+    one in every run, is printed.
 
     Exit codes:
     0: it was ended by Ctrl-C or SIGTERM.

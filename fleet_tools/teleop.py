@@ -5,11 +5,9 @@ stored like those of any other policy.
 """
 
 import contextlib
-import os
 import signal
 import sys
 import time
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
 class TeleopOptions(cli.Options):
     """Lets a person act in the browser, and adds to a dataset what is saved.
 
-    The page is served on this machine alone; its address is printed on stderr. Each scene is saved,
-    discarded or begun again, and what is saved is stored at once. The same command resumes a
-    dataset.
+    The page is for this machine and one tab of its browser alone; its address, which is another one
+    in every run, is printed on stderr. Each scene is saved, discarded or begun again, and what is
+    saved is stored at once. The same command resumes a dataset.
 
     Exit codes:
     0: the dataset holds as many episodes as requested; without --episodes, Ctrl-C or SIGTERM.
@@ -120,9 +118,8 @@ def _act(
 
 
 def _announce(url: str, task: str) -> None:
+    # Opened by the person: the arguments of a browser are seen by other users of the machine.
     print(f"{task}\nAct at {url} (Ctrl-C ends)", file=sys.stderr, flush=True)
-    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        webbrowser.open(url)
 
 
 def _report(options: TeleopOptions, record: "AttemptRecord") -> None:

@@ -1,7 +1,6 @@
 """The page in the browser: connects a session with what is drawn and clicked."""
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from fleet_tools.assets.labelling.example import find_example
 from fleet_tools.assets.labelling.faces import size
 from fleet_tools.assets.labelling.grasping import rotation_of
 from fleet_tools.assets.labelling.motion_view import MotionView
-from fleet_tools.assets.labelling.panel import Panel
+from fleet_tools.assets.labelling.panel import Panel, literal
 from fleet_tools.assets.labelling.picking import pick
 from fleet_tools.assets.labelling.report_html import report_html
 from fleet_tools.assets.labelling.scene_view import FIELD_OF_VIEW, WorkView, quaternion, view_of
@@ -21,16 +20,12 @@ from fleet_tools.assets.labelling.session import HAND_ITEM, Session
 from fleet_tools.assets.labelling.trial import Failure, Report, Trial
 from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.utils.libraries import require
+from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 if TYPE_CHECKING:
     import viser
 
     from fleet_tools.assets.labelling.expert_motion import Motion
-
-HOST = "127.0.0.1"
-"""Address of this machine alone: whoever opens the page can write the model."""
-
 
 HANDLES = 0.22
 """Length of the arrows with which labels are dragged, relative to the longest side."""
@@ -41,7 +36,7 @@ class LabelPage:
 
     Args:
         session: A person's work.
-        port: Port to listen on, or the next one that is free; 0 takes any free one.
+        port: Port to listen on; 0 takes a free one.
         scenes: Number of scenes in which the expert tries the model.
         seed: Seed of the first scene.
         task: Name or path of the task in which it does; None for those of the package.
@@ -49,9 +44,10 @@ class LabelPage:
     Attributes:
         session: A person's work.
         server: Viser's server.
-        url: Address of the page.
+        url: Address of the page. Who has it can write the model.
 
     Raises:
+        ConfigError: It cannot listen there.
         MissingLibraryError: Viser is absent.
     """
 
@@ -63,18 +59,15 @@ class LabelPage:
         seed: int = 0,
         task: str | None = None,
     ) -> None:
-        library = require("viser", "show the page on which a mesh is labelled")
         self.session, self._scenes, self._seed, self._task = session, scenes, seed, task
         self._lock = threading.RLock()
         self._trial: Trial | None = None
         self._motion: Motion | None = None
         self._playing: MotionView | None = None
         self._drawn: Solid | None = None
-        with contextlib.redirect_stdout(sys.stderr):  # where viser prints its address
-            self.server: viser.ViserServer = library.ViserServer(
-                host=HOST, port=port or _free_port(), label="Fleet-Tools label", verbose=False
-            )
-        self.url = f"http://{HOST}:{self.server.get_port()}"
+        purpose = "show the page on which a mesh is labelled"
+        gate, self.server = open_viser(port, purpose, "Fleet-Tools label")
+        self.url = gate.url
         self.server.gui.configure_theme(
             control_width="large", show_logo=False, show_share_button=False
         )
@@ -103,8 +96,7 @@ class LabelPage:
                 self._trial.stop()
             if self._playing is not None:
                 self._playing.end()
-        with contextlib.redirect_stdout(sys.stderr):
-            self.server.stop()
+        stop_viser(self.server)
 
     # --- Actions -----------------------------------------------------------------------------
 
@@ -144,11 +136,12 @@ class LabelPage:
             try:
                 warnings = self.session.write()
             except (FleetToolsError, OSError) as error:
-                self._panel.report.content = f"**Not written.** {error}"
+                self._panel.report.content = f"**Not written.** {literal(error)}"
                 self._draw()
                 return
             folder = self.session.subject.identity.folder
-            lines = [f"Written to `{folder}`.", *(f"Warning: {each}." for each in warnings)]
+            lines = [f"Written to {literal(folder)}."]
+            lines += [f"Warning: {literal(each)}." for each in warnings]
             lines.append("The model is checked, and the expert tries it ...")
             self._panel.report.content = "\n\n".join(lines)
             self._trial = trial = Trial(folder, self._scenes, self._seed, self._task)
@@ -166,10 +159,13 @@ class LabelPage:
                         lines = lines[:-1]
                         self._panel.details.content = report_html(report)
                     case Failure(reason):
-                        lines = [*lines, f"**The check failed.** {reason}"]
+                        lines = [*lines, f"**The check failed.** {literal(reason)}"]
                     case motion:
                         self._motion = motion
-                        lines = [*lines, f"To watch: {motion.title}, **{motion.outcome}**."]
+                        lines = [
+                            *lines,
+                            f"To watch: {literal(motion.title)}, **{literal(motion.outcome)}**.",
+                        ]
                         self._panel.watch.label = "Watch the expert"
                         self._panel.watch.visible = True
                 self._panel.report.content = "\n\n".join(lines)
@@ -281,12 +277,3 @@ class LabelPage:
         for client in self.server.get_clients().values():
             with contextlib.suppress(Exception):  # the page was closed meanwhile
                 client.add_notification(title, text, auto_close_seconds=8, color="red")
-
-
-def _free_port() -> int:
-    """Returns a port that is free now."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -1,6 +1,7 @@
 """The controls of the page: what to label, how clicks are meant, size and mass, and the report."""
 
 import html
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,11 @@ Act = Callable[[Callable[[], None]], None]
 """Does something to the session, redraws the page, and reports errors there."""
 
 
+def literal(text: object) -> str:
+    """Returns Markdown that shows a text as it is; viser's page would run scripts in a name."""
+    return re.sub(r"[!-/:-@\[-`{-~]", r"\\\g<0>", str(text))
+
+
 class Panel:
     """The controls of a page.
 
@@ -36,7 +42,10 @@ class Panel:
         self._gui, self._session, self._act = gui, session, act
         self._names = [name for name in session.items if name != HAND_ITEM]
         identity = session.subject.identity
-        gui.add_markdown(f"**{identity.family}** {identity.name}, from `{identity.source}`")
+        gui.add_markdown(
+            f"**{literal(identity.family)}** {literal(identity.name)}, from "
+            f"{literal(identity.source)}"
+        )
         self._list = gui.add_html("")
         self._choices = gui.add_button_group("Label", list(session.items))
         self._choices.on_click(lambda _: self._act(lambda: session.select(self._choices.value)))
@@ -62,8 +71,8 @@ class Panel:
         self._list.content = self._items_html()
         item, meaning = session.item, session.items[session.item]
         word = "second click" if session.first is not None else "next click"
-        self._task.content = f"The {word} labels **{item}**" + (
-            f": {meaning.text}." if meaning.text else "."
+        self._task.content = f"The {word} labels **{literal(item)}**" + (
+            f": {literal(meaning.text)}." if meaning.text else "."
         )
         is_hand = item == HAND_ITEM
         self._snap.visible = self._between.visible = not is_hand
@@ -75,7 +84,9 @@ class Panel:
         self._mirror.label = f"Put {item} at the mirror image of {meaning.partner}"
         missing = session.missing
         self._status.content = (
-            f"Still missing: {', '.join(missing)}." if missing else "Everything is labelled."
+            f"Still missing: {literal(', '.join(missing))}."
+            if missing
+            else "Everything is labelled."
         )
         self.save.disabled = bool(missing)
         self._draw_size()

@@ -25,7 +25,14 @@ from fleet_tools.envs.outcomes import (
 from fleet_tools.envs.predicate_functions import load_bound_task
 from fleet_tools.envs.recorded import RecordedEnv, recorded
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
-from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
+from fleet_tools.errors import (
+    ConfigError,
+    EpisodeOverError,
+    RenderServerError,
+    SimulationError,
+    require_name,
+    shown,
+)
 from fleet_tools.perception.display import Display, find_view
 from fleet_tools.perception.measurement import Capture, Measurement
 from fleet_tools.perception.meshcat_table import show_table
@@ -232,6 +239,7 @@ class ToolUseEnv(RecordedEnv):
 
         Raises:
             ConfigError, UnknownNameError: The options or the scene do not fit this environment.
+            RenderServerError: Meshcat has ended.
             SimulationError: No simulation can begin in the scene.
         """
         if options is not None and not isinstance(options, Mapping):
@@ -262,6 +270,7 @@ class ToolUseEnv(RecordedEnv):
         Raises:
             InvalidActionError: The action has a wrong shape or dtype, or is not finite.
             EpisodeOverError: No episode is in progress.
+            RenderServerError: Meshcat has ended.
         """
         executed, clipped = check_action(action)
         episode, simulation = self._running()
@@ -273,6 +282,7 @@ class ToolUseEnv(RecordedEnv):
             earlier = episode.measurement.latest
             measurement = self._observer.measure(simulation, episode.scene, earlier)
         except SimulationError as error:
+            self._require_viewer()
             episode = self._episode = replace(episode, outcome=SIMULATION_ERROR)
             failed = dict.fromkeys(self._judge(episode), Verdict(False, 0.0))
             info = self._info(episode, failed) | done | {"error": str(error)}
@@ -309,11 +319,13 @@ class ToolUseEnv(RecordedEnv):
 
         Raises:
             EpisodeOverError: No episode has begun.
+            RenderServerError: Meshcat has ended.
         """
         _, simulation = self._running()
         if self._display is not None:
             return self.image(self.find_view())
         if self.render_mode == "human":
+            self._require_viewer()
             simulation.publish()
         return None
 
@@ -498,11 +510,24 @@ class ToolUseEnv(RecordedEnv):
             raise EpisodeOverError("No episode has begun; call reset().")
         return self._episode, self._simulation
 
+    def _require_viewer(self) -> None:
+        """Checks that Meshcat goes on, whose end is no outcome of an episode."""
+        try:
+            if self.meshcat is not None:
+                self.meshcat.web_url()
+        except RuntimeError as error:
+            raise RenderServerError(
+                f"Meshcat has ended ({error}), as it does after a message that it cannot take, "
+                "which any page of a browser may send. Close pages that are not its own, and make "
+                "the environment again."
+            ) from error
+
     def _begin(self, scene: Scene) -> tuple[Simulation, _Episode]:
         """Resets the simulation to a scene; a world is built for other models.
 
         There is no episode until the caller has finished the one that is returned.
         """
+        self._require_viewer()
         self._episode, simulation = None, self._simulation
         models = scene.tool, scene.object
         if simulation is None or models != (simulation.scene.tool, simulation.scene.object):

@@ -39,7 +39,7 @@ class Display:
         self._session: dict[str, Any] = {"description": env.task.description, "demands": demands}
         self._state: dict[str, Any] = {}
         self._offered: int | None = None
-        pages.show("scene", {"port": scene_view.port})
+        pages.show("scene", {"port": scene_view.gate.port, "path": scene_view.gate.path})
 
     def close(self) -> None:
         """Ends the process that renders."""

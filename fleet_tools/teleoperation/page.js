@@ -183,15 +183,15 @@ function showImages({ images = {}, error = null }) {
   }
 }
 
-function showScene({ port }) {
-  const address = `http://${location.hostname}:${port}/?hideViserLogo`;
+function showScene({ port, path }) {
+  const address = `http://${location.hostname}:${port}${path}?hideViserLogo`;
   if (element("scene").src !== address) element("scene").src = address;
 }
 
 const SHOW = { scene: showScene, status: showStatus, images: showImages };
 
 function connect() {
-  socket = new WebSocket(`ws://${location.host}/socket`);
+  socket = new WebSocket(`ws://${location.host}${location.pathname}socket`);
   socket.onopen = () => { said = ""; say(); };
   socket.onmessage = ({ data }) => {
     const message = JSON.parse(data);

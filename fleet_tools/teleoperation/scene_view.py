@@ -1,7 +1,6 @@
 """The scene in three dimensions, with the gizmo, served by viser."""
 
 import contextlib
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World
 from fleet_tools.teleoperation.gizmo import pose_of
-from fleet_tools.utils.libraries import require
+from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 EYE, TARGET = (-0.15, -0.85, 0.75), (0.42, 0.0, 0.2)
 """Position of the first camera, over the arm's right shoulder, and what it looks at, in W, m."""
@@ -63,17 +62,14 @@ class SceneView:
         drag: Receives the pose X_WT to which the gizmo is dragged.
 
     Attributes:
-        port: Port at which it listens, on 127.0.0.1.
+        gate: The way to the page.
 
     Raises:
         MissingLibraryError: viser is absent.
     """
 
     def __init__(self, drag: Callable[[RigidTransform], None]) -> None:
-        viser = require("viser", "show the scene in the browser")
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints its own address
-            self._server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-        self.port: int = self._server.get_port()
+        self.gate, self._server = open_viser(0, "show the scene in the browser")
         self._server.gui.configure_theme(show_logo=False, show_share_button=False)
         self._server.gui.main_panel.minimize()
         scene = self._server.scene
@@ -94,8 +90,7 @@ class SceneView:
 
     def close(self) -> None:
         """Stops serving."""
-        with contextlib.redirect_stdout(io.StringIO()):
-            self._server.stop()
+        stop_viser(self._server)
 
     def show(self, simulation: Simulation, X_WE: RigidTransform, *, begins: bool) -> None:
         """Takes over the present state, to which `between` then leads.

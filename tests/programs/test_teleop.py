@@ -29,7 +29,7 @@ def started(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
     with running_process([*command, "--output", str(folder), "--json", *PAIR, *more]) as process:
         assert process.stderr is not None
         said = ""
-        while (address := re.search(r"http://127\.0\.0\.1:\d+/", said)) is None:
+        while (address := re.search(r"http://127\.0\.0\.1:\d+/\S+/", said)) is None:
             line = process.stderr.readline()
             assert line, said
             said += line

@@ -43,7 +43,8 @@ def open_page(url: str, *, width: int = 1280, height: int = 800) -> Iterator["Pa
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=EXECUTABLE, args=list(FLAGS))
         try:
-            page = browser.new_page(viewport={"width": width, "height": height})
+            context = browser.new_context(viewport={"width": width, "height": height})
+            page = context.new_page()  # beside which there is room for others
             page.goto(url, wait_until="domcontentloaded")
             yield page
         finally:

@@ -1,10 +1,15 @@
-"""A person in a real browser: keys, clicks and drags make episodes that are stored and replay."""
+"""A person in a real browser: keys, clicks and drags make episodes that are stored and replay.
+
+A page of another site in the same browser does not.
+"""
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from support.strangers import VISER_PROTOCOL, drag_message, hostile_page
 from support.teleoperated import act_in, end_and_save, opened, wait_for_phase
 
 from fleet_tools import replay
@@ -14,9 +19,10 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.third_person_view import look_at
 from fleet_tools.robot.pose_delta import displacement
+from fleet_tools.teleoperation.controls import Controls
 from fleet_tools.teleoperation.scene_view import EYE, GIZMO_SIZE_M, TARGET
 
-pytest.importorskip("viser", reason="the extra `browser` is not installed")
+viser = pytest.importorskip("viser", reason="the extra `browser` is not installed")
 
 PAIR: dict[str, Any] = {"tool": "claw", "object": "round_nail"}
 FIELD_OF_VIEW_DEG = 75.0  # of viser's first camera, vertically
@@ -139,3 +145,48 @@ def pixel_of(page, p_W: np.ndarray) -> tuple[float, float]:
     pinhole = Pinhole.from_field_of_view(*size, FIELD_OF_VIEW_DEG)
     right, down = pinhole.project((look_at(EYE, TARGET).inverse() @ p_W)[np.newaxis])[0]
     return box["x"] + right, box["y"] + down
+
+
+def test_a_page_of_another_site_steers_nothing(tmp_path: Path):
+    forward, drag = Controls(keys=frozenset({"KeyW"})).to_json().encode(), drag_message("/gizmo")
+
+    def person(page) -> None:
+        wait_for_phase(page, "Move to begin")
+        page.frame_locator("#scene").get_by_text("Connected").wait_for()
+        own, scene = urlsplit(session.url), urlsplit(page.locator("#scene").get_attribute("src"))
+        with hostile_page(page) as stranger:
+            for host in ("127.0.0.1", "localhost"):
+                for path in ("/", "/socket", f"{own.path}socket"):  # maybe it learns the address
+                    assert not stranger.attack(f"ws://{host}:{own.port}{path}", [forward])
+                for path in ("/", scene.path[:-1]):
+                    url = f"ws://{host}:{scene.port}{path}"
+                    assert not stranger.attack(url, [drag], VISER_PROTOCOL)
+            for url in (session.url, scene.geturl()):
+                assert stranger.read(url) is None
+                stranger.submit(url)
+            # Without a gate, the same page does steer.
+            drags = []
+            bare = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
+            bare.scene.add_transform_controls("/gizmo").on_update(drags.append)
+            url = f"ws://127.0.0.1:{bare.get_port()}/"
+            assert stranger.attack(url, [drag], VISER_PROTOCOL)
+            bare.stop()
+            assert drags
+        assert not session.inputs.given().moves
+        wait_for_phase(page, "Move to begin")
+        # Nor does a second tab of the person, who is told so.
+        second = page.context.new_page()
+        second.goto(session.url)
+        second.get_by_text("open in another tab").wait_for()
+        second.close()
+        page.bring_to_front()
+        page.reload()
+        wait_for_phase(page, "Move to begin")
+        act_with_keys(page, "KeyE")
+        end_and_save(page)
+        page.get_by_text("attempt 1:").wait_for()
+
+    with opened(tmp_path, "hammer", **PAIR) as session:
+        act_in(session, person, width=600, height=400)
+    (record,) = Dataset(tmp_path).stored()
+    assert record.info["devices"] == ["keyboard"]

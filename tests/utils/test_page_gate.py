@@ -1,0 +1,366 @@
+"""The gate of pages: the person who was told the address comes in, and nobody else."""
+
+import importlib
+import logging
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import websockets.asyncio.server as websockets_server
+from support.clicking import wait_until
+from support.processes import run_python
+from support.strangers import (
+    CAMERA,
+    VISER_PROTOCOL,
+    drag_message,
+    open_socket,
+    request,
+)
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection
+from websockets.sync.connection import Connection
+
+from fleet_tools.errors import ConfigError, MissingLibraryError
+from fleet_tools.teleoperation.controls import Controls
+from fleet_tools.teleoperation.inputs import Inputs
+from fleet_tools.teleoperation.page_server import PageServer
+from fleet_tools.utils.page_gate import MAX_UNOPENED, PageGate, open_viser, stop_viser
+
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Version": "13",
+}
+FORWARD = Controls(keys=frozenset({"KeyW"})).to_json()
+
+
+@dataclass
+class Served:
+    """A page behind a gate.
+
+    Attributes:
+        url: Its address.
+        socket: Path of its socket.
+        options: Options of its socket.
+        act: Moves something over its socket.
+        acted: Whether something was moved since the last call.
+    """
+
+    url: str
+    socket: str
+    options: dict[str, Any]
+    act: Callable[[Connection], None]
+    acted: Callable[[], bool]
+
+    def open(self, path: str | None = None, **options: Any) -> ClientConnection:
+        return open_socket(self.url, path or self.socket, **(self.options | options))
+
+
+@pytest.fixture(name="served", params=["page", "viser"])
+def _served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    if request.param == "page":
+        inputs = Inputs()
+
+        def tap(page: Connection) -> None:
+            page.send(FORWARD)
+            page.send(Controls().to_json())
+
+        with PageServer(inputs, 0) as pages:
+            socket_path = f"{urlsplit(pages.url).path}socket"
+            yield Served(pages.url, socket_path, {}, tap, lambda: inputs.take().moves)
+        return
+    gate, server = open_viser(0, "test its gate")
+    drags: list[object] = []
+    gizmo = server.scene.add_transform_controls("/gizmo")
+    gizmo.on_update(lambda event: drags.append(event))
+
+    def act(page: Connection) -> None:
+        page.send(CAMERA)
+        page.send(drag_message("/gizmo"))
+
+    def dragged() -> bool:
+        number = len(drags)
+        drags.clear()
+        return number > 0
+
+    try:
+        yield Served(gate.url, gate.path[:-1], {"subprotocols": [VISER_PROTOCOL]}, act, dragged)
+    finally:
+        stop_viser(server)
+
+
+def require_refusal(served: Served, status: int, path: str | None = None, **options: Any) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        served.open(path, **options)
+    assert refused.value.response.status_code == status
+    assert not served.acted()
+
+
+def port_of(served: Served) -> int:
+    port = urlsplit(served.url).port
+    assert port is not None
+    return port
+
+
+# --- Who may speak --------------------------------------------------------------------------
+
+
+def test_who_was_told_the_address_acts(served: Served):
+    with served.open() as page:
+        served.act(page)
+        wait_until(served.acted, "the motion")
+
+
+def test_it_may_be_forwarded_to_another_port(served: Served):  # ssh -L 9000:127.0.0.1:8090
+    with served.open(host="localhost:9000", origin="http://localhost:9000") as page:
+        served.act(page)
+        wait_until(served.acted, "the motion")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [None, "http://example.org", "null", "http://127.0.0.1:1", "http://127.0.0.1", "file://"],
+)
+def test_pages_of_other_sites_are_refused(served: Served, origin: str | None):
+    require_refusal(served, 403, origin=origin)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["example.org", "127.0.0.1.example.org", "localhost.", "[", "127.0.0.1:8x", "0.0.0.0", ""],
+)
+def test_other_names_of_this_machine_are_refused(served: Served, host: str):  # DNS rebinding
+    headers = {"Host": host, "Origin": f"http://{host}"}
+    assert request(served.url, **headers)[0] == 403
+    assert request(served.url, served.socket, **headers, **UPGRADE)[0] == 403
+    assert not served.acted()
+
+
+def test_without_the_address_nothing_opens(served: Served):
+    token = urlsplit(served.url).path.strip("/")
+    assert len(token) >= 32
+    other = ("A" if token[0] != "A" else "B") + token[1:]
+    for path in (
+        "/",
+        "",
+        f"/{other}",
+        f"/{token[:-1]}",
+        f"/{token}x",
+        f"//{token}",
+        f"/x/../{token}",
+    ):
+        for end in ("", "/", "/socket", f"?{token}", f"/?token={token}"):
+            require_refusal(served, 403, f"{path}{end}" or "/")
+            status, text, _ = request(served.url, f"{path}{end}" or "/")
+            assert status == 403
+            assert "/" not in text  # it tells nothing of the address
+
+
+def test_addresses_differ_between_servers():
+    gates = [PageGate(0) for _ in range(3)]
+    for gate in gates:
+        gate.close()
+    assert len({gate.path for gate in gates}) == 3
+
+
+def test_a_header_that_is_given_twice_is_refused(served: Served):
+    port, path = port_of(served), served.socket
+    for twice in (
+        f"Host: 127.0.0.1:{port}",
+        f"Origin: http://127.0.0.1:{port}",
+        "Upgrade: websocket",
+    ):
+        own = {"Host": f"127.0.0.1:{port}", "Origin": f"http://127.0.0.1:{port}", **UPGRADE}
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in own.items())]
+        with socket.create_connection(("127.0.0.1", port), 10) as raw:
+            raw.sendall("\r\n".join([*lines, twice, "", ""]).encode())
+            assert b" 101 " not in raw.recv(100)
+    assert not served.acted()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_forms_of_other_sites_do_nothing(served: Served, method: str):
+    headers = {"Origin": "http://example.org", "Content-Type": "application/x-www-form-urlencoded"}
+    try:
+        status, _, answered = request(served.url, None, method, "clicked=save", **headers)
+    except ConnectionError:  # it was closed
+        return
+    assert 400 <= status < 500
+    assert "Access-Control-Allow-Origin" not in answered
+    assert not served.acted()
+
+
+def test_the_address_is_in_no_log_and_no_referer(served: Served, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.WARNING, "websockets.client")  # of the test
+    paths = [urlsplit(served.url).path, "/", f"{served.socket}/none"]
+    for path in paths:
+        assert request(served.url, path)[2]["Referrer-Policy"] == "no-referrer"
+    with served.open() as page:
+        served.act(page)
+        wait_until(served.acted, "the motion")
+    said = "".join(capfd.readouterr()) + caplog.text
+    assert urlsplit(served.url).path.strip("/") not in said
+
+
+# --- One page at a time -----------------------------------------------------------------------
+
+
+def test_a_second_page_waits_until_the_first_one_is_closed(served: Served):
+    with served.open() as first:
+        served.act(first)
+        wait_until(served.acted, "the motion")
+        require_refusal(served, 409)
+        status, text, _ = request(served.url)
+        assert status == 409
+        assert "open in another tab" in text
+        served.act(first)
+        wait_until(served.acted, "the motion")
+    wait_until(lambda: request(served.url)[0] == 200, "the place")
+    with served.open() as second:
+        served.act(second)
+        wait_until(served.acted, "the motion")
+
+
+def test_strangers_do_not_take_the_place(served: Served):
+    for options in ({"origin": "http://example.org"}, {"path": "/"}, {"host": "example.org"}):
+        require_refusal(served, 403, **options)
+    with served.open() as page:
+        served.act(page)
+        wait_until(served.acted, "the motion")
+
+
+def test_of_many_that_come_at_once_one_is_served(served: Served):
+    opened, barrier = [], threading.Barrier(8)
+
+    def come() -> None:
+        barrier.wait()
+        try:
+            page = served.open()
+            served.act(page)
+            page.ping().wait(5)
+            opened.append(page)
+        except Exception:
+            pass
+
+    threads = [threading.Thread(target=come) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    still = [page for page in opened if page.protocol.state.name == "OPEN"]
+    assert len(still) == 1
+    still[0].close()
+
+
+# --- Load -------------------------------------------------------------------------------------
+
+FLOOD = """
+import json, resource, socket, struct, sys, time
+port, path = int(sys.argv[1]), sys.argv[2]
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+beginnings = [b"", b"G", b"GET / HTTP/1.1\\r\\nHost: ",
+              b"GET / HTTP/1.1\\r\\n" + 99 * b"X: y\\r\\n",
+              b"\\x16\\x03\\x01", 2000 * b"x", f"GET {path} HTTP/1.1\\r\\n".encode()]
+held = []
+for k in range(1000):
+    try:
+        stranger = socket.create_connection(("127.0.0.1", port), 10)
+        if k % 5 == 0:  # a reset, maybe before it is accepted
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            stranger.close()
+            continue
+        stranger.sendall(beginnings[k % len(beginnings)])
+        held.append(stranger)
+    except OSError:
+        pass
+for _ in range(5):  # a byte now and then
+    time.sleep(0.2)
+    for stranger in held:
+        try:
+            stranger.send(b"a")
+        except OSError:
+            pass
+print(json.dumps(len(held)))
+"""
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors")
+def test_a_thousand_strangers_delay_nobody(served: Served):
+    before, most = descriptors(), [0]
+    with served.open() as page:
+        flooded = threading.Thread(
+            target=lambda: run_python(FLOOD, str(port_of(served)), served.socket)
+        )
+        flooded.start()
+        rounds = 0
+        while flooded.is_alive():
+            served.act(page)
+            wait_until(served.acted, "the motion", 10)
+            most[0] = max(most[0], descriptors() - before)
+            rounds += 1
+        assert rounds > 10
+    assert most[0] < MAX_UNOPENED + 400  # asyncio accepts a hundred at once, and drops them later
+    wait_until(lambda: request(served.url)[0] == 200, "the page")
+    with served.open() as page:
+        served.act(page)
+        wait_until(served.acted, "the motion")
+    wait_until(lambda: descriptors() <= before + 2, "the end of connections")
+
+
+def test_halves_of_messages_end_their_own_connection(served: Served):
+    for half in (
+        b"\x82\xfe\xff\xff",
+        b"\x82\xff" + 8 * b"\x7f",
+        b"\xff\xff",
+        struct.pack("!BBQ", 0x82, 0xFF, 2**62),
+    ):
+        page = served.open()
+        page.socket.sendall(half)
+        page.socket.shutdown(socket.SHUT_WR)
+        page.socket.close()
+        wait_until(lambda: request(served.url)[0] == 200, "the place")
+    with served.open() as page:
+        served.act(page)
+        wait_until(served.acted, "the motion")
+
+
+# --- Its own beginning and end ------------------------------------------------------------------
+
+
+def test_a_taken_port_is_refused_with_a_remedy(served: Served):
+    with pytest.raises(ConfigError, match=f"{port_of(served)}.*--port"):
+        open_viser(port_of(served), "test its gate")
+
+
+def test_only_viser_is_put_behind_the_gate():
+    before = websockets_server.serve
+    _, server = open_viser(0, "test its gate")
+    stop_viser(server)
+    assert websockets_server.serve is before
+
+
+def test_viser_that_starts_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch):
+    infra: Any = importlib.import_module("viser.infra._infra")
+    seen = infra.websockets
+    server = SimpleNamespace(server=SimpleNamespace(serve=websockets_server.serve))
+    other = SimpleNamespace(
+        asyncio=server, exceptions=seen.exceptions, datastructures=seen.datastructures
+    )
+    monkeypatch.setattr(infra, "websockets", other)
+    with pytest.raises(MissingLibraryError, match="pages of other sites"):
+        open_viser(0, "test its gate")
