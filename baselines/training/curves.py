@@ -12,7 +12,7 @@ from typing import Any
 from fleet_tools.baselines.training.curve_options import PURPOSE, CurveOptions
 from fleet_tools.baselines.training.progress import EpochMetrics
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.utils.libraries import require
 
 FOLDER, WANDB_ID = "tensorboard", "wandb_id.txt"
@@ -118,6 +118,5 @@ def _wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Generator[W
 def _run_id(path: Path) -> str:
     """Returns the id by which a resumed run continues its curves; a restarted one has another."""
     if not path.is_file():
-        with atomic_write(path) as aside:
-            aside.write_text(secrets.token_hex(8))
+        write_file(path, secrets.token_hex(8))
     return path.read_text()

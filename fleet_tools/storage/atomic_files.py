@@ -8,24 +8,73 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from fleet_tools.utils.disk_errors import disk_error, disk_errors
+
 _MARK = ".aside"
 _UNFINISHED = ".writing_"
 
 
-@contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`, which replaces it when all went well.
+def write_file(path: Path, content: bytes | str) -> None:
+    """Stores a file, completely or not at all, so that a power failure does not lose it.
 
-    Content and name are then flushed to the disk, so that a power failure does not lose them.
+    Args:
+        path: The file; an existing one is replaced.
+        content: Its content; text is stored as UTF-8.
+
+    Raises:
+        DiskError: The disk is full, read-only or broken; an existing file is unchanged.
+        OSError: It cannot be written for another reason; likewise.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    with atomic_write(path, len(data)) as aside:
+        aside.write_bytes(data)
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, size: int | None = None) -> Iterator[Path]:
+    """Yields a temporary path beside `path`, for what other libraries write; see `write_file`.
+
+    Args:
+        path: The file; an existing one is replaced when all went well.
+        size: Size of the new content, bytes, if it is known.
     """
     aside = path.with_name(f".{path.stem}.{os.getpid()}{_MARK}{path.suffix}")
-    try:
+    with temporary(aside, path, size):
         yield aside
         _flush(aside)
         os.replace(aside, path)
         _flush(path.parent)
-    finally:
-        aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None]:
+    """Removes what is not moved away, and raises errors of the disk as `DiskError`.
+
+    Args:
+        aside: A file or a folder, which need not exist.
+        path: What is made in it, for messages.
+        size: Size of what is made, bytes, if it is known.
+    """
+    written = 0
+    try:
+        try:
+            yield
+        except OSError:
+            written = size_of(aside)
+            raise
+        finally:
+            if aside.is_dir():
+                shutil.rmtree(aside)
+            else:
+                aside.unlink(missing_ok=True)
+    except OSError as error:  # what is free now is what there is for another attempt
+        raise disk_error(error, path, size, written) from error
+
+
+def size_of(path: Path) -> int:
+    """Returns the size of a file, or of all files of a folder, bytes; 0 if it is absent."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -34,9 +83,17 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     Args:
         folder: The folder; it need not exist.
         files: Content of its files by relative path.
+
+    Raises:
+        DiskError: The disk is full, read-only or broken; an existing folder is unchanged.
+        OSError: It cannot be written for another reason; likewise.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as aside:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(disk_errors(folder, sum(map(len, files.values()))))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = stack.enter_context(
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED)
+        )
         new, old = Path(aside) / "new", Path(aside) / "old"
         for path, content in files.items():
             (new / path).parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.errors import DatasetError, UnknownNameError
+from fleet_tools.storage.atomic_files import size_of, temporary
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def export_dataset(
         output=str(target),
         episodes=len(source.records),
         steps=source.steps,
-        bytes=_size(target),
+        bytes=size_of(target),
         opens=export_format.opens(output, dataset.header),
         view_of=str(dataset.folder) if export_format.view else None,
         left_out=left_out + _not_selected(dataset, source.records),
@@ -249,27 +249,18 @@ def _complete(target: Path) -> Iterator[Path]:
 
     Raises:
         DatasetError: The target exists.
+        DiskError: The disk is full, read-only or broken.
     """
     _refuse_existing(target)
     existing = next(folder for folder in target.absolute().parents if folder.exists())
     aside = existing / f".{target.name}.{os.getpid()}"
-    try:
+    with temporary(aside, target):
         yield aside
         target.parent.mkdir(parents=True, exist_ok=True)
         _refuse_existing(target)
         os.rename(aside, target)
-    finally:
-        if aside.is_dir():
-            shutil.rmtree(aside)
-        else:
-            aside.unlink(missing_ok=True)
 
 
 def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
         raise DatasetError(f"{target} exists already. Give another --output, or remove it.")
-
-
-def _size(path: Path) -> int:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files)
