@@ -60,7 +60,7 @@ def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None
         try:
             yield
         except OSError:
-            written = size_of(aside)
+            written = _allocated(aside)
             raise
         finally:
             if aside.is_dir():
@@ -69,12 +69,6 @@ def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None
                 aside.unlink(missing_ok=True)
     except OSError as error:  # what is free now is what there is for another attempt
         raise disk_error(error, path, size, written) from error
-
-
-def size_of(path: Path) -> int:
-    """Returns the size of a file, or of all files of a folder, bytes; 0 if it is absent."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -151,3 +145,9 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _allocated(path: Path) -> int:
+    """Returns the room that a file or folder takes, bytes; 0 if it is absent."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(512 * file.stat().st_blocks for file in files if file.is_file())

@@ -12,6 +12,9 @@ from fleet_tools.errors import DiskError
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 """Numbers of errors that end when the disk is mended, and that no other options avoid."""
 
+_FEW_FILES = 1000
+"""Number of files below which a message says how many there may still be."""
+
 
 @contextlib.contextmanager
 def disk_errors(path: Path | None = None, size: int | None = None) -> Iterator[None]:
@@ -78,10 +81,11 @@ def _room(path: Path) -> str:
         disk = os.statvfs(folder)
     except OSError:  # gone
         return "its disk does not answer"
-    if disk.f_files and not disk.f_favail:
-        return f"{folder} has no room for another file (all {disk.f_files:,} inodes are in use)"
-    free = _amount(disk.f_bavail * disk.f_frsize)
-    return f"{free} of {_amount(disk.f_blocks * disk.f_frsize)} are free in {folder}"
+    free, total = (_amount(count * disk.f_frsize) for count in (disk.f_bavail, disk.f_blocks))
+    inodes = ""
+    if disk.f_files and disk.f_favail < _FEW_FILES:
+        inodes = f" and {disk.f_favail} of {disk.f_files} inodes"
+    return f"{free} of {total}{inodes} are free in {folder}"
 
 
 def _amount(size: int) -> str:

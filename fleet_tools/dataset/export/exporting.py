@@ -13,7 +13,7 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.errors import DatasetError, UnknownNameError
-from fleet_tools.storage.atomic_files import size_of, temporary
+from fleet_tools.storage.atomic_files import temporary
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def export_dataset(
         output=str(target),
         episodes=len(source.records),
         steps=source.steps,
-        bytes=size_of(target),
+        bytes=_size(target),
         opens=export_format.opens(output, dataset.header),
         view_of=str(dataset.folder) if export_format.view else None,
         left_out=left_out + _not_selected(dataset, source.records),
@@ -264,3 +264,8 @@ def _complete(target: Path) -> Iterator[Path]:
 def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
         raise DatasetError(f"{target} exists already. Give another --output, or remove it.")
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
