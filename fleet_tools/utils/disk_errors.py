@@ -49,7 +49,7 @@ def disk_error(
         return error
     if path is None and isinstance(error.filename, str | bytes):
         path = Path(os.fsdecode(error.filename))
-    subject = "a file" if path is None else str(path)
+    subject = "The output, or a temporary file," if path is None else str(path)
     needs = "" if size is None else f"it needs {_amount(size)}, and "
     if size is None and written:
         needs = f"it needs more than {_amount(written)}, and "
