@@ -81,23 +81,27 @@ def success_values(rollouts: Mapping[str, TaskSuccesses] | None) -> dict[str, fl
 def _tensorboard(folder: Path) -> Generator[WritePoint]:
     require("tensorboard", PURPOSE)
     # PyTorch's writer appends in a thread, which dies with a traceback when the disk is full.
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto import event_pb2, summary_pb2
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     for former in folder.glob("events.out.tfevents.*"):
         former.unlink()
     path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
 
+    messages: Any = event_pb2  # protobuf makes its classes when it is imported
+    summaries: Any = summary_pb2
+
     def append(**content: Any) -> None:
         with disk_errors(path), path.open("ab") as file:
-            event = Event(wall_time=time.time(), **content)
+            event = messages.Event(wall_time=time.time(), **content)
             RecordWriter(file).write(event.SerializeToString())
 
     def write(point: Point) -> None:
         step, values = point
-        entries = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        append(step=step, summary=Summary(value=entries))
+        entries = [
+            summaries.Summary.Value(tag=name, simple_value=value) for name, value in values.items()
+        ]
+        append(step=step, summary=summaries.Summary(value=entries))
 
     folder.mkdir(parents=True, exist_ok=True)
     append(file_version="brain.Event:2")

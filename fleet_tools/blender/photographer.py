@@ -67,7 +67,8 @@ class Photograph:
         image.mutable_data[:, :, :3], image.mutable_data[:, :, 3] = self.rgb, 255
         png, npz = (stem.with_name(stem.name + suffix) for suffix in (".png", ".npz"))
         # Drake cuts a file off on a full disk, without an error.
-        write_file(png, ImageIo().Save(image, format=ImageFileFormat.kPng))
+        save: Any = ImageIo().Save  # its stub knows other names of images
+        write_file(png, save(image, format=ImageFileFormat.kPng))
         arrays = io.BytesIO()
         np.savez_compressed(arrays, depth=self.depth, segmentation=self.segmentation)
         write_file(npz, arrays.getvalue())

@@ -58,10 +58,9 @@ def disk_error(
 
 def _reason(error: OSError, path: Path | None, needs: str) -> str:
     match error.errno:
-        case errno.ENOSPC if path is None:
-            return "no space is left on its disk"
         case errno.ENOSPC:
-            return f"no space is left on its disk; {needs}{_room(path)}"
+            room = "" if path is None else f"; {needs}{_room(path)}"
+            return f"no space is left on its disk{room}"
         case errno.EDQUOT:
             return f"{needs}your quota on its disk is exhausted (`quota`)"
         case errno.EFBIG:

@@ -1,4 +1,4 @@
-"""Whatever room a disk has, a file is stored whole or not at all, and one error says what it needs."""
+"""Whatever room a disk has, a file is stored whole or not at all, and one error says why."""
 
 import errno
 import os
