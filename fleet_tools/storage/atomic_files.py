@@ -1,6 +1,7 @@
 """Files and folders that appear complete or not at all, and then last."""
 
 import contextlib
+import glob
 import os
 import shutil
 import tempfile
@@ -63,12 +64,28 @@ def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None
             written = _allocated(aside)
             raise
         finally:
-            if aside.is_dir():
-                shutil.rmtree(aside)
-            else:
-                aside.unlink(missing_ok=True)
+            _remove(aside)
     except OSError as error:  # what is free now is what there is for another attempt
         raise disk_error(error, path, size, written) from error
+
+
+@contextlib.contextmanager
+def temporary_in(folder: Path, target: Path) -> Iterator[Path]:
+    """Yields a path for a file or a folder, which is to be moved to its target; see `temporary`.
+
+    What killed processes left of the same target is removed.
+
+    Args:
+        folder: Existing folder on the target's disk.
+        target: The target.
+    """
+    for former in folder.glob(f"{_UNFINISHED}{glob.escape(target.name)}.*"):
+        process = former.name.rpartition(".")[2]
+        if process.isdecimal() and (int(process) == os.getpid() or not _is_running(int(process))):
+            _remove(former)
+    aside = folder / f"{_UNFINISHED}{target.name}.{os.getpid()}"
+    with temporary(aside, target):
+        yield aside
 
 
 def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -145,6 +162,23 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of another user, or no number of a process
+        pass
+    return True
 
 
 def _allocated(path: Path) -> int:

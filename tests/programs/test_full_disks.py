@@ -100,7 +100,7 @@ def exporting(name: str) -> Callable[[Path, Path], tuple[Main, list[str]]]:
             pytest.importorskip("pyarrow")
         if name == "zarr":
             pytest.importorskip("zarr")
-        layout = OBSERVATION | {"end_effector_pose": ((3, 4), "float64")}
+        layout = {**OBSERVATION, "end_effector_pose": ((3, 4), "float64")}
         drawn = Drawn([5, 9, 3], [True] * 3, seed=1, labelled=True)
         write(beside / "data", drawn, a_header(layout))
         return main, ["export", str(beside / "data"), "--to", name, "--output", str(output)]

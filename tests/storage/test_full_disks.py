@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from support.small_disks import PAGE, LimitedFiles, SmallDisk, make_disk
 
 from fleet_tools.errors import DiskError
 from fleet_tools.storage.append_log import AppendLog
-from fleet_tools.storage.atomic_files import atomic_write, replace_folder, write_file
+from fleet_tools.storage.atomic_files import atomic_write, replace_folder, temporary_in, write_file
 from fleet_tools.utils.disk_errors import disk_error
 
 Disk = SmallDisk | LimitedFiles
@@ -139,7 +140,7 @@ def test_a_read_only_disk_says_so(disk: Disk) -> None:
 def test_a_dataset_has_complete_episodes_in_every_room(disk: Disk, tmp_path: Path) -> None:
     drawn = Drawn([5, 0, 9, 3], [True, False, True, True], seed=3, labelled=True)
     write(tmp_path / "undisturbed", drawn, a_header())
-    expected, rooms = everything_in(tmp_path / "undisturbed"), 0
+    expected, rooms, folder = everything_in(tmp_path / "undisturbed"), 0, disk.folder
     for room in range(0, 40 * PAGE, PAGE):
         folder = disk.folder / str(room)
         with disk.room(room):
@@ -156,6 +157,23 @@ def test_a_dataset_has_complete_episodes_in_every_room(disk: Disk, tmp_path: Pat
         rooms += 1
     assert rooms > (5 if disk.mounted else 1)
     assert everything_in(folder) == expected
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    of_others = [".writing_x.1", f".writing_y.{dead.pid}", ".writing_x.notes", f".x.{dead.pid}"]
+    for name in of_others:
+        (tmp_path / name).touch()
+    for process in (dead.pid, os.getpid()):
+        left = tmp_path / f".writing_x.{process}" / "data"
+        left.mkdir(parents=True)
+        (left / "0.0").write_bytes(bytes(PAGE))
+    with temporary_in(tmp_path, tmp_path / "x") as aside:
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(of_others)
+        aside.write_text("new")
+        aside.rename(tmp_path / "x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*of_others, "x"])
 
 
 @pytest.mark.parametrize(

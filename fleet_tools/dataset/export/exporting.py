@@ -13,7 +13,7 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.errors import DatasetError, UnknownNameError
-from fleet_tools.storage.atomic_files import temporary
+from fleet_tools.storage.atomic_files import temporary_in
 
 
 @dataclass(frozen=True)
@@ -253,8 +253,7 @@ def _complete(target: Path) -> Iterator[Path]:
     """
     _refuse_existing(target)
     existing = next(folder for folder in target.absolute().parents if folder.exists())
-    aside = existing / f".{target.name}.{os.getpid()}"
-    with temporary(aside, target):
+    with temporary_in(existing, target) as aside:
         yield aside
         target.parent.mkdir(parents=True, exist_ok=True)
         _refuse_existing(target)
