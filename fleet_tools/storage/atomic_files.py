@@ -61,12 +61,15 @@ def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None
         try:
             yield
         except OSError:
-            written = _allocated(aside)
+            with contextlib.suppress(OSError):
+                written = _allocated(aside)
             raise
         finally:
             _remove(aside)
     except OSError as error:  # what is free now is what there is for another attempt
-        raise disk_error(error, path, size, written) from error
+        if (of_the_disk := disk_error(error, path, size, written)) is error:
+            raise
+        raise of_the_disk from error
 
 
 @contextlib.contextmanager

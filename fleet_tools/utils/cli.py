@@ -21,7 +21,7 @@ import pydantic
 from tyro.conf import arg
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.errors import DiskError, FleetToolsError
 from fleet_tools.utils.disk_errors import disk_error
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
@@ -170,6 +170,8 @@ def _missing_library(error: ImportError) -> str | None:
 
 
 def _failed(prog: str, message: object, code: int) -> int:
+    if isinstance(message, DiskError):
+        message = f"{message}. What was finished is kept; the same command goes on."
     print(f"{prog}: {message}", file=sys.stderr)
     return code
 

@@ -31,7 +31,9 @@ def disk_errors(path: Path | None = None, size: int | None = None) -> Iterator[N
     try:
         yield
     except OSError as error:
-        raise disk_error(error, path, size) from error
+        if (of_the_disk := disk_error(error, path, size)) is error:
+            raise
+        raise of_the_disk from error
 
 
 def disk_error(

@@ -240,7 +240,7 @@ def test_the_exit_code_is_that_of_the_work() -> None:
     [
         (FleetToolsError("There is no plan."), 2, "There is no plan."),
         (UnknownNameError("tool", "hamer", ["hammer"]), 2, "Did you mean 'hammer'? Known: hammer."),
-        (OSError(28, "No space left on device"), 1, "no space is left on its disk"),
+        (OSError(28, "No space left on device"), 1, "the same command goes on."),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
