@@ -58,7 +58,7 @@ def _barriers(options: BarrierOptions) -> int:
     from fleet_tools.baselines.experiments.barriers.line_measurement import line_jobs, make_measure
     from fleet_tools.baselines.experiments.barriers.report import as_text, make_report
     from fleet_tools.baselines.experiments.job_runner import run_jobs
-    from fleet_tools.storage.atomic_files import atomic_write
+    from fleet_tools.storage.atomic_files import write_file
 
     fleets, config = _read_fleets(options), options.lines
     jobs = line_jobs(fleets, config)
@@ -68,8 +68,7 @@ def _barriers(options: BarrierOptions) -> int:
         done = dict(run_jobs(options.workers, jobs, make_work, unit="line", quiet=options.quiet))
         report = make_report(fleets, config, {job: done[job] for job in jobs})
         options.output.mkdir(parents=True, exist_ok=True)
-        with atomic_write(options.output / REPORT) as aside:
-            aside.write_text(json.dumps(report, indent=1) + "\n")
+        write_file(options.output / REPORT, json.dumps(report, indent=1) + "\n")
         save_figure(report, options.output / FIGURE)
     except (OSError, KeyboardInterrupt) as reason:
         return cli.stopped(reason)

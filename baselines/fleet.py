@@ -73,7 +73,7 @@ def _fleet(options: FleetOptions) -> int:
     from fleet_tools.baselines.training.curves import open_curves
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.summary import precision_note
-    from fleet_tools.errors import FleetToolsError, LostClusterError
+    from fleet_tools.errors import FleetToolsError
 
     options.curves.require_libraries()
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
@@ -111,13 +111,11 @@ def _fleet(options: FleetOptions) -> int:
                     after_round=after_round,
                     worker_count=options.workers.workers,
                 )
-            except LostClusterError as reason:
+            except (OSError, KeyboardInterrupt) as reason:
                 return cli.stopped(reason)
             except FleetToolsError as error:
                 print(f"Stopped: {error}", file=sys.stderr)
                 return cli.FAILED
-            except (OSError, KeyboardInterrupt) as reason:
-                return cli.stopped(reason)
     options.report(
         {"output": str(options.output), **report}, lambda: as_text(str(options.output), report)
     )

@@ -23,7 +23,7 @@ from tyro.conf import Positional
 
 from fleet_tools.config.values import Count
 from fleet_tools.errors import DatasetError
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.utils import cli
 from fleet_tools.utils.libraries import require
 
@@ -201,8 +201,7 @@ def _members(archive: Path) -> dict[str, bytes]:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as aside:
-        aside.write_bytes(content)
+    write_file(path, content)
 
 
 PROGRAM = cli.Program(

@@ -149,6 +149,10 @@ class LostClusterError(WorkersError, ConnectionError):
     """
 
 
+class DiskError(FleetToolsError, OSError):
+    """The disk is full, read-only or broken; what was finished before is stored."""
+
+
 def _restore(cls: type[Exception], args: tuple, attributes: dict) -> Exception:
     error = cls.__new__(cls, *args)
     error.args = args

@@ -35,7 +35,8 @@ class EvaluateOptions(cli.Options):
 
     Exit codes:
     0: all requested episodes are there.
-    1: some of them ended by an error of the policy, the simulator or a worker.
+    1: some of them ended by an error of the policy, the simulator or a worker, or the disk is full
+       or gone.
     2: it cannot begin.
     130: Ctrl-C, which waits for the episodes in progress.
     """

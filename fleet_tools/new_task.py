@@ -13,6 +13,7 @@ from tyro.conf import Positional
 from fleet_tools.assets.importing.argument_types import ModelName
 from fleet_tools.config.resources import assets_root
 from fleet_tools.config.tasks import task_names
+from fleet_tools.storage.atomic_files import replace_folder
 from fleet_tools.utils import cli
 
 
@@ -58,7 +59,9 @@ def _new_task(options: NewTaskOptions) -> int:
 
     folder = options.output or Path(options.name)
     files = scaffold(options.name, options.tool_family, options.object_family)
-    _write(folder, files)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists, and is left unchanged. Choose another --output.")
+    replace_folder(folder, files)
     task = folder / "task.yaml"
     steps = [
         f"{task}: what varies, what counts as success, what the expert is to do",
@@ -68,20 +71,6 @@ def _new_task(options: NewTaskOptions) -> int:
     summary = {"task": str(task), "folder": str(folder), "files": sorted(files)}
     options.report(summary, lambda: "\n".join(steps))
     return cli.OK
-
-
-def _write(folder: Path, files: dict[str, bytes]) -> None:
-    """Writes files below a folder, the task file last.
-
-    Raises:
-        FileExistsError: The folder holds something.
-        OSError: It cannot be written.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists, and is left unchanged. Choose another --output.")
-    for path, content in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
 
 
 PROGRAM = cli.Program("new_task", cli.Command(NewTaskOptions, _new_task))

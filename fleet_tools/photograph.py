@@ -21,6 +21,7 @@ from fleet_tools.errors import ConfigError, RenderServerError
 from fleet_tools.parallel import workers
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.utils import cli
+from fleet_tools.utils.disk_errors import disk_errors
 from fleet_tools.utils.option_parser import Size
 from fleet_tools.utils.progress import progress_bar
 
@@ -112,7 +113,8 @@ def _photograph(options: PhotographOptions) -> int:
                     f"A photograph was given up: {result.reason}. Fewer photographs at the same "
                     "time need less memory (--in-flight)."
                 )
-            print(json.dumps(result), file=index, flush=True)
+            with disk_errors(output / INDEX):
+                print(json.dumps(result), file=index, flush=True)
             taken += 1
             bar.update()
     seconds = time.perf_counter() - started

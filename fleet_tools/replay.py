@@ -20,6 +20,7 @@ from fleet_tools.config.values import Count, NonNegative, Seed
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.utils import cli
+from fleet_tools.utils.disk_errors import disk_errors
 from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
@@ -102,7 +103,12 @@ def _lines(path: Path | None) -> Iterator[Callable[[str], None]]:
         yield lambda line: None
     else:
         with path.open("w") as file:
-            yield lambda line: print(line, file=file, flush=True)
+
+            def write(line: str) -> None:
+                with disk_errors(path):
+                    print(line, file=file, flush=True)
+
+            yield write
 
 
 def _as_text(summary: dict[str, Any], replays: list["Replay"]) -> str:

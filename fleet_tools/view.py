@@ -21,7 +21,7 @@ from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.policies.sources import PolicyName
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import Size
 
@@ -206,8 +206,7 @@ def _write_recording(
     recorder = MeshcatRecorder(source.env, annotated=not options.plain)
     planned = next(source.episodes)
     episode = recorder.record(planned)
-    with atomic_write(output) as aside:
-        aside.write_text(recorder.html())
+    write_file(output, recorder.html())
     _report_episode(options, planned, episode)
     return [episode]
 

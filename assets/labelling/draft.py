@@ -7,7 +7,7 @@ import yaml
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.config.values import Value, load_yaml
 from fleet_tools.errors import ConfigError
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 
 
 class Draft(Value):
@@ -28,8 +28,7 @@ def write_draft(file: Path, draft: Draft) -> None:
     """Writes a draft, whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(draft.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    with atomic_write(file) as aside:
-        aside.write_text(f"# written by fleet-tools label, which reads it again\n{text}")
+    write_file(file, f"# written by fleet-tools label, which reads it again\n{text}")
 
 
 def read_draft(file: Path, labels_of: str) -> Labels | None:

@@ -17,7 +17,7 @@ from fleet_tools.config.resources import assets_root
 from fleet_tools.config.values import Vector3
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Keypoint, Keypoints, Model
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 
 SIGNATURE = "# labelled by hand: fleet-tools label"
 """First line of a corrected file; generators and the importer leave such folders alone."""
@@ -116,8 +116,7 @@ class FolderSubject:
         if former.kind == "object":
             del content["grasp"]
         text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
-        with atomic_write(self.folder / "keypoints.yaml") as aside:
-            aside.write_text(f"{SIGNATURE}\n{text}")
+        write_file(self.folder / "keypoints.yaml", f"{SIGNATURE}\n{text}")
         return []
 
     def _in_link(self, keypoint: str, p_M: np.ndarray) -> Vector3:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 
 Settings = Mapping[str, Any]
 """Everything on which a result depends, as plain JSON data."""
@@ -41,8 +41,7 @@ class ResultCache:
             return stored["value"]
         value = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as aside:
-            aside.write_text(json.dumps({"settings": settings, "value": value}, indent=1))
+        write_file(path, json.dumps({"settings": settings, "value": value}, indent=1))
         return value
 
 

@@ -43,7 +43,7 @@ from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
@@ -177,8 +177,8 @@ class FleetWriter(RunWriter[FleetRunSpec]):
             OSError: The disk is full or gone.
         """
         (self.folder / ANSWERS).mkdir(exist_ok=True)
-        with atomic_write(self.folder / ANSWERS / f"{round_number}.jsonl") as aside:
-            aside.write_text("".join(f"{each.to_json()}\n" for each in robots))
+        lines = "".join(f"{each.to_json()}\n" for each in robots)
+        write_file(self.folder / ANSWERS / f"{round_number}.jsonl", lines)
 
     def _save_rest(self, progress: FleetProgress) -> None:
         self.write_log([each.to_json() for each in progress.rounds])

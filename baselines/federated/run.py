@@ -26,7 +26,7 @@ from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.rollouts import SuccessMeasure
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 
 
 def complete(
@@ -64,8 +64,7 @@ def complete(
     tuned = fine_tune(writer, progress)
     if tuned is not None:
         report["fine_tuned"] = {"policy": FINE_TUNED, "rollouts": measure_success(tuned)}
-    with atomic_write(writer.folder / REPORT) as aside:
-        aside.write_text(json.dumps(report, indent=1) + "\n")
+    write_file(writer.folder / REPORT, json.dumps(report, indent=1) + "\n")
     return report
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from fleet_tools.baselines.merging.average import interpolate
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.storage.atomic_files import atomic_write
 
 Measure = Callable[[State], float]
 """Returns the loss of a model, or its performance in rollouts."""
@@ -140,4 +141,5 @@ def plot(curves: Mapping[str, Barrier], path: str | Path, measure: str = "loss")
         axes.plot(barrier.lambdas, barrier.values, label=f"{name} (barrier {barrier.height:.3g})")
     axes.set(xlabel="λ", ylabel=measure, xlim=(0, 1))
     axes.legend(frameon=False)
-    figure.savefig(path)
+    with atomic_write(Path(path)) as aside:
+        figure.savefig(aside)

@@ -3,7 +3,10 @@
 Those of TensorBoard are written anew by each command, so that a resumed run has no point twice.
 """
 
+import os
 import secrets
+import socket
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +15,8 @@ from typing import Any
 from fleet_tools.baselines.training.curve_options import PURPOSE, CurveOptions
 from fleet_tools.baselines.training.progress import EpochMetrics
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.utils.disk_errors import disk_errors
 from fleet_tools.utils.libraries import require
 
 FOLDER, WANDB_ID = "tensorboard", "wandb_id.txt"
@@ -76,19 +80,32 @@ def success_values(rollouts: Mapping[str, TaskSuccesses] | None) -> dict[str, fl
 @contextmanager
 def _tensorboard(folder: Path) -> Generator[WritePoint]:
     require("tensorboard", PURPOSE)
-    from torch.utils.tensorboard import SummaryWriter
+    # PyTorch's writer appends in a thread, which dies with a traceback when the disk is full.
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.summary.writer.record_writer import RecordWriter
 
-    for path in folder.glob("events.out.tfevents.*"):
-        path.unlink()
-    with SummaryWriter(str(folder)) as writer:
+    for former in folder.glob("events.out.tfevents.*"):
+        former.unlink()
+    path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
 
-        def write(point: Point) -> None:
-            step, values = point
-            for name, value in values.items():
-                writer.add_scalar(name, value, step)
-            writer.flush()
+    messages: Any = event_pb2  # protobuf makes its classes when it is imported
+    summaries: Any = summary_pb2
 
-        yield write
+    def append(**content: Any) -> None:
+        with disk_errors(path), path.open("ab") as file:
+            event = messages.Event(wall_time=time.time(), **content)
+            RecordWriter(file).write(event.SerializeToString())
+
+    def write(point: Point) -> None:
+        step, values = point
+        entries = [
+            summaries.Summary.Value(tag=name, simple_value=value) for name, value in values.items()
+        ]
+        append(step=step, summary=summaries.Summary(value=entries))
+
+    folder.mkdir(parents=True, exist_ok=True)
+    append(file_version="brain.Event:2")
+    yield write
 
 
 @contextmanager
@@ -118,6 +135,5 @@ def _wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Generator[W
 def _run_id(path: Path) -> str:
     """Returns the id by which a resumed run continues its curves; a restarted one has another."""
     if not path.is_file():
-        with atomic_write(path) as aside:
-            aside.write_text(secrets.token_hex(8))
+        write_file(path, secrets.token_hex(8))
     return path.read_text()

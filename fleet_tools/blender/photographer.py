@@ -1,5 +1,6 @@
 """Photographs of simulated states: colour by a Blender server, depth and segmentation by VTK."""
 
+import io
 import json
 import urllib.request
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import World, build_world
+from fleet_tools.storage.atomic_files import write_file
 
 BLENDER = "blender"
 """Name of the renderer in Drake."""
@@ -57,12 +59,19 @@ class Photograph:
 
         Returns:
             The names of the files.
+
+        Raises:
+            DiskError: The disk is full, read-only or broken.
         """
         image = ImageRgba8U(self.rgb.shape[1], self.rgb.shape[0])
         image.mutable_data[:, :, :3], image.mutable_data[:, :, 3] = self.rgb, 255
         png, npz = (stem.with_name(stem.name + suffix) for suffix in (".png", ".npz"))
-        ImageIo().Save(image, png, ImageFileFormat.kPng)  # pyright: ignore[reportArgumentType]
-        np.savez_compressed(npz, depth=self.depth, segmentation=self.segmentation)
+        # Drake cuts a file off on a full disk, without an error.
+        save: Any = ImageIo().Save  # its stub knows other names of images
+        write_file(png, save(image, format=ImageFileFormat.kPng))
+        arrays = io.BytesIO()
+        np.savez_compressed(arrays, depth=self.depth, segmentation=self.segmentation)
+        write_file(npz, arrays.getvalue())
         return {"rgb": png.name, "depth_and_segmentation": npz.name}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import EPISODES, AttemptRecord, begin_digest
 from fleet_tools.dataset.reader import DATASET
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.record_folder import RecordWriter
 
 
@@ -51,8 +51,7 @@ class DatasetWriter(RecordWriter[Header, AttemptRecord]):
         """
         if content is not None:
             file = f"{EPISODES}/episode_{record.attempt:06d}.hdf5"
-            with atomic_write(self.folder / file) as aside:
-                aside.write_bytes(content)
+            write_file(self.folder / file, content)
             digest = begin_digest(content).hexdigest()
             record = record.model_copy(update={"file": file, "file_digest": digest})
         self.append(record)

@@ -196,11 +196,10 @@ def _verify(
 def _write(board: "Board", page: Path) -> None:
     from fleet_tools.leaderboard.markdown import as_markdown
     from fleet_tools.leaderboard.page import as_html
-    from fleet_tools.storage.atomic_files import atomic_write
+    from fleet_tools.storage.atomic_files import write_file
 
     for path, text in ((page, as_html(board)), (page.with_suffix(".md"), as_markdown(board))):
-        with atomic_write(path) as aside:
-            aside.write_text(text, encoding="utf-8")
+        write_file(path, text)
 
 
 PROGRAM = cli.Program("leaderboard", cli.Command(LeaderboardOptions, _make_leaderboard))

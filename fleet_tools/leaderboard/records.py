@@ -13,7 +13,7 @@ import pydantic
 from fleet_tools.config.values import Count, NonNegative, Seed, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.json_documents import read_records
 from fleet_tools.storage.provenance import Machine
 
@@ -125,9 +125,8 @@ def read_verifications(root: Path) -> dict[str, Verification]:
 
 def write_verifications(root: Path, verifications: Mapping[str, Verification]) -> None:
     """Replaces the verifications of results below a folder."""
-    with atomic_write(root / VERIFIED) as aside:
-        lines = (f"{verifications[folder].to_json()}\n" for folder in sorted(verifications))
-        aside.write_text("".join(lines), encoding="utf-8")
+    lines = (f"{verifications[folder].to_json()}\n" for folder in sorted(verifications))
+    write_file(root / VERIFIED, "".join(lines))
 
 
 def kept_differences(differences: Iterable[tuple[bool, str]]) -> tuple[str, ...]:

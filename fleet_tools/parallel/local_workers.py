@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -13,6 +14,7 @@ from fleet_tools.parallel.actors import ONE_THREAD
 from fleet_tools.parallel.backend import Death, Outcome
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.utils.compiled import share_compiled
+from fleet_tools.utils.disk_errors import disk_errors
 
 _STALL_S = 60
 """Time, s, for which a message may stand still on its way: then its worker is stopped."""
@@ -97,6 +99,7 @@ def local_backend(make_work: Callable[[], Any]) -> Iterator[LocalBackend]:
     """
     share_compiled()
     with tempfile.TemporaryFile() as work:  # nobody waits for a stopped worker to receive it
-        cloudpickle.dump(make_work, work)
-        work.flush()
+        with disk_errors(Path(tempfile.gettempdir()) / "work"):
+            cloudpickle.dump(make_work, work)
+            work.flush()
         yield LocalBackend(work.fileno())

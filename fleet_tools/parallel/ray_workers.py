@@ -8,6 +8,7 @@ from fleet_tools.errors import FleetToolsError
 from fleet_tools.parallel import actors
 from fleet_tools.parallel.backend import Death, Done, Failure, Outcome
 from fleet_tools.parallel.liveness import liveness_of
+from fleet_tools.utils.disk_errors import disk_errors
 
 
 class WorkerActor:
@@ -17,7 +18,8 @@ class WorkerActor:
         """Makes the function, and returns where the worker runs."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled where jobs come from
         try:
-            self._work = make_work()
+            with disk_errors():
+                self._work = make_work()
         except FleetToolsError as error:
             return Failure(error)
         return actors.location()
@@ -25,7 +27,8 @@ class WorkerActor:
     def do(self, job: Any) -> Any:
         """Does a job."""
         try:
-            return self._work(job)
+            with disk_errors():
+                return self._work(job)
         except FleetToolsError as error:
             return Failure(error)
 

@@ -18,6 +18,7 @@ from fleet_tools.envs.outcomes import (
 from fleet_tools.errors import FleetToolsError, PredicateError, SimulationError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
+from fleet_tools.utils.disk_errors import disk_errors
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
@@ -123,12 +124,14 @@ def attempt(make: Callable[[], Episode]) -> Attempt:
         make: Makes the episode.
 
     Raises:
-        FleetToolsError: An error that affects every episode, such as a missing library.
+        FleetToolsError: An error that affects every episode, such as a missing library or a full
+            disk.
     """
     started = time.perf_counter()
     episode, error = None, None
     try:
-        episode = make()
+        with disk_errors():  # a full disk is no property of the scene
+            episode = make()
         outcome, error = episode.outcome, episode.error
     except SimulationError as raised:  # the scene cannot even begin
         outcome, error = SIMULATION_ERROR, str(raised)

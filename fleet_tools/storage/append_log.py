@@ -1,8 +1,11 @@
 """A file that only grows, line by line; a line that a crash tore never counts."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
+
+from fleet_tools.utils.disk_errors import disk_errors
 
 
 class AppendLog:
@@ -16,7 +19,9 @@ class AppendLog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        self._path = path
+        with disk_errors(path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
@@ -25,24 +30,28 @@ class AppendLog:
 
     def truncate(self, size: int) -> None:
         """Removes all but the first `size` bytes, which are the complete lines."""
-        os.ftruncate(self._descriptor, size)
-        os.fsync(self._descriptor)
+        with disk_errors(self._path):
+            os.ftruncate(self._descriptor, size)
+            os.fsync(self._descriptor)
 
     def append(self, line: str) -> None:
         """Adds a line, given without its newline.
 
         Raises:
-            OSError: The disk is full or gone; the file is unchanged.
+            DiskError: The disk is full, read-only or broken; the file is unchanged, or its last
+                line has no newline, where even that cannot be mended.
         """
-        size = os.fstat(self._descriptor).st_size
-        rest = memoryview(line.encode() + b"\n")
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-            os.fsync(self._descriptor)
-        except OSError:
-            os.ftruncate(self._descriptor, size)
-            raise
+        row = line.encode() + b"\n"
+        with disk_errors(self._path, len(row)):
+            size, rest = os.fstat(self._descriptor).st_size, memoryview(row)
+            try:
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+                os.fsync(self._descriptor)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._descriptor, size)
+                raise
 
     def close(self) -> None:
         """Releases the file to other processes."""

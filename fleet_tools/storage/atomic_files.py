@@ -1,6 +1,7 @@
 """Files and folders that appear complete or not at all, and then last."""
 
 import contextlib
+import glob
 import os
 import shutil
 import tempfile
@@ -8,24 +9,86 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from fleet_tools.utils.disk_errors import disk_error, disk_errors
+
 _MARK = ".aside"
 _UNFINISHED = ".writing_"
 
 
-@contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`, which replaces it when all went well.
+def write_file(path: Path, content: bytes | str) -> None:
+    """Stores a file, completely or not at all, so that a power failure does not lose it.
 
-    Content and name are then flushed to the disk, so that a power failure does not lose them.
+    Args:
+        path: The file; an existing one is replaced.
+        content: Its content; text is stored as UTF-8.
+
+    Raises:
+        DiskError: The disk is full, read-only or broken; an existing file is unchanged.
+        OSError: It cannot be written for another reason; likewise.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    with atomic_write(path, len(data)) as aside:
+        aside.write_bytes(data)
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, size: int | None = None) -> Iterator[Path]:
+    """Yields a temporary path beside `path`, for what other libraries write; see `write_file`.
+
+    Args:
+        path: The file; an existing one is replaced when all went well.
+        size: Size of the new content, bytes, if it is known.
     """
     aside = path.with_name(f".{path.stem}.{os.getpid()}{_MARK}{path.suffix}")
-    try:
+    with temporary(aside, path, size):
         yield aside
         _flush(aside)
         os.replace(aside, path)
         _flush(path.parent)
-    finally:
-        aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None]:
+    """Removes what is not moved away, and raises errors of the disk as `DiskError`.
+
+    Args:
+        aside: A file or a folder, which need not exist.
+        path: What is made in it, for messages.
+        size: Size of what is made, bytes, if it is known.
+    """
+    written = 0
+    try:
+        try:
+            yield
+        except OSError:
+            with contextlib.suppress(OSError):
+                written = _allocated(aside)
+            raise
+        finally:
+            _remove(aside)
+    except OSError as error:  # what is free now is what there is for another attempt
+        if (of_the_disk := disk_error(error, path, size, written)) is error:
+            raise
+        raise of_the_disk from error
+
+
+@contextlib.contextmanager
+def temporary_in(folder: Path, target: Path) -> Iterator[Path]:
+    """Yields a path for a file or a folder, which is to be moved to its target; see `temporary`.
+
+    What killed processes left of the same target is removed.
+
+    Args:
+        folder: Existing folder on the target's disk.
+        target: The target.
+    """
+    for former in folder.glob(f"{_UNFINISHED}{glob.escape(target.name)}.*"):
+        process = former.name.rpartition(".")[2]
+        if process.isdecimal() and (int(process) == os.getpid() or not _is_running(int(process))):
+            _remove(former)
+    aside = folder / f"{_UNFINISHED}{target.name}.{os.getpid()}"
+    with temporary(aside, target):
+        yield aside
 
 
 def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -34,9 +97,17 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     Args:
         folder: The folder; it need not exist.
         files: Content of its files by relative path.
+
+    Raises:
+        DiskError: The disk is full, read-only or broken; an existing folder is unchanged.
+        OSError: It cannot be written for another reason; likewise.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as aside:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(disk_errors(folder, sum(map(len, files.values()))))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = stack.enter_context(
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED)
+        )
         new, old = Path(aside) / "new", Path(aside) / "old"
         for path, content in files.items():
             (new / path).parent.mkdir(parents=True, exist_ok=True)
@@ -94,3 +165,26 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of another user, or no number of a process
+        pass
+    return True
+
+
+def _allocated(path: Path) -> int:
+    """Returns the room that a file or folder takes, bytes; 0 if it is absent."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(512 * file.stat().st_blocks for file in files if file.is_file())

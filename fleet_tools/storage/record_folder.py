@@ -11,7 +11,7 @@ from typing import Generic, Self, TypeVar
 
 from fleet_tools.config.values import Value, differences
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.json_documents import Upgrade, read_document, read_records
 from fleet_tools.storage.locked_folder import LockedFolder, require_blank
 
@@ -157,5 +157,4 @@ def require_same(
 
 def write_document(path: Path, document: Value, indent: int = 2) -> None:
     """Stores a document, completely or not at all."""
-    with atomic_write(path) as aside:
-        aside.write_text(document.model_dump_json(indent=indent, by_alias=True) + "\n")
+    write_file(path, document.model_dump_json(indent=indent, by_alias=True) + "\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 
 _DIGEST = "digest"
 """Name of the tensor with the digest, which no other tensor may have."""
@@ -29,8 +29,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: dict[str, st
     """
     from safetensors.torch import save
 
-    with atomic_write(path) as aside:
-        aside.write_bytes(save(dict(tensors), metadata))
+    write_file(path, save(dict(tensors), metadata))
 
 
 def write_checked(path: Path, tensors: Mapping[str, Any], metadata: dict[str, str] | None) -> None:

@@ -21,7 +21,8 @@ import pydantic
 from tyro.conf import arg
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.errors import FleetToolsError, LostClusterError
+from fleet_tools.errors import DiskError, FleetToolsError
+from fleet_tools.utils.disk_errors import disk_error
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
 from fleet_tools.utils.startup import INTERRUPTED, end_process
@@ -130,10 +131,8 @@ def _reported(work: Callable[[], int], prog: str) -> int:
             code = work()
             sys.stdout.flush()
             return code
-        except LostClusterError as error:
-            return _failed(prog, error, FAILED)
-        except FleetToolsError as error:
-            return _failed(prog, error, BAD_USAGE)
+        except FleetToolsError as error:  # a disk or a cluster is lost, or the usage is bad
+            return _failed(prog, error, FAILED if isinstance(error, OSError) else BAD_USAGE)
         except ImportError as error:
             message = _missing_library(error)
             if message is None:
@@ -143,7 +142,7 @@ def _reported(work: Callable[[], int], prog: str) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except OSError as error:
-            return _failed(prog, error, FAILED)
+            return _failed(prog, disk_error(error), FAILED)
         except KeyboardInterrupt:
             return _failed(prog, "interrupted", INTERRUPTED)
 
@@ -155,10 +154,8 @@ def stopped(reason: BaseException | None) -> int:
         reason: An error of the disk, or `LostClusterError`; anything else means Ctrl-C.
     """
     failed = isinstance(reason, OSError)
-    print(
-        f"Stopped: {reason if failed else 'interrupted'}. The same command resumes it.",
-        file=sys.stderr,
-    )
+    cause = str(disk_error(reason)) if failed else "interrupted"
+    print(f"Stopped: {cause.rstrip('.')}. The same command resumes it.", file=sys.stderr)
     return FAILED if failed else INTERRUPTED
 
 
@@ -173,6 +170,8 @@ def _missing_library(error: ImportError) -> str | None:
 
 
 def _failed(prog: str, message: object, code: int) -> int:
+    if isinstance(message, DiskError):
+        message = f"{message}. What was finished is kept; the same command goes on."
     print(f"{prog}: {message}", file=sys.stderr)
     return code
 

@@ -4,6 +4,7 @@ For arithmetic without branches see `fleet_tools.utils.straight_line`, which nee
 """
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -111,17 +112,30 @@ def _dispatcher(function: Callable[..., Any]) -> Callable[..., Any]:
     config: Any = settings
     with_cache = njit(cache=True, error_model="numpy")
     try:
-        return with_cache(function)
+        return _without_need_of_room(with_cache(function))
     except RuntimeError:  # no place for a cache
         folder = share_compiled()
         _say_once(folder, _NO_CACHE.format(Path(function.__code__.co_filename).parent))
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
     try:
-        return with_cache(function)  # it looks for its place now, and not again
+        # It looks for its place now, and not again.
+        return _without_need_of_room(with_cache(function))
     except RuntimeError:
         return njit(error_model="numpy")(function)
     finally:
         config.CACHE_DIR = before
+
+
+def _without_need_of_room(dispatcher: Any) -> Any:
+    """Lets what is compiled be used where no disk has room to keep it."""
+    save = dispatcher._cache.save_overload
+
+    def save_if_possible(*arguments: Any) -> None:
+        with contextlib.suppress(OSError):
+            save(*arguments)
+
+    dispatcher._cache.save_overload = save_if_possible
+    return dispatcher
 
 
 def _say_once(folder: Path | None, message: str) -> None:

@@ -1,5 +1,6 @@
 """Attempts, the unit of collection, without any program and without Ray."""
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,13 @@ from fleet_tools.dataset.attempts import (
 )
 from fleet_tools.dataset.header import Header, describe
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import ConfigError, DatasetError, SimulationError, UnknownNameError
+from fleet_tools.errors import (
+    ConfigError,
+    DatasetError,
+    DiskError,
+    SimulationError,
+    UnknownNameError,
+)
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import attempt
@@ -115,6 +122,8 @@ def test_an_error_of_one_attempt_is_recorded(error: Exception, outcome: str, mes
 def test_an_error_of_every_attempt_is_raised():
     with pytest.raises(ConfigError):
         attempt(failing(ConfigError("No such camera.")))
+    with pytest.raises(DiskError, match="no space is left on its disk"):  # no result of a policy
+        attempt(failing(OSError(errno.ENOSPC, "No space left on device")))
 
 
 def test_same_attempt_same_bytes(header: Header):

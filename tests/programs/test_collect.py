@@ -86,7 +86,7 @@ def test_full_disk_loses_no_finished_episode(
 ):
     with full_disk():
         assert collect.main(options(tmp_path)) == 1
-    assert "File too large. The same command resumes it" in capsys.readouterr().err
+    assert "kB, allows. The same command resumes it" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.aside*"))
     assert len(Dataset(tmp_path)) == 0
     assert collect.main(options(tmp_path, "--quiet")) == 0

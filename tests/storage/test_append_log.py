@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.processes import run_python
 
+from fleet_tools.errors import DiskError
 from fleet_tools.storage.append_log import AppendLog
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=5)
@@ -49,7 +50,7 @@ def test_line_for_which_the_disk_has_no_room_leaves_the_file_unchanged(tmp_path:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
-        with pytest.raises(OSError, match="too large"):
+        with pytest.raises(DiskError, match="needs 5 kB, and it is larger than `ulimit -f`"):
             log.append("x" * 5000)  # of which some fits
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -64,6 +65,7 @@ def test_another_process_cannot_write_until_the_log_is_closed(tmp_path: Path):
     code = """
 import json, sys
 from pathlib import Path
+from fleet_tools.errors import DiskError
 from fleet_tools.storage.append_log import AppendLog
 try:
     AppendLog(Path(sys.argv[1])).append("other")

@@ -240,7 +240,7 @@ def test_the_exit_code_is_that_of_the_work() -> None:
     [
         (FleetToolsError("There is no plan."), 2, "There is no plan."),
         (UnknownNameError("tool", "hamer", ["hammer"]), 2, "Did you mean 'hammer'? Known: hammer."),
-        (OSError(28, "No space left on device"), 1, "[Errno 28] No space left on device"),
+        (OSError(28, "No space left on device"), 1, "the same command goes on."),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
@@ -287,7 +287,7 @@ def test_ctrl_c_interrupts_the_work_and_is_handled_as_before_afterwards(capsys: 
 
 def test_stopped_work_can_be_resumed(capsys: Capture) -> None:
     assert cli.stopped(OSError(28, "No space left on device")) == 1
-    assert "No space left on device. The same command resumes it." in capsys.readouterr().err
+    assert "no space is left on its disk. The same command resumes it." in capsys.readouterr().err
     for reason in (None, KeyboardInterrupt()):
         assert cli.stopped(reason) == 130
         assert "interrupted. The same command resumes it." in capsys.readouterr().err

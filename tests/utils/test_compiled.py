@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import ROOT, run_python
+from support.small_disks import PAGE, make_disk
 
 from fleet_tools.utils.compiled import SHARED_FOLDER
 
@@ -78,6 +79,23 @@ def test_it_works_where_the_package_is_read_only(tmp_path: Path, home: str):
         said = finished.stderr.splitlines()
         assert ["NUMBA_CACHE_DIR" in line for line in said] == [True] * (home == "none")
     assert bool(list(tmp_path.glob("writable/**/*.nbi"))) == (home == "writable")
+
+
+def test_it_works_where_the_cache_has_no_room(tmp_path: Path):
+    script, folder = tmp_path / "script.py", tmp_path / "cache"
+    script.write_text(SUM)
+    folder.mkdir()
+    disk = make_disk(folder)
+    variables = os.environ | {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)}
+    with disk.room(2 * PAGE):
+        for _ in range(2):
+            finished = run(script, variables)
+            assert finished.stdout.strip() == "5", finished.stderr
+            assert not finished.stderr
+    assert not list(folder.rglob("*.nbc"))
+    assert run(script, variables).stdout.strip() == "5"
+    assert len(list(folder.rglob("*.nbc"))) == 2  # of both functions
+    disk.close()
 
 
 def test_without_a_cache_processes_share_a_folder_of_this_user_for_a_run(tmp_path: Path):

@@ -9,7 +9,7 @@ from typing import Any
 from fleet_tools.baselines.experiments.studies.figures import save_fleet_figure, save_pair_figure
 from fleet_tools.baselines.experiments.studies.fleets import CONTROLS
 from fleet_tools.baselines.experiments.studies.tables import Table, TableEntry, table_of_quantity
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 
 
 def tables_of(title: str, entries: Sequence[TableEntry]) -> list[Table]:
@@ -39,8 +39,7 @@ def write_results(results: Mapping[str, Any], page: Path) -> None:
         page: File of the page.
     """
     page.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(page.with_suffix(".json")) as aside:
-        aside.write_text(json.dumps(results, indent=1) + "\n")
+    write_file(page.with_suffix(".json"), json.dumps(results, indent=1) + "\n")
     write_page(results, page)
 
 
@@ -54,8 +53,7 @@ def write_page(results: Mapping[str, Any], page: Path) -> None:
     entries = _entries(results)
     for name, kind in _figures(entries, page.stem).items():
         kind(entries, page.with_name(name))
-    with atomic_write(page) as aside:
-        aside.write_text(markdown_page(results, page.stem))
+    write_file(page, markdown_page(results, page.stem))
 
 
 def markdown_page(results: Mapping[str, Any], stem: str) -> str:

@@ -9,7 +9,7 @@ from fleet_tools.baselines.experiments.sweeps.figures import save_byte_figure, s
 from fleet_tools.baselines.experiments.sweeps.markdown_page import markdown_page
 from fleet_tools.baselines.experiments.sweeps.summary import Row
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep
-from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.storage.atomic_files import write_file
 
 
 def write_results(sweep: Sweep, results: Mapping[str, Any], folder: Path, stem: str) -> None:
@@ -21,8 +21,7 @@ def write_results(sweep: Sweep, results: Mapping[str, Any], folder: Path, stem: 
         folder: Folder of the files.
         stem: File name of the sweep, without its suffix.
     """
-    with atomic_write(folder / f"{stem}.json") as aside:
-        aside.write_text(json.dumps(results, indent=1) + "\n")
+    write_file(folder / f"{stem}.json", json.dumps(results, indent=1) + "\n")
     write_page(sweep, results["rows"], folder, stem)
 
 
@@ -37,5 +36,4 @@ def write_page(sweep: Sweep, rows: Sequence[Row], folder: Path, stem: str) -> No
     """
     save_value_figure(sweep, rows, folder / f"{stem}.png")
     save_byte_figure(sweep, rows, folder / f"{stem}_bytes.png")
-    with atomic_write(folder / f"{stem}.md") as aside:
-        aside.write_text(markdown_page(sweep, rows, stem))
+    write_file(folder / f"{stem}.md", markdown_page(sweep, rows, stem))

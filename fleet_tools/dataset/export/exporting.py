@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.errors import DatasetError, UnknownNameError
+from fleet_tools.storage.atomic_files import temporary_in
 
 
 @dataclass(frozen=True)
@@ -249,20 +249,15 @@ def _complete(target: Path) -> Iterator[Path]:
 
     Raises:
         DatasetError: The target exists.
+        DiskError: The disk is full, read-only or broken.
     """
     _refuse_existing(target)
     existing = next(folder for folder in target.absolute().parents if folder.exists())
-    aside = existing / f".{target.name}.{os.getpid()}"
-    try:
+    with temporary_in(existing, target) as aside:
         yield aside
         target.parent.mkdir(parents=True, exist_ok=True)
         _refuse_existing(target)
         os.rename(aside, target)
-    finally:
-        if aside.is_dir():
-            shutil.rmtree(aside)
-        else:
-            aside.unlink(missing_ok=True)
 
 
 def _refuse_existing(target: Path) -> None:

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import h5py
 import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.dataset.episode_file import NAMES_IN_FILE, OBSERVATIONS
 from fleet_tools.dataset.export.source import Source
-from fleet_tools.dataset.export.views import PieceView, link_whole
+from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.envs.actions import action_space
@@ -62,14 +61,14 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     folder = aside / "data"
     folder.mkdir(parents=True)
     number = 0
-    with h5py.File(folder / "main_data.hdf5", "w", libver=("v110", "v110")) as file:
+    with stored_view(folder / "main_data.hdf5") as file:
         for record, episode in source.located_episodes():
             for first, end in source.pieces(record):
                 group = file.create_group(f"episode_{number}")
                 _add(PieceView(group, episode, first, end, target / "data"), record)
                 number += 1
     if source.cut:
-        with h5py.File(folder / "whole.hdf5", "w") as file:
+        with stored_view(folder / "whole.hdf5") as file:
             for record, episode in source.located_episodes():
                 link_whole(file, episode, record.attempt, target / "data")
     (folder / "metadata.json").write_text(json.dumps(_metadata(source)))

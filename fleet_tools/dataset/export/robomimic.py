@@ -23,12 +23,11 @@ The layout is that of https://robomimic.github.io/docs/datasets/overview.html.
 import json
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from fleet_tools.dataset.episode_file import OBSERVATIONS
 from fleet_tools.dataset.export.source import Source
-from fleet_tools.dataset.export.views import PieceView, link_whole
+from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.perception.observation_config import channel_of
@@ -57,7 +56,7 @@ def opens(output: Path, header: Header) -> str:
 
 def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the view; see `exporting.ExportFormat`."""
-    with h5py.File(aside, "w", libver=("v110", "v110")) as file:
+    with stored_view(aside) as file:
         data = file.create_group("data")
         demonstrations: list[AttemptRecord] = []
         for record, episode in source.located_episodes():

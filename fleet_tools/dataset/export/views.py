@@ -1,6 +1,8 @@
 """Pieces of episodes in a view: links and virtual arrays over the episodes' files."""
 
-from collections.abc import Mapping
+import contextlib
+import io
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +78,18 @@ class PieceView:
         view[...] = rows[first : first + count]
         fill = np.nan if layout.dtype.kind == "f" else 0
         self.group.create_virtual_dataset(name, view, fillvalue=fill)
+
+
+@contextlib.contextmanager
+def stored_view(path: Path) -> Iterator[h5py.File]:
+    """Yields a new file, which is stored at a path once it is complete.
+
+    It grows in memory: on a full disk, HDF5 closes a file without an error, and then crashes.
+    """
+    image = io.BytesIO()
+    with h5py.File(image, "w", libver=("v110", "v110")) as file:
+        yield file
+    path.write_bytes(image.getbuffer())
 
 
 def link_whole(file: h5py.File, episode: LocatedEpisode, attempt: int, folder: Path) -> None:

@@ -48,7 +48,7 @@ def opens(output: Path, header: Header) -> str:
 def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     zarr = require("zarr", "write zarr")
-    root = zarr.create_group(aside, zarr_format=_FORMAT)
+    root = zarr.create_group(_store(aside), zarr_format=_FORMAT)
     in_pieces = source.steps_in_pieces
     steps = _GroupWriter(root, "data", in_pieces)
     last = _GroupWriter(root, "final", len(source.records))
@@ -77,6 +77,34 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
         writer.flush()
     root.attrs.update(fleet_tools=source.header.model_dump(mode="json"), episodes=metadata)
     return []
+
+
+def _store(folder: Path) -> Any:
+    """Returns a store that writes one file after the other, and none after an error.
+
+    zarr's own goes on writing in threads after the first error, while the folder is removed.
+    """
+    from zarr.storage import LocalStore
+
+    class OrderlyStore(LocalStore):
+        _failed = False
+
+        async def set(self, key: str, value: Any) -> None:
+            if self._failed:
+                raise OSError("An earlier file was not written.")
+            path = self.root / key
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(value.to_bytes())
+            except OSError:
+                self._failed = True
+                raise
+
+        async def set_if_not_exists(self, key: str, value: Any) -> None:
+            if not (self.root / key).exists():
+                await self.set(key, value)
+
+    return OrderlyStore(folder)
 
 
 def _of_piece(name: str, rows: np.ndarray, first: int, end: int) -> np.ndarray:

@@ -1,0 +1,206 @@
+"""Whatever room a disk has, a file is stored whole or not at all, and one error says why."""
+
+import errno
+import os
+import pickle
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.small_datasets import Drawn, a_header, write
+from support.small_disks import PAGE, LimitedFiles, SmallDisk, make_disk
+
+from fleet_tools.errors import DiskError
+from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.storage.atomic_files import atomic_write, replace_folder, temporary_in, write_file
+from fleet_tools.utils.disk_errors import disk_error
+
+Disk = SmallDisk | LimitedFiles
+
+
+@pytest.fixture(name="disk")
+def _disk(tmp_path: Path) -> Iterator[Disk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    disk = make_disk(folder)
+    yield disk
+    disk.close()
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def stored_in_every_room(
+    disk: Disk, pages: int, store: Callable[[], None], before: dict[str, bytes]
+) -> list[str]:
+    """Stores something in each room of 0 to `pages` pages, where `before` is on the disk.
+
+    Returns:
+        The messages of the errors.
+    """
+    messages = []
+    for page in range(pages + 1):
+        with disk.room(page * PAGE):
+            try:
+                store()
+            except DiskError as error:
+                messages.append(str(error))
+                assert everything_in(disk.folder) == before
+            else:
+                break
+    store()  # the same command once there is room
+    assert everything_in(disk.folder) != before
+    assert 0 < len(messages) <= pages
+    return messages
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(disk: Disk) -> None:
+    file, content = disk.folder / "file.txt", "é" * (2 * PAGE)
+    write_file(file, "the last one")
+    messages = stored_in_every_room(
+        disk, 5, lambda: write_file(file, content), {"file.txt": b"the last one"}
+    )
+    assert all(f"{file} cannot be stored" in each for each in messages)
+    assert all("it needs 16.4 kB" in each for each in messages)
+    if disk.mounted:
+        assert f"4.1 kB of 8.19 kB are free in {disk.folder}" in messages[1]
+    assert file.read_text(encoding="utf-8") == content
+
+
+def test_what_a_library_writes_is_cut_off_nowhere(disk: Disk) -> None:
+    file = disk.folder / "image.bin"
+
+    def store() -> None:
+        with atomic_write(file) as aside, aside.open("wb") as opened:
+            for _ in range(6):
+                opened.write(bytes(PAGE // 2))
+                opened.flush()
+
+    messages = stored_in_every_room(disk, 4, store, {})
+    assert "it needs more than 4.1 kB" in messages[1]
+    assert file.stat().st_size == 3 * PAGE
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(disk: Disk) -> None:
+    folder, files = disk.folder / "model", {"a/mesh.obj": bytes(5000), "model.sdf": bytes(PAGE)}
+    replace_folder(folder, {"model.sdf": b"<sdf/>"})
+    before = {"model/model.sdf": b"<sdf/>"}
+    messages = stored_in_every_room(disk, 5, lambda: replace_folder(folder, files), before)
+    assert all(f"{folder} cannot be stored" in each for each in messages)
+    assert all("it needs 9.1 kB" in each for each in messages)
+    assert everything_in(folder) == files
+
+
+def test_a_log_has_complete_lines_only(disk: Disk) -> None:
+    path = disk.folder / "log.jsonl"
+    path.write_text("first\n")
+    log = AppendLog(path)
+    messages = stored_in_every_room(
+        disk, 3, lambda: log.append("x" * 2 * PAGE), {"log.jsonl": b"first\n"}
+    )
+    log.close()
+    assert all(f"{path} cannot be stored" in each for each in messages)
+    assert set(path.read_text().splitlines()) == {"first", "x" * 2 * PAGE}
+
+
+def test_a_disk_without_inodes_says_so(disk: Disk) -> None:
+    if not isinstance(disk, SmallDisk):
+        pytest.skip("no file system can be mounted here")
+    files = {name: b"text" for name in ("a", "b", "c")}
+    failed = 0
+    for inodes in range(10):
+        with disk.room(1 << 20, inodes=inodes):
+            try:
+                replace_folder(disk.folder / "model", files)
+            except DiskError as error:
+                failed += 1
+                assert f"{inodes} of {1 + inodes} inodes are free" in str(error)
+                assert list(disk.folder.iterdir()) == []
+            else:
+                break
+    assert failed == 5  # a temporary folder, the folder in it, and three files
+    assert everything_in(disk.folder / "model") == files
+
+
+def test_a_read_only_disk_says_so(disk: Disk) -> None:
+    if not isinstance(disk, SmallDisk):
+        pytest.skip("no file system can be mounted here")
+    write_file(disk.folder / "file", b"the last one")
+    with disk.read_only(), pytest.raises(DiskError, match="file system is read-only"):
+        write_file(disk.folder / "file", b"another")
+    assert everything_in(disk.folder) == {"file": b"the last one"}
+
+
+def test_a_dataset_has_complete_episodes_in_every_room(disk: Disk, tmp_path: Path) -> None:
+    drawn = Drawn([5, 0, 9, 3], [True, False, True, True], seed=3, labelled=True)
+    write(tmp_path / "undisturbed", drawn, a_header())
+    expected, rooms, folder = everything_in(tmp_path / "undisturbed"), 0, disk.folder
+    for room in range(0, 40 * PAGE, PAGE):
+        folder = disk.folder / str(room)
+        with disk.room(room):
+            try:
+                write(folder, drawn, a_header())
+            except OSError as error:
+                assert isinstance(disk_error(error), DiskError)
+            else:
+                break
+        stored = everything_in(folder) if folder.exists() else {}
+        complete = stored.get("manifest.jsonl", b"").splitlines()
+        assert stored.keys() <= expected.keys()
+        assert complete == expected["manifest.jsonl"].splitlines()[: len(complete)]
+        rooms += 1
+    assert rooms > (5 if disk.mounted else 1)
+    assert everything_in(folder) == expected
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    of_others = [".writing_x.1", f".writing_y.{dead.pid}", ".writing_x.notes", f".x.{dead.pid}"]
+    for name in of_others:
+        (tmp_path / name).touch()
+    for process in (dead.pid, os.getpid()):
+        left = tmp_path / f".writing_x.{process}" / "data"
+        left.mkdir(parents=True)
+        (left / "0.0").write_bytes(bytes(PAGE))
+    with temporary_in(tmp_path, tmp_path / "x") as aside:
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(of_others)
+        aside.write_text("new")
+        aside.rename(tmp_path / "x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*of_others, "x"])
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.ENOSPC, "no space is left on its disk"),
+        (errno.EDQUOT, "your quota on its disk is exhausted"),
+        (errno.EFBIG, "it is larger than its file system allows"),
+        (errno.EROFS, "its file system is read-only"),
+        (errno.EIO, "its disk fails (Input/output error)"),
+    ],
+)
+def test_an_error_names_file_and_cause(number: int, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "absent" / "file"
+    raised = OSError(number, os.strerror(number), str(path))
+    for error in (disk_error(raised), disk_error(raised, path, 2_500_000)):
+        assert isinstance(error, DiskError)
+        assert str(error).startswith(f"{path} cannot be stored: ") and message in str(error)
+        again = pickle.loads(pickle.dumps(error))  # as workers send it
+        assert type(again) is DiskError and str(again) == str(error)
+    assert ("it needs 2.5 MB" in str(error)) == (
+        number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    )
+
+
+def test_other_errors_of_the_system_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_file(tmp_path / "absent" / "file", b"")
+    with pytest.raises(IsADirectoryError):
+        write_file(tmp_path, b"")
