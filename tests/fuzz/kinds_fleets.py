@@ -150,7 +150,9 @@ def robot_requests(folder: Path) -> Subject:
 
     def check(given: tuple[str, bytes], answer: Mapping[str, torch.Tensor]) -> None:
         asked = load(given[1])
-        if "round" in answer:  # losses of finite models may be infinite, which `robot_answers` finds
+        if (
+            "round" in answer
+        ):  # losses of finite models may be infinite, which `robot_answers` finds
             require(int(answer["round"]) == int(asked["round"]), "another round")
             last = int(asked["epoch"]) + int(asked["epochs"])
             require(int(asked["epochs"]) > 0 <= int(asked["epoch"]), "no epochs")
