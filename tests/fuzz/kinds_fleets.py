@@ -1,6 +1,5 @@
 """Messages of fleets and of merging: what robots are sent, and what they answer."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What is kept beside data and runs: carried models, documents and logs of runs, caches, weights."""
+"""What lies beside data and runs: carried models, documents and logs, caches, others' weights."""
 
 import json
 import shutil
