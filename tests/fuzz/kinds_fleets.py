@@ -40,7 +40,7 @@ from fleet_tools.baselines.merging.queries.moment_wire import (
 )
 from fleet_tools.baselines.merging.queries.wire import Query, decode_answer, encode_query
 from fuzz.kernel import Subject, require
-from fuzz.mutations import changed_json, pick, scalar
+from fuzz.mutations import changed_header, changed_json, pick, scalar
 
 _BITS = 8
 _ODD = (-1, 0, 2, 7, 64, 65, 2**31, 2**62, -(2**63))
@@ -53,7 +53,7 @@ def changed_message(content: bytes, generator: np.random.Generator) -> bytes:
         case 0:
             return damaged(content, generator)
         case 1:
-            changed = changed_json(content[8 : 8 + size].decode().rstrip(), generator)
+            changed = changed_header(content[8 : 8 + size].decode().rstrip(), generator)
             return len(changed).to_bytes(8, "little") + changed + content[8 + size :]
     tensors = load(content)
     for _ in range(int(generator.integers(1, 3))):

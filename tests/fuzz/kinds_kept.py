@@ -22,6 +22,8 @@ from fleet_tools.baselines.federated.stored_replies import read_reply, store_rep
 from fleet_tools.baselines.federated.streaming import partial
 from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
+from fleet_tools.baselines.policies.config import ResNet18Config
+from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
 from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.record import METRICS, TrainingWriter
 from fleet_tools.baselines.training.run_spec import TrainingRunSpec
@@ -190,19 +192,27 @@ def foreign_weights(folder: Path) -> Subject:
     }
     path = folder / "model.safetensors"
     write_model(path, state, {"method": "naive_average", "rates": [0.1]})
-    whole = {path.name: path.read_bytes()}
+    encoder = ResNetEncoder(ResNet18Config(width=4, stages=1))
+    features = folder / "features.safetensors"
+    write_model(features, encoder.state_dict())
+    whole = {each.name: each.read_bytes() for each in (path, features)}
 
     def make(generator: np.random.Generator) -> Named:
-        change = pick(generator, (changed_tensors, changed_message))
-        return path.name, change(whole[path.name], generator)
+        name = pick(generator, tuple(whole))
+        change = changed_message if name == features.name else pick(generator, _CHANGES)
+        return name, change(whole[name], generator)
 
     def read() -> Any:
+        load_features(encoder, features)
         weights = read_model(path)  # whose memory is that of the file, which is restored
         return {name: each.clone() for name, each in weights.items()}, read_notes(path)
 
     def check(given: Named, found: Any) -> None:
-        for name, each in found[0].items():
+        for name, each in (*found[0].items(), *encoder.state_dict().items()):
             require(torch.isfinite(each).all(), f"{name} is not finite")
         json.dumps(found[1], allow_nan=False)
 
     return with_one_file(folder, whole, make, read, check)
+
+
+_CHANGES = (changed_tensors, changed_message)

@@ -150,7 +150,7 @@ def unpacked(message: bytes, kind: str) -> dict[str, torch.Tensor]:
     """
     try:
         return load(message)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
         raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
 
 
