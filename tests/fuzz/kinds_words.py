@@ -18,6 +18,7 @@ from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.merging.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.reading import read_policy_config
+from fleet_tools.blender.__main__ import VARIABLE
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import load_yaml
 from fleet_tools.dataset import Dataset
@@ -132,21 +133,24 @@ def words(folder: Path) -> Subject:
 _LETTERS = {*string.ascii_letters, *string.digits, "_"}
 
 
+VARIABLES: dict[str, Callable[[], Any]] = {
+    TOKEN_VARIABLE: read_token,
+    TRUSTED_MODULES: lambda: untrusted_functions(load_task("hammer")),
+    "RAY_ADDRESS": lambda: cluster.is_running(None),
+    SHARED_FOLDER: share_compiled,
+    ANY_RELEASE: require_tested_release,
+    MESHCAT_HOST: open_meshcat,
+}
+"""Readers of environment variables, by name."""
+VARIABLES_NOT_TRIED = {VARIABLE: "a program of the user's own, which is run"}
+
+
 def variables(folder: Path) -> Subject:
     """Environment variables that the package reads."""
-    task = load_task("hammer")
     (folder / "private").mkdir(mode=0o700)
-    readers: dict[str, Callable[[], Any]] = {
-        TOKEN_VARIABLE: read_token,
-        TRUSTED_MODULES: lambda: untrusted_functions(task),
-        "RAY_ADDRESS": lambda: cluster.is_running(None),
-        SHARED_FOLDER: share_compiled,
-        ANY_RELEASE: require_tested_release,
-        MESHCAT_HOST: open_meshcat,
-    }
 
     def make(generator: np.random.Generator) -> tuple[str, str]:
-        name, word = pick(generator, tuple(readers)), _word(generator).replace("\0", "")
+        name, word = pick(generator, tuple(VARIABLES)), _word(generator).replace("\0", "")
         odd = pick(
             generator, ("", "127.0.0.1", "::1", "*", str(folder / "private"), "x" * 32, word)
         )
@@ -154,7 +158,7 @@ def variables(folder: Path) -> Subject:
 
     def read(given: tuple[str, str]) -> Any:
         with mock.patch.dict(os.environ, {given[0]: given[1]}):
-            return readers[given[0]]()
+            return VARIABLES[given[0]]()
 
     def check(given: tuple[str, str], found: Any) -> None:
         name, word = given
