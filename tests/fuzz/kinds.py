@@ -48,6 +48,7 @@ KINDS = {
         Kind("answers of policy servers", kinds_conversations.server_answers, 2.0, 30),
         Kind("bytes to a served policy", kinds_conversations.served_connections, 2.0, 30),
         Kind("messages of the teleop page", kinds_conversations.page_messages, 15.0, 100),
+        Kind("clicks on the page of `label`", kinds_conversations.label_page, 4.0, 60),
         Kind("messages to robots of fleets", kinds_fleets.robot_requests, 8.0, 60),
         Kind("answers of robots of fleets", kinds_fleets.robot_answers, 15.0, 100),
         Kind("assignments, values over Flower", kinds_fleets.flower_records, 5.0, 60),

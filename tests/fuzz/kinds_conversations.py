@@ -10,13 +10,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import trimesh
 from support.damage import damaged
 from support.served_policies import ACTION, LAYOUT, Remembering, hello, observation, serving
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from fleet_tools.assets.labelling.draft import read_draft
+from fleet_tools.assets.labelling.mesh_subject import MeshSubject
+from fleet_tools.assets.labelling.session import Session
 from fleet_tools.envs.making import make_env
-from fleet_tools.errors import PolicyError
+from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies.openpi import wire
 from fleet_tools.policies.openpi.conversation import RESET, OpenpiConversation
 from fleet_tools.policies.openpi.policy import OpenpiPolicy
@@ -230,6 +234,55 @@ def page_messages(folder: Path) -> Subject:
         require(again == found, "the controls change on their way through JSON")
 
     return Subject(make, read, check, (ValueError,))
+
+
+def label_page(folder: Path) -> Subject:
+    """Clicks, handles and numbers that the page of `label` sends."""
+    mesh = folder / "mallet.obj"
+    trimesh.creation.box((0.3, 0.04, 0.04)).export(mesh)
+    session = Session(MeshSubject(mesh, "tool", "hammer", folder / "out"))
+
+    def make(generator: np.random.Generator) -> tuple[str, Any]:
+        one, other = generator.normal(scale=0.2, size=(2, 3))
+        if generator.integers(2):
+            odd = pick(generator, (np.nan, np.inf, 0.0, 1e300, 1e-320, -1e12))
+            pick(generator, (one, other))[int(generator.integers(3))] = odd
+        match pick(generator, ("click", "click", "place", "place_hand", "set", "select", "undo")):
+            case "click":
+                return "click", (one, pick(generator, (other, -one, 0 * one)))
+            case "place":
+                return "place", (one,)
+            case "place_hand":
+                rotation = np.linalg.qr(generator.normal(size=(3, 3)))[0]
+                return "place_hand", (one, rotation * pick(generator, (1, 1, np.nan, 0, 1e200)))
+            case "set":
+                name = pick(generator, ("scale", "up", "mass", "material"))
+                return "set", {name: scalar(generator)}
+            case "select":
+                return "select", (pick(generator, list(session.items)),)
+        name = pick(generator, ("undo", "derive", "mirror", "turn_hand", "keep"))
+        return name, ()
+
+    def read(given: tuple[str, Any]) -> Any:
+        name, arguments = given
+        before = session.labels
+        act = getattr(session, name)
+        try:
+            act(**arguments) if isinstance(arguments, dict) else act(*arguments)
+        except Exception:
+            require(session.labels == before, "what is refused has changed the labels")
+            raise
+        return session.labels
+
+    def check(given: tuple[str, Any], labels: Any) -> None:
+        kept = read_draft(session.file, session.subject.digest())
+        if kept is not None:
+            require(kept == labels, "other labels are kept")
+        for point in labels.keypoints.values():
+            require(np.isfinite(point).all(), "a keypoint is not finite")
+        require(np.isfinite(session.surface.vertices).all(), "the mesh is not finite")
+
+    return Subject(make, read, check, (FleetToolsError, ValueError))
 
 
 def _packed(message: Any, encoder: Callable[[Any], bytes] = wire.encode) -> bytes:
