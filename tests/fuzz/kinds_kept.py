@@ -31,6 +31,7 @@ from fleet_tools.config.resources import assets_root
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import describe
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.leaderboard.records import VERIFIED, read_verifications, write_verifications
 from fleet_tools.storage.run_folder import CONFIG, read_spec
 from fuzz.kernel import Subject, require
@@ -79,7 +80,7 @@ def carried_models(folder: Path) -> Subject:
         env = found.make_env()
         try:
             env.reset(seed=0)
-            return found, env.unwrapped.scene
+            return found, unwrap(env).scene
         finally:
             env.close()
 

@@ -130,8 +130,10 @@ def scans(folder: Path) -> Subject:
     points, normals = sampled(body(), 200)
     clouds = {"a.ply": (points, normals), "b.ply": (points, None)}
     whole = {name: write_ply(folder / name, *cloud).read_bytes() for name, cloud in clouds.items()}
-    ascii_ply = trimesh.PointCloud(points[:50]).export(file_type="ply", encoding="ascii")
-    whole["c.ply"] = ascii_ply.encode() if isinstance(ascii_ply, str) else ascii_ply
+    rows = [" ".join(map(str, point)) for point in points[:50].tolist()]
+    head = "ply\nformat ascii 1.0\nelement vertex 50\n"
+    head += "".join(f"property float {axis}\n" for axis in "xyz") + "end_header\n"
+    whole["c.ply"] = (head + "\n".join(rows) + "\n").encode()
     whole["d.pcd"] = pcd(points)
     poses = {name: np.eye(4).tolist() for name in whole}
     whole["poses.yaml"] = json.dumps({"X_WC": poses}).encode()

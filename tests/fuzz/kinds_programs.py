@@ -146,7 +146,7 @@ def imports(folder: Path) -> Subject:
     values = [n for n, word in enumerate(_IMPORT.split()) if n > 4 and not word.startswith("--")]
 
     def make(generator: np.random.Generator) -> list[str]:
-        words = _IMPORT.split()
+        words: list[str] = [*_IMPORT.split()]
         for _ in range(int(generator.integers(3))):
             at = pick(generator, values)
             words[at] = changed_number(words[at], generator)

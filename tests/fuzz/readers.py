@@ -162,7 +162,8 @@ def variables_of_the_package() -> set[str]:
         node.value
         for _, tree in _modules()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and re.fullmatch("FLEET_TOOLS_[A-Z_]+", str(node.value))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.fullmatch("FLEET_TOOLS_[A-Z_]+", node.value)
     }
 
 

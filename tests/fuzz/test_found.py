@@ -63,8 +63,10 @@ def test_a_query_about_weights_of_another_layout_is_refused(
     weights = dict(plan.blueprint.create(3).state_dict())
     name = next(iter(weights))
     weights[name] = weights[name].double() if change == "dtype" else weights[name][:1]
-    query = MomentQuery(weights, ("head",)) if moments else Query(weights, 0, True)
-    message = (encode_moment_query if moments else encode_query)(query)
+    if moments:
+        message = encode_moment_query(MomentQuery(weights, ("head",)))
+    else:
+        message = encode_query(Query(weights, 0, True))
     with pytest.raises(MessageError, match=f"{name} have other shapes or dtypes"):
         robot.answer(message)
 
