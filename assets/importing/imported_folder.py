@@ -9,6 +9,7 @@ from typing import Any
 from fleet_tools.assets.model_description import ModelDescription
 from fleet_tools.assets.model_folder import model_files, read_files
 from fleet_tools.storage.atomic_files import replace_folder
+from fleet_tools.storage.strict_json import loads
 
 RECORD = "import.json"
 """File that lists every other file of the folder with its hash, and describes the import."""
@@ -53,7 +54,7 @@ def edited_files(folder: Path) -> list[str]:
         return [folder.name]
     found = {path: _hash(content) for path, content in read_files(folder).items()}
     try:
-        written = json.loads((folder / RECORD).read_text())["files"]
+        written = dict(loads((folder / RECORD).read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return sorted(found)
     found.pop(RECORD)

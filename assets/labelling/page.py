@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pydantic
 
 from fleet_tools.assets.labelling.example import find_example
 from fleet_tools.assets.labelling.faces import size
@@ -107,7 +106,7 @@ class LabelPage:
                 do()
             except OSError as error:
                 self._notify("The labels could not be written", str(error))
-            except (FleetToolsError, pydantic.ValidationError) as error:
+            except (FleetToolsError, ValueError) as error:  # ValueError: it is no pose, or no label
                 self._notify("Not possible", str(error))
             self._draw()
 
@@ -236,8 +235,8 @@ class LabelPage:
         w, x, y, z = event.target.wxyz
         position = np.array(event.target.position, float)
         if self.session.item == HAND_ITEM:
-            rotation = Rotation.from_quat([x, y, z, w]).as_matrix()
-            self._act(lambda: self.session.place_hand(position, rotation))
+            turn = lambda: Rotation.from_quat([x, y, z, w]).as_matrix()  # noqa: E731
+            self._act(lambda: self.session.place_hand(position, turn()))
         else:
             self._act(lambda: self.session.place(position))
 

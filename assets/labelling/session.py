@@ -149,6 +149,7 @@ class Session:
         """Puts the present keypoint anywhere, (3,), in M, m.
 
         Raises:
+            ValueError: It is not finite.
             OSError: The labels cannot be kept.
         """
         self.first = None
@@ -209,6 +210,7 @@ class Session:
             rotation: Its axes in M, (3, 3).
 
         Raises:
+            ValueError: It is no rotation, or the position is not finite.
             OSError: The labels cannot be kept.
         """
         self._set_hand(pose_of(rotation, position))

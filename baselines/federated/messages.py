@@ -11,7 +11,13 @@ from dataclasses import dataclass
 import torch
 
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import packed, tensor_names, unpacked
+from fleet_tools.baselines.merging.queries.wire import (
+    packed,
+    require_prefixes,
+    take_scalar,
+    tensor_names,
+    unpacked,
+)
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.state import Tensors
@@ -173,28 +179,17 @@ def int64(number: int) -> torch.Tensor:
 
 
 def take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
-    """Removes an integer from a message's tensors, and returns it.
+    """Removes an integer of at least 0 from a message's tensors, and returns it.
 
     Raises:
         MessageError: There is none of this name.
     """
-    return int(take_scalar(tensors, name, torch.int64).item())
-
-
-def take_scalar(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype) -> torch.Tensor:
-    """Removes a scalar from a message's tensors, and returns it.
-
-    Raises:
-        MessageError: There is none of this name and type.
-    """
-    tensor = tensors.pop(name, None)
-    if tensor is None or tensor.dim() or tensor.dtype != dtype:
-        raise MessageError(f"A message holds no {name!r}, or one that is not a {dtype} scalar.")
-    return tensor
+    number = int(take_scalar(tensors, name, torch.int64))
+    if number < 0:
+        raise MessageError(f"A message holds {number} as {name!r}; expected: at least 0.")
+    return number
 
 
 def _weights(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    for name in tensors:
-        if not name.startswith(_WEIGHTS):
-            raise MessageError(f"A message holds {name!r}, which no message has.")
+    require_prefixes(tensors, _WEIGHTS)
     return {name.removeprefix(_WEIGHTS): tensor for name, tensor in tensors.items()}

@@ -117,6 +117,12 @@ class FleetRobot:
 
     def _trained(self, request: LocalUpdateRequest, weights: Tensors) -> LocalUpdate:
         assignment = self._assignment
+        left = assignment.training.epochs - request.epoch
+        if not 1 <= request.epochs <= left:
+            raise MessageError(
+                f"A request asks for {request.epochs} epochs after {request.epoch}; the "
+                f"assignment has {assignment.training.epochs}."
+            )
         state = train(
             assignment.blueprint,
             self._trajectories,

@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.robot import FleetRobot, open_samples
+from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.config.values import parse
 from fleet_tools.storage.strict_json import loads
 
@@ -51,8 +52,7 @@ class RobotHost:
         robot = self._robots.pop(assignment, None)
         try:
             if robot is None:
-                parsed = parse(Assignment, loads(assignment), "The assignment")
-                robot = FleetRobot(parsed, samples=self._samples)
+                robot = FleetRobot(_read(assignment), samples=self._samples)
             answer = robot.answer(message)
         except BaseException:
             self._samples.cache_clear()
@@ -71,3 +71,11 @@ class RobotHost:
             if held <= self._memory:
                 return
             held -= self._robots.pop(assignment).held_bytes
+
+
+def _read(text: str) -> Assignment:
+    try:
+        data = loads(text)
+    except ValueError as error:
+        raise MessageError(f"An assignment is JSON: {error}.") from None
+    return parse(Assignment, data, "The assignment")

@@ -5,7 +5,6 @@ ours. They lie in records of their own, of which Flower uploads equal ones once.
 "query" asks a node which robots are its own, and what data they have.
 """
 
-import json
 from typing import Any, Literal, TypeVar
 
 from fleet_tools.baselines.flower.library import flower
@@ -13,6 +12,7 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.config.values import Count, CountOrZero, Value, parse
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.storage.strict_json import loads
 
 V = TypeVar("V", bound=Value)
 
@@ -94,8 +94,8 @@ def read_value(cls: type[V], message: Any) -> V:
     """
     text = _entry(message, _VALUE, str)
     try:
-        return parse(cls, json.loads(text), "A message over Flower")
-    except (FleetToolsError, ValueError, RecursionError) as error:
+        return parse(cls, loads(text), "A message over Flower")
+    except (FleetToolsError, ValueError) as error:
         raise MessageError(str(error)) from None
 
 

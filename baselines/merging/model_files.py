@@ -4,6 +4,7 @@ Models are data; no pickle is ever read.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,9 +69,9 @@ def read_model(path: Path) -> dict[str, torch.Tensor]:
         MergeError: The file is missing, is no safetensors file, or holds no tensors, NaN, infinity,
             or a dtype that cannot be averaged.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise MergeError(f"{path} is a folder. Name a safetensors file in it.")
-    if not path.is_file():
+    if not os.path.isfile(path):  # `Path.is_file` raises where a name is too long
         raise MergeError(f"There is no file {path}.")
     try:
         state = load_file(path)
@@ -93,10 +94,17 @@ def read_model(path: Path) -> dict[str, torch.Tensor]:
 
 
 def read_notes(path: Path) -> Any:
-    """Returns the notes that `write_model` stored with a model; None if there are none."""
-    with safe_open(path, "pt") as file:
-        text = (file.metadata() or {}).get(_NOTES)
-    return None if text is None else loads(text)
+    """Returns the notes that `write_model` stored with a model; None if there are none.
+
+    Raises:
+        MergeError: The file or its notes are damaged.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(_NOTES)
+        return None if text is None else loads(text)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise MergeError(f"The notes of {path} cannot be read: {error}. Make it again.") from None
 
 
 def write_model(path: Path, state: State, notes: Any = None) -> None:

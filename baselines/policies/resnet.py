@@ -137,7 +137,7 @@ def load_features(encoder: ResNetEncoder, path: Path) -> None:
 
     try:
         state = load_file(path)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
         raise CheckpointError(f"{path} is not a safetensors file: {error}. {_REMEDY}") from None
     absent = ("fc.", *(f"layer{stage}." for stage in range(encoder.stages + 1, 5)))
     own = encoder.state_dict()

@@ -91,6 +91,20 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSourc
     return StateSource(env.task, "franka" if franka else "light", states())
 
 
+def read_scene_file(file: Path) -> Scene:
+    """Reads a scene.
+
+    Raises:
+        ConfigError: The file is not a scene.
+    """
+    try:
+        return parse(Scene, load(file), str(file))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{file} is not a scene as JSON: {error}") from error
+
+
 def scene_state(file: Path, task: str | None) -> StateSource:
     """Returns the initial state of a scene.
 
@@ -101,12 +115,7 @@ def scene_state(file: Path, task: str | None) -> StateSource:
     Raises:
         ConfigError, UnknownNameError: The file is not a scene, or its task does not exist.
     """
-    try:
-        scene = parse(Scene, load(file), str(file))
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{file} is not a scene as JSON: {error}") from error
+    scene = read_scene_file(file)
     if task is None and scene.task not in task_names():  # a path there could name code
         remedy = "A task file of your own is given beside the scene."
         raise UnknownNameError(f"task of the scene {file}", scene.task, task_names(), remedy)

@@ -52,7 +52,7 @@ def load_protocol(name_or_path: str) -> Protocol:
     path = Path(os.path.expanduser(name_or_path))
     if name_or_path in protocol_names():
         path = _root() / f"{name_or_path}.yaml"
-    elif path.is_dir():
+    elif os.path.isdir(path):  # `Path.is_dir` raises where a name is too long
         return _followed_protocol(path)
     elif not is_yaml_file(name_or_path):
         remedy = "A protocol of your own is given by the path of its YAML file."

@@ -1,5 +1,6 @@
 """The third-person view: images from outside, and Meshcat's initial camera in the browser."""
 
+import ipaddress
 import os
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from pydrake.geometry import Meshcat, MeshcatParams
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.config.cameras import CLIPPING_M
+from fleet_tools.errors import ConfigError
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.rendering import BACKGROUND_COLOR
 
@@ -64,9 +66,20 @@ def open_meshcat() -> Meshcat:
     """Starts a Meshcat server whose camera looks from the third-person view.
 
     It serves this machine alone, unless `MESHCAT_HOST` names another address.
+
+    Raises:
+        ConfigError: This is no address, or it cannot listen there.
     """
     host = os.environ.get(MESHCAT_HOST, "127.0.0.1")
-    meshcat = Meshcat(MeshcatParams(host=host, show_stats_plot=False))
+    try:
+        if host not in ("localhost", "*"):  # of an empty name, Drake would listen everywhere
+            ipaddress.ip_address(host)
+        meshcat = Meshcat(MeshcatParams(host=host, show_stats_plot=False))
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"Meshcat cannot listen on {host!r}, ports 7000 to 7999: {error}. {MESHCAT_HOST} is an "
+            "address of this machine, such as 127.0.0.1, or * for all of them."
+        ) from None
     for clutter in ("/Grid", "/Axes"):
         meshcat.SetProperty(clutter, "visible", False)
     for end in ("top_color", "bottom_color"):

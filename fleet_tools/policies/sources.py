@@ -16,6 +16,7 @@ All programs that run a policy find it here.
 
 import contextlib
 import hashlib
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -185,7 +186,7 @@ def find_policy(source: str) -> PolicySource:
         hello = load_function(_READ_HELLO)(source)
         return PolicySource("remote", source, hello.content_digest, dict(hello.env_kwargs))
     path = Path(source.removeprefix(_DAGGER)).absolute()  # a link keeps its name
-    if path.is_file():
+    if os.path.isfile(path):  # `Path.is_file` raises where a name is too long
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
         kind: Kind = "dagger" if source.startswith(_DAGGER) else "checkpoint"
         return PolicySource(kind, str(path), _digest(path), env_kwargs)

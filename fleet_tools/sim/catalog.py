@@ -80,7 +80,7 @@ def load_model(folder: Path, kind: Kind) -> Model:
         ConfigError: A file is missing or ambiguous, the labels do not fit, or the model is of
             another kind.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # `Path.is_dir` raises where a name is too long
         raise ConfigError(f"{folder} is not a folder; a model is one (`fleet_tools.sim.catalog`).")
     files = [folder / "model.sdf"] if (folder / "model.sdf").is_file() else []
     files = files or sorted([*folder.glob("*.sdf"), *folder.glob("*.urdf")])

@@ -9,7 +9,7 @@ import pydantic
 
 import fleet_tools
 from fleet_tools.config.tasks import NO_MODELS, GivenModels, TaskConfig, task_names, task_path
-from fleet_tools.config.values import Number, Value, parse, read_yaml
+from fleet_tools.config.values import Number, Value, load_text, parse, read_yaml
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, shown
 from fleet_tools.utils import machine
@@ -132,10 +132,7 @@ def read_task_file(name_or_path: str) -> TaskFile:
         UnknownNameError, ConfigError: There is no such task, or it is not valid.
     """
     path = task_path(name_or_path)
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+    text = load_text(path)
     task = read_yaml(TaskConfig, text, str(path))
     own = name_or_path not in task_names()
     return TaskFile(

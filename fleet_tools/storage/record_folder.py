@@ -4,6 +4,7 @@ Datasets, evaluations, training runs and fleets are such folders. A folder is cr
 one process, repaired after a crash and appended to in one way.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,7 @@ class FolderKind(Generic[D, R]):
             FleetToolsError: It is missing, damaged or of an unknown version.
         """
         path = folder / self.document_name
-        if not path.exists():
+        if not os.path.exists(path):  # `Path.exists` raises where a name is too long
             raise self.error(
                 f"{folder} is not {self.what}: it has no {self.document_name}. "
                 f"`{self.maker}` makes one."

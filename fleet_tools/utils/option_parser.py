@@ -185,7 +185,7 @@ def key_value(text: str) -> tuple[str, Any]:
         raise ValueError(f"expected KEY=VALUE; given: {text}")
     try:
         return key, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key, value
 
 

@@ -2,13 +2,17 @@
 
 from fuzz import (
     kinds_blender,
+    kinds_conversations,
     kinds_environments,
     kinds_files,
+    kinds_fleets,
+    kinds_kept,
     kinds_others,
     kinds_programs,
     kinds_remote,
     kinds_tensors,
     kinds_texts,
+    kinds_words,
 )
 from fuzz.kernel import Kind
 
@@ -20,11 +24,13 @@ KINDS = {
         Kind("arguments of `reset`", kinds_environments.resets, 0.7, 20),
         Kind("task files", kinds_texts.tasks, 0.5, 20),
         Kind("task files, an episode run", kinds_texts.tasks_run, 0.2, 4),
-        Kind("files of fleets, sweeps, protocols", kinds_texts.configurations, 0.6, 20),
+        Kind("files of fleets, sweeps, protocols, scenes", kinds_texts.configurations, 0.6, 20),
         Kind("models' SDFormat and URDF", kinds_texts.models, 0.8, 15),
         Kind("models' keypoints.yaml", kinds_texts.labels, 3.0, 30),
         Kind("drafts of labels", kinds_texts.drafts, 2.0, 30),
         Kind("meshes to import", kinds_others.meshes, 0.3, 5),
+        Kind("views of scans", kinds_others.scans, 2.0, 20),
+        Kind("imports with a joint", kinds_programs.imports, 0.15, 6),
         Kind("headers and manifests", kinds_files.documents, 0.5, 20),
         Kind("episodes with a digest", kinds_files.checked_episodes, 5.0, 20),
         Kind("episodes without, or a forged one", kinds_files.forged_episodes, 0.5, 20),
@@ -38,6 +44,20 @@ KINDS = {
         Kind("forms of the Blender server", kinds_blender.blender_forms, 25.0, 60),
         Kind("requests to the Blender server", kinds_blender.http_requests, 4.0, 20),
         Kind("requests to a served policy", kinds_remote.requests, 20.0, 100),
+        Kind("requests in openpi's protocol", kinds_conversations.openpi_requests, 15.0, 100),
+        Kind("answers of policy servers", kinds_conversations.server_answers, 2.0, 30),
+        Kind("bytes to a served policy", kinds_conversations.served_connections, 2.0, 30),
+        Kind("messages of the teleop page", kinds_conversations.page_messages, 15.0, 100),
+        Kind("clicks on the page of `label`", kinds_conversations.label_page, 4.0, 60),
+        Kind("messages to robots of fleets", kinds_fleets.robot_requests, 8.0, 60),
+        Kind("answers of robots of fleets", kinds_fleets.robot_answers, 15.0, 100),
+        Kind("assignments, values over Flower", kinds_fleets.flower_records, 5.0, 60),
+        Kind("models that data carry", kinds_kept.carried_models, 0.4, 15),
+        Kind("documents and logs of runs", kinds_kept.run_documents, 1.0, 20),
+        Kind("caches and records", kinds_kept.kept_files, 5.0, 60),
+        Kind("weights of others", kinds_kept.foreign_weights, 4.0, 40),
+        Kind("names and notations", kinds_words.words, 15.0, 150),
+        Kind("environment variables", kinds_words.variables, 1.5, 40),
         Kind("command lines", kinds_programs.command_lines, 0.4, 10),
     )
 }

@@ -59,7 +59,7 @@ def with_one_file(
 
 def documents(folder: Path) -> Subject:
     """Headers and manifests of datasets."""
-    write(folder / "data", Drawn([3, 2], [True, False], 0))
+    write(folder / "data", Drawn([3, 2], [True, False], 0, labelled=True))
     whole = {
         name: (folder / "data" / name).read_bytes() for name in ("dataset.json", "manifest.jsonl")
     }

@@ -8,6 +8,7 @@ import numpy as np
 import trimesh
 from support.damage import damaged
 from support.labelled_files import spoken, write_batches, write_leaf, write_mnist
+from support.scans import body, pcd, sampled, write_ply
 from support.submitted import SMALL, random_evaluation, renamed, verification
 from support.submitted import write as write_result
 from trimesh.exchange.gltf import export_gltf
@@ -15,7 +16,8 @@ from trimesh.exchange.gltf import export_gltf
 from fleet_tools.assets.importing.importer import ImportedModel, import_mesh
 from fleet_tools.assets.importing.mesh_file import read_mesh
 from fleet_tools.assets.importing.program import PLAIN
-from fleet_tools.assets.importing.settings import ImportSettings
+from fleet_tools.assets.importing.scan.views import read_views
+from fleet_tools.assets.importing.settings import ImportSettings, ScanSettings
 from fleet_tools.baselines.experiments.studies import sources
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
@@ -121,6 +123,85 @@ _MESH_TOKENS = ("nan", "inf", "-1", "0", "1e999", "9" * 30, "f 1 2 3", "v 0 0 0"
 def _gltf(mesh: trimesh.Trimesh) -> Any:
     files = export_gltf(trimesh.Scene(mesh), embed_buffers=True)
     return json.loads(files["model.gltf"])
+
+
+def scans(folder: Path) -> Subject:
+    """Views of scans: point clouds, and the poses of their cameras."""
+    points, normals = sampled(body(), 200)
+    clouds = {"a.ply": (points, normals), "b.ply": (points, None)}
+    whole = {name: write_ply(folder / name, *cloud).read_bytes() for name, cloud in clouds.items()}
+    rows = [" ".join(map(str, point)) for point in points[:50].tolist()]
+    head = "ply\nformat ascii 1.0\nelement vertex 50\n"
+    head += "".join(f"property float {axis}\n" for axis in "xyz") + "end_header\n"
+    whole["c.ply"] = (head + "\n".join(rows) + "\n").encode()
+    whole["d.pcd"] = pcd(points)
+    poses = {name: np.eye(4).tolist() for name in whole}
+    whole["poses.yaml"] = json.dumps({"X_WC": poses}).encode()
+    for name, content in whole.items():
+        (folder / name).write_bytes(content)
+    settings = ScanSettings(poses=folder / "poses.yaml")
+
+    def make(generator: np.random.Generator) -> Named:
+        name = pick(generator, tuple(whole))
+        if name == "poses.yaml":
+            return name, changed_json(whole[name].decode(), generator)
+        head, end, rest = whole[name].partition(b"end_header\n" if "ply" in name else b"binary\n")
+        if generator.integers(2):
+            changed = changed_number(
+                changed_text(head.decode(), generator, _CLOUD_TOKENS), generator
+            )
+            return name, changed.encode(errors="surrogatepass") + end + rest
+        return name, damaged(whole[name], generator)
+
+    def read_with(given: Named) -> Any:
+        name, content = given
+        (folder / name).write_bytes(content)
+        try:
+            others = [each for each in ("a.ply", "b.ply") if each != name]
+            files = others if name == "poses.yaml" else [name, *others]
+            return read_views([folder / each for each in files], settings)
+        finally:
+            (folder / name).write_bytes(whole[name])
+
+    def check(given: Named, found: Any) -> None:
+        for view in found[0]:
+            require(view.points.ndim == 2 and view.points.shape[1] == 3, "no points")
+            require(np.isfinite(view.points).all(), "a point is not finite")
+            if view.normals is not None:
+                lengths = np.linalg.norm(view.normals, axis=1)
+                require(np.allclose(lengths, 1, atol=0.01), "a normal is no unit vector")
+
+    return Subject(make, read_with, check)
+
+
+_CLOUD_TOKENS = (
+    *(
+        "element face 0\n",
+        "element vertex 3\n",
+        "property list uchar int x\n",
+        "property float x\n",
+    ),
+    *(
+        "format ascii 1.0\n",
+        "double",
+        "float",
+        "uchar",
+        "comment ",
+        "obj_info",
+        "end_header",
+        "nan",
+    ),
+    *(
+        "COUNT 0 0 0\n",
+        "DATA ascii\n",
+        "DATA binary_compressed\n",
+        "\0",
+        "9" * 30,
+        "-1",
+        "é",
+        "\r\n",
+    ),
+)
 
 
 def labelled_files(folder: Path) -> Subject:

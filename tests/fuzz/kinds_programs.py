@@ -3,19 +3,20 @@
 import contextlib
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import trimesh
 
 from fleet_tools import __main__ as programs
+from fleet_tools.assets.checking.first_load import load
+from fleet_tools.assets.checking.program import read_model
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.confined_replies import plain, read_action, read_reply
 from fuzz.kernel import Subject, require
-from fuzz.mutations import (
-    changed_json,
-    pick,
-)
+from fuzz.mutations import changed_json, changed_number, pick
 
 
 def answers(folder: Path) -> Subject:
@@ -42,7 +43,26 @@ def answers(folder: Path) -> Subject:
     return Subject(make, read, check)
 
 
-_LINES = (
+def _run(words: list[str]) -> tuple[Any, str]:
+    """Runs a program; returns its exit code, and what it prints.
+
+    Raises:
+        FleetToolsError: It says what is wrong, and its exit code is 1 or 2.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = programs.main(words)
+        except SystemExit as end:
+            code = end.code
+    if code in (1, 2):
+        require(err.getvalue().strip(), f"exit code {code} without a message")
+        require("Traceback" not in err.getvalue(), "it prints a traceback")
+        raise FleetToolsError(err.getvalue())
+    return code, out.getvalue()
+
+
+LINES = (
     "collect --task absent.yaml --episodes 3 --output out --workers 0",
     "replay absent --episodes 3 --seed 1 --within 0.1 --workers 0 --json",
     "dataset info absent --output a.png",
@@ -58,6 +78,23 @@ _LINES = (
     "assets import absent.obj --kind tool --family hammer --mass 0.5 --keypoint head=1,2,3",
     "assets check absent --scenes 0 --seed 3",
     "new-task hammer --output out --tool-family presser --object-family button",
+    "view --data absent --episodes 1 --save out.mp4 --size 64x48 --camera third",
+    "teleop --task absent.yaml --episodes 1 --output out --port 0",
+    "serve absent.safetensors --host 127.0.0.1 --port 0 --token-file absent",
+    "label absent.obj --family hammer --output out --port 0",
+    "metaworld collect --task absent --episodes 1 --output out --workers 0",
+)
+NOT_TRIED = {
+    "doctor": "it reads nothing",
+    "studies": "without files it makes its own data; those are read as files of labelled examples",
+}
+"""Programs that command lines are not tried with, and why."""
+
+_IMPORT = (
+    "assets import base.obj --kind object --family nail --name mine --mass 0.5 --origin keep "
+    "--keypoint tip=0,0,0.01 --moving part.obj --joint prismatic --joint-name slide "
+    "--axis 0,0,1 --at 0,0,0 --limits=-0.02,0.01 --resistance 5 --moving-mass 0.1 "
+    "--moving-keypoint head=0,0,0.05 --scale 1 --up z --pieces 4 --output out"
 )
 _WORDS = (
     *(
@@ -101,11 +138,59 @@ _WORDS = (
 )
 
 
+def imports(folder: Path) -> Subject:
+    """Command lines of imports of an object of two meshes with a joint."""
+    trimesh.creation.box((0.04, 0.04, 0.03)).export(folder / "base.obj")
+    trimesh.creation.cylinder(0.01, 0.06).export(folder / "part.obj")
+    meshes = set(folder.iterdir())
+    values = [n for n, word in enumerate(_IMPORT.split()) if n > 4 and not word.startswith("--")]
+
+    def make(generator: np.random.Generator) -> list[str]:
+        words: list[str] = [*_IMPORT.split()]
+        for _ in range(int(generator.integers(3))):
+            at = pick(generator, values)
+            words[at] = changed_number(words[at], generator)
+        if generator.integers(3) == 0:
+            words[pick(generator, values)] = pick(generator, _VALUES)
+        if generator.integers(3) == 0:
+            words += [pick(generator, _OPTIONS), pick(generator, _VALUES)]
+        return words
+
+    def read(words: list[str]) -> Any:
+        for made in set(folder.iterdir()) - meshes:
+            shutil.rmtree(made)
+        code, _ = _run(words)
+        require(code == 0, f"the exit code is {code}")
+        (labels,) = folder.glob("*/objects/*/*/keypoints.yaml")
+        return load(labels.parent), read_model(labels.parent)
+
+    def check(words: list[str], found: Any) -> None:
+        plant, model = found
+        require(plant.num_positions() in (1, 8), f"{plant.num_positions()} positions")
+        mass = plant.CalcTotalMass(plant.CreateDefaultContext())
+        require(np.isfinite(mass) and mass > 0, f"the mass is {mass} kg")
+        require(len(model.labels.keypoints) == 2, "other keypoints")
+
+    return Subject(make, read, check)
+
+
+_VALUES = (
+    *("prismatic", "revolute", "x", "1,0,0", "0,0,0", "1e-9,0,0", "-90,90", "0,0", "1,-1", "nan"),
+    *("auto", "mm", "base.obj", "part.obj", "head=0,0,0.05", "tip=9,9,9", "joint", "nail", "é", ""),
+    *("1e-30", "1e30", "0", "-1", "center", "base", "hull", "refuse", "wood", "steel", "../x", "y"),
+)
+_OPTIONS = (
+    *("--density", "--friction", "--modulus", "--colour", "--material", "--grasp", "--crop"),
+    *("--keypoint", "--moving-keypoint", "--fidelity", "--concavity", "--tolerance", "--if-open"),
+    *("--voxel", "--table", "--kind", "--joint", "--limits", "--axis", "--height", "--size"),
+)
+
+
 def command_lines(folder: Path) -> Subject:
     """Command lines of programs, about files that do not exist."""
 
     def make(generator: np.random.Generator) -> list[str]:
-        words = pick(generator, _LINES).split()
+        words = pick(generator, LINES).split()
         for _ in range(int(generator.integers(1, 4))):
             at = int(generator.integers(len(words) + 1))
             match int(generator.integers(5)):
@@ -121,23 +206,11 @@ def command_lines(folder: Path) -> Subject:
                     words.insert(at, pick(generator, _WORDS))
         return words
 
-    def read(words: list[str]) -> tuple[Any, str]:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                code = programs.main(words)
-            except SystemExit as end:
-                code = end.code
-        if code in (1, 2):
-            require(err.getvalue().strip(), f"exit code {code} without a message")
-            require("Traceback" not in err.getvalue(), "it prints a traceback")
-            raise FleetToolsError(err.getvalue())
-        return code, out.getvalue()
-
     def check(words: list[str], result: tuple[Any, str]) -> None:
         code, printed = result
         require(code == 0, f"the exit code is {code}")
-        require({"-h", "--help", "--version"} & set(words), "it succeeds without its files")
+        needs_files = words[0] != "new-task" and not {"-h", "--help", "--version"} & set(words)
+        require(not needs_files, "it succeeds without its files")
         require(printed, "it prints nothing")
 
-    return Subject(make, read, check)
+    return Subject(make, _run, check)

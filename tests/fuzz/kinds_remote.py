@@ -34,7 +34,7 @@ def requests(folder: Path) -> Subject:
             case 1:
                 return _encoded(changed_data(plain, generator), act)
             case 2:
-                return _encoded({**plain, "observation": _changed(generator)}, act)
+                return _encoded({**plain, "observation": changed_arrays(generator)}, act)
         return damaged(pick(generator, (act, Reset(session=1))).to_bytes(), generator)
 
     def read(content: bytes) -> Ready | Acted:
@@ -58,7 +58,7 @@ def requests(folder: Path) -> Subject:
     return Subject(make, read, check)
 
 
-def _changed(generator: np.random.Generator) -> dict[str, np.ndarray]:
+def changed_arrays(generator: np.random.Generator) -> dict[str, np.ndarray]:
     """Returns an observation of which an entry has another shape, dtype, name or number."""
     arrays = observation()
     name = pick(generator, list(arrays))

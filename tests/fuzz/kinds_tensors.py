@@ -26,7 +26,7 @@ from fleet_tools.dataset.samples import Samples
 from fleet_tools.storage.run_folder import read_spec
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
-from fuzz.mutations import changed_json, pick
+from fuzz.mutations import changed_header, changed_json, pick
 
 
 def changed_tensors(content: bytes, generator: np.random.Generator) -> bytes:
@@ -37,7 +37,7 @@ def changed_tensors(content: bytes, generator: np.random.Generator) -> bytes:
         case 0:
             return damaged(content, generator)
         case 1:
-            changed = changed_json(header.decode().rstrip(), generator)
+            changed = changed_header(header.decode().rstrip(), generator)
             return len(changed).to_bytes(8, "little") + changed + rest
         case 2 | 3:
             ((key, text),) = metadata_of(content).items()

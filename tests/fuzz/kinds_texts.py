@@ -20,6 +20,9 @@ from fleet_tools.assets.labelling.draft import Draft, read_draft, write_draft
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
+from fleet_tools.baselines.policies.reading import read_policy_config
+from fleet_tools.blender.photo_jobs import read_scene_file
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
@@ -27,11 +30,13 @@ from fleet_tools.config.values import Value, load_yaml, parse
 from fleet_tools.envs.making import make_env
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.sim.scene import Scene, sample_scene
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,
     YAML_TOKENS,
     changed_data,
+    changed_json,
     changed_number,
     changed_text,
     nudged_data,
@@ -119,23 +124,56 @@ def tasks_run(folder: Path) -> Subject:
 
 
 def configurations(folder: Path) -> Subject:
-    """Files of fleets, sweeps and protocols."""
-    by_class = {
-        FleetConfig: [ROOT / "examples/fleet/hammer.yaml"],
-        Sweep: [ROOT / "examples/fleet/sweep.yaml", *(ROOT / "experiments").glob("*.yaml")],
-        Protocol: [*(task_configs_root() / "protocols").glob("*.yaml")],
+    """Files of fleets, sweeps, protocols and their tasks, architectures and scenes."""
+    shutil.copytree(ROOT / "examples/basket", folder / "basket")
+    own_task = folder / "basket/task.yaml"
+    own = {
+        "name": "own",
+        "version": 1,
+        "description": "A task of one's own, and one of the package.",
+        "tasks": ["hammer", "basket/task.yaml"],
+        "splits": {"train": {"first_seed": 2**52, "scenes": 3}},
+        "randomization": "on",
     }
-    makers = {cls: changed_yaml(_texts(paths)) for cls, paths in by_class.items()}
+    by_class = {
+        FleetConfig: _texts([ROOT / "examples/fleet/hammer.yaml"]),
+        Sweep: _texts([ROOT / "examples/fleet/sweep.yaml", *(ROOT / "experiments").glob("*.yaml")]),
+        Protocol: [
+            *_texts([*(task_configs_root() / "protocols").glob("*.yaml")]),
+            yaml.safe_dump(own),
+        ],
+        PolicyConfig: [json.dumps(PolicyConfig(clouds=PointNetConfig()).model_dump(mode="json"))],
+        Scene: [sample_scene(load_task(name), 0).to_json() for name in task_names()],
+        TaskConfig: [own_task.read_text()],
+    }
+    makers = {cls: changed_yaml(texts) for cls, texts in by_class.items()}
     path = folder / "configuration.yaml"
+    as_json = folder / "configuration.json"
+    whole_task = own_task.read_bytes()
 
     def make(generator: np.random.Generator) -> tuple[type[Value], bytes]:
         cls = pick(generator, tuple(makers))
+        if cls in (PolicyConfig, Scene):
+            return cls, changed_json(pick(generator, by_class[cls]), generator)
         return cls, makers[cls](generator)
 
     def read(given: tuple[type[Value], bytes]) -> Value:
         cls, content = given
         path.write_bytes(content)
-        value = load_protocol(str(path)) if cls is Protocol else load_yaml(cls, path)
+        if cls in (PolicyConfig, Scene):
+            as_json.write_bytes(content)
+            if cls is Scene:
+                return read_scene_file(as_json)
+            return read_policy_config(str(as_json))
+        if cls is TaskConfig:  # a protocol's
+            own_task.write_bytes(content)
+            path.write_text(yaml.safe_dump(own))
+        try:
+            value = (
+                load_yaml(cls, path) if cls in (FleetConfig, Sweep) else load_protocol(str(path))
+            )
+        finally:
+            own_task.write_bytes(whole_task)
         if isinstance(value, Sweep):
             planned_runs(value.model_copy(update={"references": ()}))
         if isinstance(value, Protocol):

@@ -157,6 +157,23 @@ def changed_json(text: str, generator: np.random.Generator) -> bytes:
     return json.dumps(changed_data(json.loads(text), generator)).encode()
 
 
+def changed_header(text: str, generator: np.random.Generator) -> bytes:
+    """Returns the header of a safetensors file with changed data or text, or another dtype."""
+    if generator.integers(2):
+        return changed_json(text, generator)
+    kinds = list(re.finditer(r'"dtype":"(\w+)"', text)) or [re.match("", text)]
+    found = pick(generator, kinds)
+    return (
+        f'{text[: found.start()]}"dtype":"{pick(generator, _DTYPES)}"{text[found.end() :]}'.encode()
+    )
+
+
+_DTYPES = (
+    *("F8_E8M0", "F8_E4M3", "F8_E5M2", "F4", "F6_E2M3", "BF16", "F16", "F32", "F64", "C64", "BOOL"),
+    *("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F128", ""),
+)
+
+
 def changed_lines(text: str, generator: np.random.Generator) -> bytes:
     """Returns a log of JSON lines, with one of them changed, doubled or removed."""
     lines = [line.encode() for line in text.splitlines()]

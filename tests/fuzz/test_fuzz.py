@@ -16,9 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fuzz_subjects import ENDS, each_end
 
+from fleet_tools.__main__ import PROGRAMS
 from fuzz.kernel import DEFECTS, Kind, Outcome, attempt, generator_of
 from fuzz.kinds import KINDS
+from fuzz.kinds_programs import LINES
+from fuzz.kinds_programs import NOT_TRIED as PROGRAMS_NOT_TRIED
+from fuzz.kinds_words import VARIABLES, VARIABLES_NOT_TRIED
 from fuzz.mutations import changed_data, changed_json, changed_text, nudged_data
+from fuzz.readers import NOT_TRIED, TRIED, reading_modules, variables_of_the_package
 from fuzz.running import as_table, distributed, is_clean, trials
 
 SEEDS = st.integers(0, 2**32)
@@ -41,6 +46,20 @@ def test_no_input_leads_to_a_defect(
         subject.close()
     assert [each for each in ended if each.outcome in DEFECTS] == []
     assert {each.outcome for each in ended} >= {Outcome.TYPED}
+
+
+def test_every_module_that_reads_is_tried_by_a_kind_or_says_why_not() -> None:
+    assert reading_modules() == TRIED.keys() | NOT_TRIED.keys()
+    assert not TRIED.keys() & NOT_TRIED.keys()
+    assert set(TRIED.values()) <= KINDS.keys()
+
+
+def test_every_program_and_every_variable_is_tried_or_says_why_not() -> None:
+    programs = {line.split()[0] for line in LINES}
+    assert programs | PROGRAMS_NOT_TRIED.keys() == PROGRAMS.keys()
+    assert not programs & PROGRAMS_NOT_TRIED.keys()
+    own = {name for name in VARIABLES if name.startswith("FLEET_TOOLS_")}
+    assert variables_of_the_package() == own | VARIABLES_NOT_TRIED.keys()
 
 
 def test_every_end_of_a_trial_is_noticed() -> None:

@@ -71,10 +71,14 @@ def local(plan: FleetPlan) -> LocalTransport:
     return LocalTransport(plan.assignments)
 
 
-def request(plan: FleetPlan, epochs: int = 1) -> bytes:
+def training_request(plan: FleetPlan, epochs: int = 1) -> LocalUpdateRequest:
     """Returns a request to train, from the same weights for all robots."""
-    weights = plan.blueprint.create(3).state_dict()
-    return encode_request(LocalUpdateRequest(1, 0, epochs, weights))
+    return LocalUpdateRequest(1, 0, epochs, plan.blueprint.create(3).state_dict())
+
+
+def request(plan: FleetPlan, epochs: int = 1) -> bytes:
+    """Returns the same as a message."""
+    return encode_request(training_request(plan, epochs))
 
 
 def run_rounds(

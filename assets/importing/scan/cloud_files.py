@@ -117,8 +117,8 @@ def _is_pcd(content: bytes) -> bool:
 
 def _pcd(content: bytes, file: Path) -> tuple[np.ndarray, np.ndarray | None]:
     """Checks the header, which Open3D's reader trusts, and lets it read the points."""
-    library = require("open3d", "read PCD files")
     points = _checked_pcd_points(content)
+    library = require("open3d", "read PCD files")
     cloud = library.io.read_point_cloud(str(file), format="pcd", remove_nan_points=False)
     if len(cloud.points) != points:
         raise ValueError(f"it says to hold {points} points, and {len(cloud.points)} can be read")

@@ -129,13 +129,22 @@ class LocalDataHolder:
         return encode_moments(moments)
 
     def _require_known(self, model: State) -> None:
-        differing = sorted(set(model) ^ set(tensors_of(self.model)))
+        own = tensors_of(self.model)
+        differing = sorted(set(model) ^ set(own))
+        complaint = "are parameters of only one of them"
+        if not differing:
+            differing = [name for name in own if _layout(model[name]) != _layout(own[name])]
+            complaint = "have other shapes or dtypes"
         if differing:
             raise MessageError(
                 "The query is about another architecture than the data holder's: "
-                f"{', '.join(differing)} are parameters of only one of them. Give each data holder "
-                "its model's architecture."
+                f"{', '.join(differing)} {complaint}. Give each data holder its model's "
+                "architecture."
             )
+
+
+def _layout(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype]:
+    return tensor.shape, tensor.dtype
 
 
 @dataclass(frozen=True)

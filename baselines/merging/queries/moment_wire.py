@@ -17,7 +17,12 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target
-from fleet_tools.baselines.merging.queries.wire import packed, tensor_names, unpacked
+from fleet_tools.baselines.merging.queries.wire import (
+    packed,
+    require_prefixes,
+    tensor_names,
+    unpacked,
+)
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.storage.strict_json import loads
 
@@ -94,6 +99,7 @@ def decode_moment_query(message: bytes) -> MomentQuery:
             gate = _gate(request["gate"], _taken(tensors, _GATE))
     except (KeyError, TypeError, ValueError) as error:
         raise MessageError(f"A message is no query for moments: {error!r}.") from None
+    require_prefixes(tensors, _MODEL, _TEACHER, _BESIDE, _GATE)
     teacher = _taken(tensors, _TEACHER)
     beside: list[State] = []
     while further := _taken(tensors, f"{_BESIDE}{len(beside)}."):

@@ -65,10 +65,9 @@ def decode_query(message: bytes) -> Query:
         MessageError: The message is no query.
     """
     tensors = unpacked(message, "query")
-    try:
-        seed, gradient = int(tensors.pop("seed")), bool(tensors.pop("wants_gradient"))
-    except (KeyError, RuntimeError) as error:
-        raise MessageError(f"A query lacks its seed or `wants_gradient`: {error!r}.") from None
+    seed = int(take_scalar(tensors, "seed", torch.int64))
+    gradient = bool(take_scalar(tensors, "wants_gradient", torch.bool))
+    require_prefixes(tensors, _MODEL)
     model = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items()}
     return Query(model, None if seed < 0 else seed, gradient)
 
@@ -151,8 +150,31 @@ def unpacked(message: bytes, kind: str) -> dict[str, torch.Tensor]:
     """
     try:
         return load(message)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
         raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
+
+
+def take_scalar(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype) -> torch.Tensor:
+    """Removes a scalar from a message's tensors, and returns it.
+
+    Raises:
+        MessageError: There is none of this name and type.
+    """
+    tensor = tensors.pop(name, None)
+    if tensor is None or tensor.dim() or tensor.dtype != dtype:
+        raise MessageError(f"A message holds no {name!r}, or one that is not a {dtype} scalar.")
+    return tensor
+
+
+def require_prefixes(tensors: Mapping[str, torch.Tensor], *prefixes: str) -> None:
+    """Checks that a message holds nothing but tensors whose names begin with one of some prefixes.
+
+    Raises:
+        MessageError: It holds something else.
+    """
+    for name in tensors:
+        if not name.startswith(prefixes):
+            raise MessageError(f"A message holds {name!r}, which no message has.")
 
 
 def packed(tensor: torch.Tensor) -> torch.Tensor:

@@ -149,7 +149,7 @@ def test_garbage_is_refused(garbage):
         decode_answer(garbage, query)
     with pytest.raises(MessageError, match="are no query"):
         decode_query(garbage)
-    with pytest.raises(MessageError, match="lacks its seed"):
+    with pytest.raises(MessageError, match="no 'seed'"):
         decode_query(save({"model.w": torch.ones(1)}))
 
 

@@ -1,0 +1,293 @@
+"""Conversations of policies and pages: openpi's clients, answers of servers, messages of pages."""
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import trimesh
+from support.damage import damaged
+from support.served_policies import ACTION, LAYOUT, Remembering, hello, observation, serving
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from fleet_tools.assets.labelling.draft import read_draft
+from fleet_tools.assets.labelling.mesh_subject import MeshSubject
+from fleet_tools.assets.labelling.session import Session
+from fleet_tools.envs.making import make_env
+from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.policies.openpi import wire
+from fleet_tools.policies.openpi.conversation import RESET, OpenpiConversation
+from fleet_tools.policies.openpi.policy import OpenpiPolicy
+from fleet_tools.policies.remote.codec import ProtocolError, decode, encode
+from fleet_tools.policies.remote.connection import PolicyConnection
+from fleet_tools.policies.remote.conversation import Served
+from fleet_tools.policies.remote.messages import Acted, Ready
+from fleet_tools.teleoperation.commands import action_of
+from fleet_tools.teleoperation.controls import Controls, read_controls
+from fleet_tools.teleoperation.gizmo import pose_of
+from fuzz.kernel import SECONDS, Subject, require
+from fuzz.kinds_remote import changed_arrays
+from fuzz.mutations import changed_data, changed_json, changed_text, pick, scalar
+
+
+def openpi_requests(folder: Path) -> Subject:
+    """Requests in openpi's protocol."""
+
+    def make(generator: np.random.Generator) -> bytes:
+        whole = observation(int(generator.integers(100)))
+        match int(generator.integers(4)):
+            case 0:
+                return wire.encode({**whole, RESET: True, "prompt": "drive the nail in"})
+            case 1:
+                return _packed({**whole, "prompt": scalar(generator), RESET: scalar(generator)})
+            case 2:
+                return wire.encode(changed_arrays(generator))
+        return damaged(wire.encode(whole), generator)
+
+    def read(content: bytes) -> dict[str, Any]:
+        conversation = OpenpiConversation(Served(hello(), Remembering))
+        reply = conversation.reply(content)
+        if isinstance(reply.content, str):
+            require(reply.closes and len(reply.content) <= 500, "it goes on, or tells much")
+            require(not reply.content.startswith("policy"), "the policy was given this")
+            raise ProtocolError(reply.content)
+        return wire.decode(reply.content)
+
+    def check(content: bytes, answer: dict[str, Any]) -> None:
+        require(answer["actions"].shape == (1, 6), "no chunk of one action")
+        require(np.isfinite(answer["actions"]).all(), "an action is not finite")
+        request = wire.decode(content)
+        for name, spec in LAYOUT.items():
+            given = np.asarray(request[name])
+            require(given.shape == spec.shape, f"{name} has the shape {given.shape}")
+            require(np.isfinite(given).all(), f"{name} is not finite")
+
+    return Subject(make, read, check)
+
+
+def server_answers(folder: Path) -> Subject:
+    """Answers of policy servers, in both protocols, to their clients."""
+    script: list[bytes] = []
+
+    def converse(connection: ServerConnection) -> None:
+        with contextlib.suppress(ConnectionClosed, TimeoutError):
+            for answer in script:
+                connection.send(answer)
+                connection.recv(timeout=0.5)
+
+    server = serve(converse, "127.0.0.1", 0, compression=None)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+    env = make_env(task="hammer")
+    seen, _ = env.reset(seed=0)
+    env.close()
+    action = np.zeros(6, np.float32)
+    own = [
+        hello().to_bytes(),
+        Ready(session=0).to_bytes(),
+        Acted(seq=0, action=action).to_bytes(),
+    ]
+    openpi = [wire.encode({"name": "p"}), wire.encode({"actions": np.zeros((3, 6))})]
+
+    def close() -> None:
+        server.shutdown()
+        thread.join()
+
+    def make(generator: np.random.Generator) -> tuple[bool, list[bytes]]:
+        is_openpi = bool(generator.integers(2))
+        answers = list(openpi if is_openpi else own)
+        at = int(generator.integers(len(answers)))
+        match int(generator.integers(3)):
+            case 0:
+                decoder, encoder = (wire.decode, wire.encode) if is_openpi else (decode, encode)
+                answers[at] = _packed(changed_data(decoder(answers[at]), generator), encoder)
+            case 1 if at == len(answers) - 1:
+                odd = generator.normal(size=pick(generator, ((6,), (3, 6), (0, 6), (3, 7), ())))
+                odd = odd.astype(pick(generator, ("f4", "f8", "i8", "?", "f2")))
+                if odd.size and odd.dtype.kind == "f":
+                    odd.flat[0] = pick(generator, (np.nan, np.inf, 0.5, 1e38))
+                changed = {"actions": odd, "action": odd, "type": "acted", "seq": 0}
+                answers[at] = _packed(changed) if is_openpi else _packed(changed, encode)
+            case _:
+                answers[at] = damaged(answers[at], generator)
+        return is_openpi, answers
+
+    def read(given: tuple[bool, list[bytes]]) -> Any:
+        is_openpi, script[:] = given
+        if is_openpi:
+            policy = OpenpiPolicy(env, url, timeout_s=2.0)
+            try:
+                return ACTION, policy.act(seen)
+            finally:
+                policy.close()
+        connection = PolicyConnection(url, timeout_s=2.0)
+        try:
+            connection.reset()
+            layout = connection.hello.observation
+            given_observation = {
+                name: np.zeros(spec.shape, spec.dtype) for name, spec in layout.items()
+            }
+            return connection.hello.action, connection.act(given_observation, 0.0)
+        finally:
+            connection.close()
+
+    def check(given: Any, result: Any) -> None:
+        spec, action = result
+        require(action.shape == spec.shape, f"an action of the shape {action.shape}")
+        require(np.isfinite(action).all(), "an action is not finite")
+
+    return Subject(make, read, check, (PolicyError,), close)
+
+
+def served_connections(folder: Path) -> Subject:
+    """What strangers send to a policy's server before they speak its protocol."""
+    stack = contextlib.ExitStack()
+    server = stack.enter_context(serving(Remembering))
+    address = urlsplit(server.url)
+    where = str(address.hostname), int(address.port or 0)
+    head = (
+        f"GET / HTTP/1.1\r\nHost: {address.netloc}\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        "Sec-WebSocket-Version: 13\r\n\r\n"
+    )
+    whole = head.encode()
+
+    def make(generator: np.random.Generator) -> bytes:
+        match int(generator.integers(4)):
+            case 0:
+                return damaged(whole, generator)
+            case 1:
+                return whole + generator.bytes(int(generator.integers(1, 200)))
+            case 2:
+                return generator.bytes(int(generator.integers(1, 2000)))
+        text = changed_text(head, generator, _HEADER_TOKENS)
+        return text.encode(errors="surrogatepass")
+
+    def read(content: bytes) -> bytes:
+        with socket.create_connection(where, timeout=SECONDS) as client:
+            answer = b""
+            with contextlib.suppress(ConnectionError):
+                client.sendall(content)
+                client.shutdown(socket.SHUT_WR)
+                while chunk := client.recv(65536):
+                    answer += chunk
+        connection = PolicyConnection(server.url, timeout_s=SECONDS)  # the next one is served
+        connection.close()
+        if not answer.startswith(b"HTTP/1.1 101"):
+            raise ProtocolError("refused")
+        return answer
+
+    def check(content: bytes, answer: bytes) -> None:
+        lowered = content.lower()
+        require(b"sec-websocket-key" in lowered, "no handshake was asked for")
+        require(b"\norigin:" not in lowered, "a page of a browser was admitted")
+
+    return Subject(make, read, check, close=stack.close)
+
+
+_HEADER_TOKENS = (
+    *("Origin: http://x\r\n", "Authorization: Bearer x\r\n", "Sec-WebSocket-Version: 8\r\n"),
+    *("Sec-WebSocket-Extensions: permessage-deflate\r\n", "Host: x\r\n", "\r\n", "\0", "é", ":"),
+    *("X: " + "y" * 9000, "X: y\r\n" * 300, "Transfer-Encoding: chunked\r\n", "POST ", "HTTP/9"),
+)
+
+
+def page_messages(folder: Path) -> Subject:
+    """Messages of the page of teleoperation, and of its gizmo."""
+    pad = {"axes": [0.0, 0.5, -1.0, 0.1], "buttons": [0.0] * 16}
+    whole = {"type": "controls", "keys": ["w", "q"], "gamepad": pad, "frame": "world"}
+    texts = [json.dumps(each) for each in (whole, whole | {"clicked": "save"}, {})]
+
+    def make(generator: np.random.Generator) -> Any:
+        match int(generator.integers(4)):
+            case 0:
+                position, wxyz = generator.normal(size=3), generator.normal(size=4)
+                which = pick(generator, (position, wxyz))
+                which[int(generator.integers(len(which)))] = pick(
+                    generator, (np.nan, np.inf, 0.0, 1e300, 1e-320)
+                )
+                return (position, wxyz) if generator.integers(4) else (position, 0 * wxyz)
+            case 1:
+                return changed_json(pick(generator, texts), generator).decode(errors="replace")
+        return changed_json(pick(generator, texts), generator)
+
+    def read(given: Any) -> Any:
+        return pose_of(*given) if isinstance(given, tuple) else read_controls(given)
+
+    def check(given: Any, found: Any) -> None:
+        if not isinstance(found, Controls):
+            matrix = found.GetAsMatrix4()
+            require(np.isfinite(matrix).all(), "a pose is not finite")
+            require(np.allclose(matrix[:3, :3] @ matrix[:3, :3].T, np.eye(3)), "no rotation")
+            return
+        action = action_of(found.commands(), np.eye(3))
+        require(action.shape == (6,) and np.abs(action).max() <= 1, "an action out of range")
+        found.requests(Controls())
+        again = Controls.model_validate_json(found.to_json())
+        require(again == found, "the controls change on their way through JSON")
+
+    return Subject(make, read, check, (ValueError,))
+
+
+def label_page(folder: Path) -> Subject:
+    """Clicks, handles and numbers that the page of `label` sends."""
+    mesh = folder / "mallet.obj"
+    trimesh.creation.box((0.3, 0.04, 0.04)).export(mesh)
+    session = Session(MeshSubject(mesh, "tool", "hammer", folder / "out"))
+
+    def make(generator: np.random.Generator) -> tuple[str, Any]:
+        one, other = generator.normal(scale=0.2, size=(2, 3))
+        if generator.integers(2):
+            odd = pick(generator, (np.nan, np.inf, 0.0, 1e300, 1e-320, -1e12))
+            pick(generator, (one, other))[int(generator.integers(3))] = odd
+        match pick(generator, ("click", "click", "place", "place_hand", "set", "select", "undo")):
+            case "click":
+                return "click", (one, pick(generator, (other, -one, 0 * one)))
+            case "place":
+                return "place", (one,)
+            case "place_hand":
+                rotation = np.linalg.qr(generator.normal(size=(3, 3)))[0]
+                return "place_hand", (one, rotation * pick(generator, (1, 1, np.nan, 0, 1e200)))
+            case "set":
+                name = pick(generator, ("scale", "up", "mass", "material"))
+                return "set", {name: scalar(generator)}
+            case "select":
+                return "select", (pick(generator, list(session.items)),)
+        name = pick(generator, ("undo", "derive", "mirror", "turn_hand", "keep"))
+        return name, ()
+
+    def read(given: tuple[str, Any]) -> Any:
+        name, arguments = given
+        before = session.labels
+        act = getattr(session, name)
+        try:
+            act(**arguments) if isinstance(arguments, dict) else act(*arguments)
+        except Exception:
+            require(session.labels == before, "what is refused has changed the labels")
+            raise
+        return session.labels
+
+    def check(given: tuple[str, Any], labels: Any) -> None:
+        kept = read_draft(session.file, session.subject.digest())
+        if kept is not None:
+            require(kept == labels, "other labels are kept")
+        for point in labels.keypoints.values():
+            require(np.isfinite(point).all(), "a keypoint is not finite")
+        require(np.isfinite(session.surface.vertices).all(), "the mesh is not finite")
+
+    return Subject(make, read, check, (FleetToolsError, ValueError))
+
+
+def _packed(message: Any, encoder: Callable[[Any], bytes] = wire.encode) -> bytes:
+    """Returns a message as bytes; others where it cannot be sent at all."""
+    try:
+        return encoder(message if isinstance(message, dict) else {"": message})
+    except (ProtocolError, UnicodeEncodeError, RecursionError):
+        return wire.encode({})

@@ -1,0 +1,254 @@
+"""Messages of fleets and of merging: what robots are sent, and what they answer."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from support import fleet_cases
+from support.damage import damaged
+from support.streaming_cases import COMMON
+
+from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.messages import LocalUpdate, decode_update, encode_update
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.privacy.masks import Reveal
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot_host import RobotHost
+from fleet_tools.baselines.federated.streaming.mask_messages import (
+    decode_key,
+    decode_reveal,
+    encode_key_request,
+    encode_reveal_request,
+)
+from fleet_tools.baselines.federated.streaming.messages import (
+    ChangeRequest,
+    decode_masked,
+    decode_rounded,
+    decode_vector,
+    encode_change_request,
+)
+from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
+from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
+from fleet_tools.baselines.merging.queries.moment_wire import (
+    MomentQuery,
+    decode_moments,
+    encode_moment_query,
+)
+from fleet_tools.baselines.merging.queries.wire import Query, decode_answer, encode_query
+from fuzz.kernel import Subject, require
+from fuzz.mutations import changed_header, changed_json, pick, scalar
+
+_BITS = 8
+_ODD = (-1, 0, 2, 7, 64, 65, 2**31, 2**62, -(2**63))
+
+
+def changed_message(content: bytes, generator: np.random.Generator) -> bytes:
+    """Returns a message with changed bytes, header, names, types, shapes or numbers."""
+    size = int.from_bytes(content[:8], "little")
+    match int(generator.integers(6)):
+        case 0:
+            return damaged(content, generator)
+        case 1:
+            changed = changed_header(content[8 : 8 + size].decode().rstrip(), generator)
+            return len(changed).to_bytes(8, "little") + changed + content[8 + size :]
+    tensors = load(content)
+    for _ in range(int(generator.integers(1, 3))):
+        name = pick(generator, sorted(tensors))
+        tensors |= _changed(name, tensors.pop(name), generator)
+        if not tensors:
+            break
+    return save({name: each.clone().contiguous() for name, each in tensors.items()})
+
+
+def _changed(
+    name: str, tensor: torch.Tensor, generator: np.random.Generator
+) -> dict[str, torch.Tensor]:
+    match int(generator.integers(8)):
+        case 0:
+            return {}
+        case 1:
+            other = pick(generator, ("x", ".", "weights.x", "seed", "lost", "moments", "é"))
+            return {pick(generator, (other, name + other)): tensor}
+        case 2:
+            kinds = (torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
+            return {name: tensor.to(pick(generator, (*kinds, torch.complex64, torch.bfloat16)))}
+        case 3:
+            return {name: torch.stack([tensor, tensor])}
+        case 4:
+            return {name: tensor.reshape(-1)[: int(generator.integers(tensor.numel() + 1))]}
+        case 5 | 6 if tensor.numel():
+            flat = tensor.flatten().clone()
+            at = int(generator.integers(flat.numel()))
+            if flat.is_complex() or flat.is_floating_point():
+                flat[at] = pick(generator, (np.nan, np.inf, 1e30, -1.0, 0.0))
+            elif flat.dtype == torch.int64:
+                flat[at] = pick(generator, _ODD)
+            else:
+                flat[at] = int(generator.integers(2))
+            return {name: flat.reshape(tensor.shape)}
+    return {name: tensor.reshape(-1)}
+
+
+class _Fleet:
+    """A small fleet in this process, whose robots share masks, and whole messages of every kind.
+
+    Args:
+        folder: An empty folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        torch.set_num_threads(1)
+        data = fleet_cases.write_data(folder / "data")
+        streaming = {"bits": _BITS, "neighbours": 2}
+        self.plan: FleetPlan = fleet_cases.plan_of(data, **COMMON, streaming=streaming)
+        self.assignment: Assignment = self.plan.assignments[0]
+        robots = [FleetRobot(each) for each in self.plan.assignments]
+        self.robot = robots[0]
+        self.weights = self.assignment.blueprint.create(3).state_dict()
+        self.size = sum(each.numel() for each in self.weights.values())
+        train = fleet_cases.request(self.plan)
+        keys = {n: decode_key(robots[n].answer(encode_key_request())) for n in (1, 2)}
+        training = fleet_cases.training_request(self.plan)
+        self.query = Query(self.weights, 1, gradient=True)
+        model = self.assignment.blueprint.create()
+        self.maps = list(affine_maps(model).values())
+        self.moments = MomentQuery(self.weights, tuple(each.name for each in self.maps[:2]))
+        self.requests: dict[str, bytes] = {
+            "train": train,
+            "change": encode_change_request(ChangeRequest(training, None, 1)),
+            "masked": encode_change_request(ChangeRequest(training, None, 1, 10, 5, keys)),
+            "key": encode_key_request(),
+            "reveal": encode_reveal_request(5, keys, [2]),
+            "loss": encode_query(self.query),
+            "moments": encode_moment_query(self.moments),
+        }
+        self.answers = {name: self.robot.answer(each) for name, each in self.requests.items()}
+        vector = torch.zeros(self.size)
+        numbers = {
+            name: each
+            for name, each in load(self.answers["train"]).items()
+            if name in ("round", "steps", "loss")
+        }
+        self.answers["vector"] = save({**numbers, "vector": vector})
+
+
+def robot_requests(folder: Path) -> Subject:
+    """Messages to robots: to train, to send a change, about masks, losses and moments."""
+    fleet = _Fleet(folder)
+
+    def make(generator: np.random.Generator) -> tuple[str, bytes]:
+        kind = pick(generator, tuple(fleet.requests))
+        return kind, changed_message(fleet.requests[kind], generator)
+
+    def read(given: tuple[str, bytes]) -> Mapping[str, torch.Tensor]:
+        return load(fleet.robot.answer(given[1]))
+
+    def check(given: tuple[str, bytes], answer: Mapping[str, torch.Tensor]) -> None:
+        asked = load(given[1])
+        if (
+            "round" in answer
+        ):  # losses of finite models may be infinite, which `robot_answers` finds
+            require(int(answer["round"]) == int(asked["round"]), "another round")
+            last = int(asked["epoch"]) + int(asked["epochs"])
+            require(int(asked["epochs"]) > 0 <= int(asked["epoch"]), "no epochs")
+            require(last <= fleet.assignment.training.epochs, "more epochs than assigned")
+
+    return Subject(make, read, check)
+
+
+def robot_answers(folder: Path) -> Subject:
+    """Answers of robots, as those who asked read them."""
+    fleet = _Fleet(folder)
+    counts = [each.numel() for each in fleet.weights.values()]
+    readers: dict[str, Callable[[bytes], Any]] = {
+        "train": lambda answer: decode_update(answer, 1, fleet.weights),
+        "vector": lambda answer: decode_vector(answer, 1, fleet.size),
+        "change": lambda answer: decode_rounded(answer, 1, counts, _BITS),
+        "masked": lambda answer: decode_masked(answer, 1, fleet.size, 10),
+        "key": decode_key,
+        "reveal": lambda answer: decode_reveal(answer, 0, [2]),
+        "loss": lambda answer: decode_answer(answer, fleet.query),
+        "moments": lambda answer: decode_moments(answer, fleet.moments, fleet.maps),
+    }
+
+    def make(generator: np.random.Generator) -> tuple[str, bytes]:
+        kind = pick(generator, tuple(readers))
+        return kind, changed_message(fleet.answers[kind], generator)
+
+    def read(given: tuple[str, bytes]) -> Any:
+        return readers[given[0]](given[1])
+
+    def check(given: tuple[str, bytes], answer: Any) -> None:
+        if isinstance(answer, bytes):
+            require(len(answer) == 32, f"a key of {len(answer)} bytes")
+        elif isinstance(answer, Reveal):
+            lengths = {len(each) for each in (answer.own, *answer.pairs.values())}
+            require(lengths == {32}, f"seeds of {lengths} bytes")
+        elif isinstance(answer, dict):
+            for each in answer.values():
+                require(torch.isfinite(each.inputs).all(), "a moment is not finite")
+        else:
+            require(np.isfinite(answer.loss), "the loss is not finite")
+            if isinstance(answer, LocalUpdate):
+                again = decode_update(encode_update(answer), 1, fleet.weights)
+                require(again.steps == answer.steps > 0, "other steps")
+            elif hasattr(answer, "vector"):
+                require(answer.vector.shape == (fleet.size,), "another size")
+                require(np.isfinite(answer.vector).all(), "a change is not finite")
+
+    return Subject(make, read, check)
+
+
+def flower_records(folder: Path) -> Subject:
+    """Values in Flower's messages, and assignments of robots."""
+    fleet = _Fleet(folder)
+    question = DataQuestion(blueprint=fleet.plan.blueprint, by="tool")
+    report = NodeReport.model_validate(
+        {
+            "partition": 0,
+            "partitions": 2,
+            "data": {
+                "episodes": 3,
+                "content_digest": "0" * 16,
+                "tasks": ["hammer"],
+                "episode_counts": {"claw": 3},
+                "data_bytes": 9,
+            },
+        }
+    )
+    whole = (fleet.assignment, question, report)
+    host = RobotHost()
+    key_request = encode_key_request()
+
+    def make(generator: np.random.Generator) -> tuple[Any, Any]:
+        value = pick(generator, whole)
+        if generator.integers(20) == 0:
+            return value, scalar(generator)
+        text = changed_json(value.to_json(), generator)
+        return value, text.decode(errors="replace")
+
+    def read(given: tuple[Any, Any]) -> Any:
+        value, text = given
+        record = SimpleNamespace(content=_Content({"value": {"value": text}}))
+        found = read_value(type(value), record)
+        if isinstance(value, Assignment):
+            require(len(host.answer(text, key_request)) > 32, "no key")
+        return found
+
+    def check(given: tuple[Any, Any], found: Any) -> None:
+        again = type(found).model_validate_json(found.to_json())
+        require(again == found, "the value changes on its way through JSON")
+
+    return Subject(make, read, check)
+
+
+class _Content(dict):
+    """Has records as Flower's `RecordDict` has them; Flower itself is no part of the tests' set."""
+
+    @property
+    def config_records(self) -> Mapping[str, Any]:
+        return self

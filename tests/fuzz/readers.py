@@ -1,0 +1,186 @@
+"""Which modules read what others may have written, and the kinds of input that try each of them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.processes import ROOT
+
+_METHODS = {
+    *("load_yaml", "read_yaml", "parse_yaml", "read_document", "read_records", "read_checked"),
+    *("safe_open", "load_file", "loads", "unpackb", "unpacked", "recv", "recv_bytes", "load_ply"),
+    *("load_scene", "read_text", "read_bytes", "read_bounded", "frombuffer", "read_message"),
+    *("model_validate_json", "getenv"),
+}
+_FUNCTIONS = {
+    *("h5py.File", "np.load", "ET.parse", "trimesh.load", "Image.open", "yaml.load"),
+    *("yaml.compose", "yaml.safe_load", "os.environ.get", "torch.load", "pickle.load"),
+    *("load", "unpack"),  # of `strict_json` and of codecs
+}
+_ROOMS = ("fleet_tools", "experts", "baselines", "assets")
+
+TRIED: dict[str, str] = {
+    # configuration
+    "fleet_tools/config/tasks.py": "task files",
+    "fleet_tools/config/values.py": "task files",
+    "fleet_tools/config/yaml_places.py": "task files",
+    "fleet_tools/config/yaml_text.py": "task files",
+    "fleet_tools/envs/predicate_functions.py": "environment variables",
+    "fleet_tools/evaluation/protocol_file.py": "files of fleets, sweeps, protocols, scenes",
+    "fleet_tools/storage/provenance.py": "files of fleets, sweeps, protocols, scenes",
+    "baselines/fleet.py": "files of fleets, sweeps, protocols, scenes",
+    "baselines/flower/server.py": "files of fleets, sweeps, protocols, scenes",
+    "baselines/sweep.py": "files of fleets, sweeps, protocols, scenes",
+    "fleet_tools/utils/option_parser.py": "names and notations",
+    # models
+    "assets/checking/first_load.py": "models' SDFormat and URDF",
+    "assets/checking/program.py": "models' keypoints.yaml",
+    "assets/importing/imported_folder.py": "caches and records",
+    "assets/importing/mesh_file.py": "meshes to import",
+    "assets/importing/scan/cloud_files.py": "views of scans",
+    "assets/importing/scan/views.py": "views of scans",
+    "assets/labelling/draft.py": "drafts of labels",
+    "fleet_tools/envs/predicate_sentences.py": "models' SDFormat and URDF",
+    "fleet_tools/perception/visible_links.py": "models' SDFormat and URDF",
+    "fleet_tools/sim/add_models.py": "models' SDFormat and URDF",
+    "fleet_tools/sim/catalog.py": "models that data carry",
+    "fleet_tools/sim/contact_shapes.py": "models' SDFormat and URDF",
+    "fleet_tools/sim/model_files.py": "models that data carry",
+    "fleet_tools/sim/model_xml.py": "models' SDFormat and URDF",
+    # data and results
+    "fleet_tools/dataset/episode_file.py": "episodes without, or a forged one",
+    "fleet_tools/dataset/header.py": "headers and manifests",
+    "fleet_tools/dataset/reader.py": "headers and manifests",
+    "fleet_tools/dataset/self_contained.py": "episodes without, or a forged one",
+    "fleet_tools/rollouts/episode.py": "episodes without, or a forged one",
+    "fleet_tools/evaluation/result.py": "results of evaluations",
+    "fleet_tools/evaluation/result_file.py": "results of evaluations",
+    "fleet_tools/leaderboard/records.py": "caches and records",
+    "fleet_tools/leaderboard/submissions.py": "folders of a leaderboard",
+    "fleet_tools/storage/json_documents.py": "headers and manifests",
+    "fleet_tools/storage/record_folder.py": "headers and manifests",
+    "fleet_tools/storage/run_folder.py": "documents and logs of runs",
+    "fleet_tools/storage/strict_json.py": "headers and manifests",
+    "fleet_tools/storage/tensor_files.py": "states of training runs",
+    # learning, merging, fleets
+    "baselines/experiments/barriers/trained_fleet.py": "documents and logs of runs",
+    "baselines/experiments/result_cache.py": "caches and records",
+    "baselines/experiments/studies/readers/cifar10.py": "files of labelled examples",
+    "baselines/experiments/studies/readers/idx.py": "files of labelled examples",
+    "baselines/experiments/studies/readers/leaf.py": "files of labelled examples",
+    "baselines/experiments/studies/sources.py": "files of labelled examples",
+    "baselines/federated/messages.py": "answers of robots of fleets",
+    "baselines/federated/privacy/bit_packing.py": "answers of robots of fleets",
+    "baselines/federated/privacy/seeds.py": "messages to robots of fleets",
+    "baselines/federated/record.py": "states of fleets",
+    "baselines/federated/robot_host.py": "assignments, values over Flower",
+    "baselines/federated/stored_replies.py": "caches and records",
+    "baselines/federated/streaming/mask_messages.py": "messages to robots of fleets",
+    "baselines/federated/streaming/messages.py": "answers of robots of fleets",
+    "baselines/federated/streaming/partial.py": "caches and records",
+    "baselines/flower/client.py": "assignments, values over Flower",
+    "baselines/flower/records.py": "assignments, values over Flower",
+    "baselines/flower/transport.py": "answers of robots of fleets",
+    "baselines/merging/model_files.py": "weights of others",
+    "baselines/merging/queries/moment_wire.py": "messages to robots of fleets",
+    "baselines/merging/queries/wire.py": "messages to robots of fleets",
+    "baselines/policies/checkpoint.py": "checkpoints, weights to merge",
+    "baselines/policies/lerobot.py": "headers and manifests",
+    "baselines/policies/reading.py": "files of fleets, sweeps, protocols, scenes",
+    "baselines/policies/resnet.py": "weights of others",
+    "baselines/training/record.py": "states of training runs",
+    # policies, pages and servers
+    "fleet_tools/blender/photo_jobs.py": "files of fleets, sweeps, protocols, scenes",
+    "fleet_tools/blender/server.py": "forms of the Blender server",
+    "fleet_tools/policies/confined.py": "answers of confined policies",
+    "fleet_tools/policies/confined_replies.py": "answers of confined policies",
+    "fleet_tools/policies/openpi/policy.py": "answers of policy servers",
+    "fleet_tools/policies/openpi/wire.py": "requests in openpi's protocol",
+    "fleet_tools/policies/remote/access.py": "environment variables",
+    "fleet_tools/policies/remote/codec.py": "requests to a served policy",
+    "fleet_tools/policies/remote/connection.py": "answers of policy servers",
+    "fleet_tools/policies/remote/conversation.py": "requests to a served policy",
+    "fleet_tools/policies/remote/server.py": "bytes to a served policy",
+    "fleet_tools/teleoperation/controls.py": "messages of the teleop page",
+    # variables
+    "fleet_tools/parallel/cluster.py": "environment variables",
+    "fleet_tools/perception/third_person_view.py": "environment variables",
+    "fleet_tools/utils/compiled.py": "environment variables",
+    "fleet_tools/utils/drake_release.py": "environment variables",
+}
+"""By module, a kind of input that it reads."""
+
+_PACKAGE = "files of the package"
+_CHILD = "messages between this process and one that it started, which runs its code"
+_WHOLE = "hashed or copied as bytes"
+_OWN = "what this process has just made"
+_VARIABLE = "whether a variable of the desktop, or a path of the user's own, is set"
+
+NOT_TRIED: dict[str, str] = {
+    "assets/importing/report.py": _PACKAGE,
+    "fleet_tools/__main__.py": _PACKAGE,
+    "fleet_tools/leaderboard/page.py": _PACKAGE,
+    "fleet_tools/registration.py": _PACKAGE,
+    "fleet_tools/teleoperation/page_server.py": _PACKAGE,
+    "assets/labelling/trial.py": _CHILD,
+    "fleet_tools/blender/blender_pool.py": _CHILD,
+    "fleet_tools/blender/drawing.py": _CHILD,
+    "fleet_tools/parallel/local_workers.py": _CHILD,
+    "fleet_tools/parallel/worker_process.py": _CHILD,
+    "fleet_tools/policies/confined_process.py": _CHILD,
+    "fleet_tools/teleoperation/camera_process.py": _CHILD,
+    "fleet_tools/utils/diagnostics.py": _CHILD,
+    "assets/labelling/folder_subject.py": _WHOLE,
+    "assets/labelling/mesh_subject.py": _WHOLE,
+    "assets/model_folder.py": _WHOLE,
+    "baselines/train.py": _WHOLE,
+    "baselines/flower/node.py": "32 bytes, by their number",
+    "baselines/experiments/sweeps/fleet_runner.py": "a report of the same folder, a cache",
+    "baselines/training/curves.py": _OWN,
+    "fleet_tools/dataset/export/minari.py": _OWN,
+    "fleet_tools/dataset/export/robomimic.py": _OWN,
+    "fleet_tools/leaderboard/checks.py": _OWN,
+    "fleet_tools/policies/guarded.py": _OWN,
+    "fleet_tools/visualization/clips.py": _OWN,
+    "fleet_tools/blender/__main__.py": _VARIABLE,
+    "fleet_tools/teleop.py": _VARIABLE,
+    "fleet_tools/view.py": _VARIABLE,
+    "fleet_tools/utils/machine.py": "files of the system",
+}
+"""By module, why no kind of input tries what it reads."""
+
+
+def reading_modules() -> set[str]:
+    """Returns the modules that call anything which reads files, messages or variables."""
+    return {path for path, tree in _modules() if any(map(_reads, ast.walk(tree)))}
+
+
+def variables_of_the_package() -> set[str]:
+    """Returns the environment variables of the package that its modules name."""
+    return {
+        node.value
+        for _, tree in _modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.fullmatch("FLEET_TOOLS_[A-Z_]+", node.value)
+    }
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for room in _ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if not _is_linked(path):
+                yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def _is_linked(path: Path) -> bool:
+    """Whether a file belongs to another room, which is seen here through a link."""
+    return path.resolve() != path.absolute()
+
+
+def _reads(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func)
+    return name.rpartition(".")[2] in _METHODS or name in _FUNCTIONS

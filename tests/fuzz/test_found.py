@@ -1,0 +1,206 @@
+"""What fuzzing has found, case by case: each is refused by an error that says what is wrong."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import torch
+from safetensors.torch import load, save
+from support import fleet_cases
+
+from fleet_tools.assets.importing.imported_folder import RECORD, edited_files
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot_host import RobotHost
+from fleet_tools.baselines.flower.records import NodeReport, read_value
+from fleet_tools.baselines.merging.errors import MergeError, MessageError
+from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
+from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery, encode_moment_query
+from fleet_tools.baselines.merging.queries.wire import Query, decode_query, encode_query, unpacked
+from fleet_tools.baselines.policies.config import ResNet18Config
+from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.resnet import load_features
+from fleet_tools.config.tasks import load_task
+from fleet_tools.dataset import Dataset
+from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.evaluation.result_file import load_evaluation
+from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
+from fleet_tools.policies.sources import find_policy
+from fleet_tools.sim.catalog import load_model
+from fleet_tools.storage.provenance import read_task_file
+from fleet_tools.utils.option_parser import key_value
+
+
+@pytest.fixture(scope="module", name="plan")
+def _plan(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return fleet_cases.plan_of(fleet_cases.write_data(tmp_path_factory.mktemp("data")))
+
+
+@pytest.fixture(name="robot")
+def _robot(plan: Any) -> FleetRobot:
+    return FleetRobot(plan.assignments[0])
+
+
+def _with(message: bytes, **others: Any) -> bytes:
+    return save({**load(message), **others})
+
+
+# --- Messages to robots -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["shape", "dtype"])
+@pytest.mark.parametrize("moments", [False, True])
+def test_a_query_about_weights_of_another_layout_is_refused(
+    plan: Any, robot: FleetRobot, change: str, moments: bool
+) -> None:
+    weights = dict(plan.blueprint.create(3).state_dict())
+    name = next(iter(weights))
+    weights[name] = weights[name].double() if change == "dtype" else weights[name][:1]
+    if moments:
+        message = encode_moment_query(MomentQuery(weights, ("head",)))
+    else:
+        message = encode_query(Query(weights, 0, True))
+    with pytest.raises(MessageError, match=f"{name} have other shapes or dtypes"):
+        robot.answer(message)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{"epochs": 2**62}, {"epochs": 0}, {"epoch": 4}, {"epoch": -1}, {"round": -1}, {"epochs": -1}],
+)
+def test_a_request_to_train_keeps_to_the_assignment(
+    plan: Any, robot: FleetRobot, numbers: dict[str, int]
+) -> None:
+    tensors = {name: torch.tensor(number) for name, number in numbers.items()}
+    with pytest.raises(MessageError, match=r"epochs after|at least 0"):
+        robot.answer(_with(fleet_cases.request(plan), **tensors))
+    assert load(robot.answer(fleet_cases.request(plan, epochs=4)))["round"] == 1
+
+
+@pytest.mark.parametrize(
+    "seed", [torch.tensor([1, 2]), torch.tensor(float("nan")), torch.tensor(True)]
+)
+def test_a_seed_is_one_integer(seed: Any) -> None:
+    with pytest.raises(MessageError, match="'seed'"):
+        decode_query(_with(encode_query(Query({}, 1, False)), seed=seed))
+
+
+def test_what_no_query_has_is_not_dropped(plan: Any, robot: FleetRobot) -> None:
+    weights = plan.blueprint.create(3).state_dict()
+    for message in (
+        encode_query(Query(weights, 0, True)),
+        encode_moment_query(MomentQuery(weights, ("head",))),
+    ):
+        with pytest.raises(MessageError, match="'secret', which no message has"):
+            robot.answer(_with(message, secret=torch.ones(1)))
+
+
+def _lacking_dtype() -> bytes:
+    header = json.dumps({"w": {"dtype": "F4", "shape": [8], "data_offsets": [0, 4]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(4)
+
+
+def test_a_dtype_that_torch_lacks_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "features.safetensors").write_bytes(_lacking_dtype())
+    with pytest.raises(MessageError, match="F4"):
+        unpacked(_lacking_dtype(), "reply")
+    with pytest.raises(CheckpointError):
+        load_features(ResNet18Config(width=4, stages=1).create(), tmp_path / "features.safetensors")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"robot": NaN}', "[" * 5000])
+def test_assignments_and_values_over_flower_are_strict_json(text: str) -> None:
+    class Content(dict):
+        config_records = {"value": {"value": text}}
+
+    class Message:
+        content = Content()
+
+    with pytest.raises(FleetToolsError, match=r"JSON|Expecting|number|deeply|Unterminated"):
+        RobotHost().answer(text, b"")
+    with pytest.raises(MessageError):
+        read_value(NodeReport, Message())
+
+
+# --- Files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("notes", ['{"a": ', '{"a": 1, "a": 2}', "NaN", "[" * 5000])
+def test_damaged_notes_of_a_model_are_an_error_of_its_file(tmp_path: Path, notes: str) -> None:
+    path = tmp_path / "model.safetensors"
+    write_model(path, {"w": torch.ones(2)}, {"a": 1})
+    (key,) = _metadata(path)
+    path.write_bytes(save({"w": torch.ones(2)}, {key: notes}))
+    with pytest.raises(MergeError, match=r"notes of .* cannot be read"):
+        read_notes(path)
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + size])["__metadata__"]
+
+
+@pytest.mark.parametrize("files", [["a.obj"], "a.obj", 3, None, {"a.obj": 0}])
+def test_a_folder_with_a_damaged_record_of_its_import_is_left_alone(
+    tmp_path: Path, files: Any
+) -> None:
+    (tmp_path / "a.obj").write_text("v 0 0 0\n")
+    (tmp_path / RECORD).write_text(json.dumps({"files": files}))
+    assert "a.obj" in edited_files(tmp_path)
+
+
+def test_a_task_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "task.yaml"
+    path.write_bytes(b"name: \xff\n")
+    for read in (read_task_file, load_task):
+        with pytest.raises(ConfigError, match="is not YAML"):
+            read(str(path))
+
+
+# --- Words --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        find_policy,
+        load_protocol,
+        load_task,
+        Dataset,
+        lambda name: load_evaluation(Path(name)),
+        lambda name: load_model(Path(name), "tool"),
+        lambda name: read_model(Path(name)),
+    ],
+)
+def test_a_name_longer_than_files_may_have_names_nothing(read: Callable[[str], Any]) -> None:
+    with pytest.raises(FleetToolsError):
+        read("x" * 5000)
+
+
+def test_a_value_that_is_nested_too_deeply_is_text() -> None:
+    assert key_value("a=" + "[" * 100_000) == ("a", "[" * 100_000)
+
+
+@pytest.mark.parametrize("host", ["", "nonsense", "1.2.3.4"])
+def test_meshcat_listens_where_it_was_told_or_nowhere(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    def listeners() -> int:
+        connections = psutil.Process(os.getpid()).net_connections("inet")
+        return sum(each.status == psutil.CONN_LISTEN for each in connections)
+
+    before = listeners()
+    monkeypatch.setenv(MESHCAT_HOST, host)
+    with pytest.raises(ConfigError, match=MESHCAT_HOST):
+        open_meshcat()
+    assert listeners() == before
