@@ -99,14 +99,12 @@ def _converted(path: Path, folder: Path, written_ns: int) -> InMemoryMesh | None
     """Returns a mesh that every renderer draws; None if the file is one."""
     content = read_bounded(path, MAX_MESH_BYTES)
     named = list(files_named_by(path, content, folder))  # none of which is outside of the folder
-    if path.suffix.lower() == ".obj":
-        textures = [
-            texture
-            for material in named
-            for texture in files_named_by(material, read_bounded(material, MAX_MESH_BYTES), folder)
-        ]
-        if _is_plain(content) and all(map(_is_png, textures)):
-            return None
+    for material in [each for each in named if each.suffix.lower() == ".mtl"]:
+        named += files_named_by(material, read_bounded(material, MAX_MESH_BYTES), folder)
+    images = [each for each in named if each.suffix.lower() not in (".bin", ".mtl")]
+    if path.suffix.lower() == ".obj" and _is_plain(content) and all(map(_is_png, images)):
+        return None
+    _check_images(path, images)
     parts = [part for part in read_parts(path, materials=True) if len(part.faces)]
     if not parts:
         raise ConfigError(f"{path} holds no triangles, so that nothing of it could be seen.")
@@ -117,10 +115,22 @@ def _converted(path: Path, folder: Path, written_ns: int) -> InMemoryMesh | None
         part.apply_transform(X)
         if not np.isfinite(part.vertices[part.faces]).all():
             raise ConfigError(f"{path} cannot be drawn: not all of its vertices are finite.")
-    try:
-        return _wavefront([piece for part in parts for piece in _pieces(part)])
-    except OSError as error:  # of an image, which is not read before
-        raise ConfigError(f"{path} has a texture that cannot be read: {error}.") from error
+    return _wavefront([piece for part in parts for piece in _pieces(part)])
+
+
+def _check_images(path: Path, images: list[Path]) -> None:
+    """Refuses images that trimesh would leave out without a word."""
+    from PIL import Image
+
+    for file in images:
+        try:
+            with Image.open(file) as image:
+                image.load()
+        except Exception as error:  # each format has its own errors
+            raise ConfigError(
+                f"{path} names {file.name}, which cannot be read as an image: {error}. Export it "
+                "again, as PNG."
+            ) from error
 
 
 def _is_plain(content: bytes) -> bool:
