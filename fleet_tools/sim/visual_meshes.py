@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MAX_COLORS = 64
 """Largest number of colours of a mesh that has one for each vertex or face; others are rounded."""
 
+_FARTHEST_M = 1e9
 _PNG = b"\x89PNG\r\n\x1a\n"
 _NUMBER = rb"[ \t]+[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d\d?)?"
 _CORNER = rb"[ \t]+[1-9]\d*/(?:[1-9]\d*)?/[1-9]\d*"
@@ -113,7 +114,7 @@ def _converted(path: Path, folder: Path, written_ns: int) -> InMemoryMesh | None
         if part.faces.min() < 0 or part.faces.max() >= len(part.vertices):
             raise ConfigError(f"{path} is damaged: a triangle refers to a vertex that it lacks.")
         part.apply_transform(X)
-        if not np.isfinite(part.vertices[part.faces]).all():
+        if not (np.abs(part.vertices[part.faces]) < _FARTHEST_M).all():  # or not a number
             raise ConfigError(f"{path} cannot be drawn: not all of its vertices are finite.")
     return _wavefront([piece for part in parts for piece in _pieces(part)])
 

@@ -6,20 +6,25 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import trimesh
 from PIL import Image
-from pydrake.geometry import Mesh, Role, SceneGraph
+from pydrake.geometry import Convex, Mesh, Role, SceneGraph
 from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
 from pydrake.systems.framework import DiagramBuilder
 from support.foreign_shapes import obj_text
 from support.rendering import needs_gl
-from trimesh.visual import TextureVisuals
+from trimesh.exchange.dae import export_collada
+from trimesh.exchange.gltf import export_gltf
+from trimesh.exchange.obj import export_obj
+from trimesh.visual import ColorVisuals, TextureVisuals
 from trimesh.visual.material import PBRMaterial
 
+from fleet_tools.assets.__main__ import main
 from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.perception.pinhole import Pinhole
@@ -53,12 +58,16 @@ def wedge() -> trimesh.Trimesh:
     return trimesh.Trimesh(np.array(corners) / 16 - 1 / 32).convex_hull
 
 
+def uv(mesh: trimesh.Trimesh) -> np.ndarray:
+    return mesh.vertices[:, [0, 2]] * 4
+
+
 def textured(image: Image.Image | None = None, **material) -> trimesh.Trimesh:
     """Returns the wedge with a texture, or with a colour."""
     mesh = wedge()
     mesh.unmerge_vertices()
     look = PBRMaterial(baseColorTexture=image, **material)
-    mesh.visual = TextureVisuals(uv=mesh.vertices[:, [0, 2]] * 4, material=look)
+    mesh.visual = TextureVisuals(uv=uv(mesh), material=look)
     return mesh
 
 
@@ -77,14 +86,14 @@ def upright(mesh: trimesh.Trimesh) -> trimesh.Trimesh:
 
 
 def write_gltf(folder: Path, mesh: trimesh.Trimesh) -> None:
-    for name, content in trimesh.Scene(upright(mesh)).export(file_type="gltf").items():
+    for name, content in export_gltf(trimesh.Scene(upright(mesh))).items():
         (folder / ("x.gltf" if name == "model.gltf" else name)).write_bytes(content)
 
 
 def write_obj(folder: Path, mesh: trimesh.Trimesh, image: str, *, normals: bool = True) -> None:
     """Writes a Wavefront file with a texture in a format."""
     lines = ["mtllib x.mtl", "usemtl look", *(f"v {x} {y} {z}" for x, y, z in mesh.vertices)]
-    lines += [f"vt {u} {v}" for u, v in mesh.visual.uv]
+    lines += [f"vt {u} {v}" for u, v in uv(mesh)]
     lines += [f"vn {x} {y} {z}" for x, y, z in mesh.face_normals] if normals else []
     for k, face in enumerate(mesh.faces + 1):
         lines.append("f " + " ".join(f"{i}/{i}" + f"/{k + 1}" * normals for i in face))
@@ -95,7 +104,7 @@ def write_obj(folder: Path, mesh: trimesh.Trimesh, image: str, *, normals: bool 
 
 def write_dae(folder: Path, mesh: trimesh.Trimesh, up: str = "Z_UP", meters: float = 1.0) -> None:
     pytest.importorskip("collada")
-    text = mesh.export(file_type="dae").decode().replace("Y_UP", up)
+    text = export_collada(mesh).decode().replace("Y_UP", up)
     text = text.replace("<up_axis>", f'<unit name="own" meter="{meters}"/><up_axis>')
     (folder / "x.dae").write_text(text)
 
@@ -104,9 +113,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "obj": ("x.obj", lambda f: (f / "x.obj").write_text(obj_text(wedge()))),
     "obj without normals": (
         "x.obj",
-        lambda f: (f / "x.obj").write_text(
-            trimesh.exchange.obj.export_obj(wedge(), include_normals=False)
-        ),
+        lambda f: (f / "x.obj").write_text(export_obj(wedge(), include_normals=False)),
     ),
     "stl": ("x.stl", lambda f: wedge().export(f / "x.stl")),
     "stl as text": ("x.STL", lambda f: wedge().export(f / "x.STL", file_type="stl_ascii")),
@@ -216,7 +223,7 @@ def test_textures_are_drawn_whatever_their_format(name, tmp_path):
 @pytest.mark.parametrize("uri", ["x.ply", "x.glb"])
 def test_colours_of_vertices_are_drawn_and_labelled(uri, reference, tmp_path):
     mesh = wedge()
-    mesh.visual.vertex_colors = np.uint8([[250, 0, 0, 255]] * len(mesh.vertices))
+    mesh.visual = ColorVisuals(mesh, vertex_colors=[[250, 0, 0, 255]] * len(mesh.vertices))
     folder = model(tmp_path / "own", uri)
     trimesh.Scene(upright(mesh)).export(folder / uri) if uri == "x.glb" else mesh.export(
         folder / uri
@@ -231,7 +238,8 @@ def test_colours_of_vertices_are_drawn_and_labelled(uri, reference, tmp_path):
 
 def test_many_colours_are_rounded(tmp_path):
     mesh = trimesh.creation.icosphere(4, 0.1)
-    mesh.visual.vertex_colors = np.random.default_rng(0).integers(0, 256, (len(mesh.vertices), 4))
+    colors = np.random.default_rng(0).integers(0, 256, (len(mesh.vertices), 4))
+    mesh.visual = ColorVisuals(mesh, vertex_colors=colors.astype(np.uint8))
     folder = model(tmp_path / "own", "x.ply")
     mesh.export(folder / "x.ply")
     (shape,) = visual_shapes(loaded(folder)[1])
@@ -279,6 +287,17 @@ def test_what_every_renderer_draws_is_not_converted(tmp_path):
     assert shape.source().is_path()
 
 
+def test_a_visual_that_is_declared_convex_is_the_hull(tmp_path):
+    two = [trimesh.creation.box((0.1,) * 3).apply_translation((x, 0, 0)) for x in (0, 0.5)]
+    text = SDF.replace("<scale>", "<drake:declare_convex/><scale>")
+    folder = model(tmp_path / "own", "x.stl", text)
+    trimesh.util.concatenate(two).export(folder / "x.stl")
+    (shape,) = visual_shapes(loaded(folder)[1])
+    assert isinstance(shape, Convex)
+    hull = trimesh.Trimesh(**trimesh.triangles.to_kwargs(shape_triangles(shape)))
+    np.testing.assert_allclose(abs(hull.volume), 2 * 0.6 * 0.1 * 0.1)
+
+
 def test_an_edited_mesh_is_read_again(tmp_path):
     folder = model(tmp_path / "own", "x.stl")
     wedge().export(folder / "x.stl")
@@ -296,12 +315,13 @@ def test_every_mode_of_observation_shows_it(uri, tmp_path):
     assert isinstance(handle, trimesh.Trimesh)
     (handle if uri == "x.stl" else trimesh.Scene(upright(handle))).export(tool / uri)
     (tool / "model.sdf").write_text(text.replace("meshes/handle.obj", uri, 1))
-    for kwargs in (
+    modes: tuple[dict[str, Any], ...] = (
         {"obs_mode": "state", "render_mode": "human"},
         {"obs_mode": "point_cloud"},
         {"obs_mode": "point_cloud", "cloud_source": "vtk"},
         {"obs_mode": "rgbd", "render_mode": "rgb_array"},
-    ):
+    )
+    for kwargs in modes:
         seen = []
         for each in (str(tool), "claw"):
             env = gymnasium.make("FleetTools/Hammer-v0", tool=each, object="round_nail", **kwargs)
@@ -406,6 +426,15 @@ def test_a_diffuse_map_that_drake_does_not_draw_is_refused(image, tmp_path):
     stripes().save(folder / image)
     with pytest.raises(ConfigError, match=f"the texture {image} of the visual .*v is not a PNG"):
         loaded(folder)
+
+
+def test_the_check_says_what_the_load_says(tmp_path, capsys):
+    folder = model(tmp_path / "own", "x.vtk")
+    (folder / "x.vtk").write_text("# vtk DataFile Version 3.0\n")
+    assert main(["check", str(folder), "--scenes", "0"]) == 1
+    with pytest.raises(UnknownNameError) as caught:
+        loaded(folder)
+    assert str(caught.value) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("suffix", ["stl", "dae", "GLB", "ply"])
