@@ -47,7 +47,7 @@ class Shape:
         self._made_of = model, fixed
         builder = DiagramBuilder()
         plant, scene_graph = AddMultibodyPlantSceneGraph(builder, _TIME_STEP)
-        instance = add_model(plant, model, model.labels.kind)
+        instance = add_model(plant, scene_graph, model, model.labels.kind)
         frame = model_frame(plant, instance)
         if fixed:
             plant.WeldFrames(plant.world_frame(), frame)

@@ -89,7 +89,7 @@ def load(folder: Path) -> "MultibodyPlant":
     model = read_model(folder)
     builder = DiagramBuilder()
     plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
-    instance = add_model(plant, model, model.labels.kind)
+    instance = add_model(plant, scene_graph, model, model.labels.kind)
     complete_contact(plant, scene_graph, instance, model.file)
     plant.Finalize()
     builder.Build().CreateDefaultContext()

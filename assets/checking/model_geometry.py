@@ -19,15 +19,15 @@ from pydrake.geometry import (
     Sphere,
 )
 from pydrake.math import RigidTransform
-from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlant, MultibodyPlantConfig
 from pydrake.multibody.tree import RigidBody
 from pydrake.systems.framework import Context, DiagramBuilder
 
 from fleet_tools.assets.checking.convex_pieces import ConvexPiece, chords
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import Kind, Model
-from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
+from fleet_tools.sim.model_checks import PARSER_ERRORS, model_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +95,10 @@ def measure_model(model: Model) -> ModelGeometry:
         ConfigError: Drake cannot read the model, it lacks masses, collision shapes or the link of
             a keypoint, or a shape has no volume.
     """
-    check_masses(model.file)
     builder = DiagramBuilder()
     plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+    instance = add_model(plant, scene_graph, model, model.labels.kind)
     try:
-        (instance,) = Parser(plant).AddModels(model.file)
         frame = model_frame(plant, instance)
         plant.Finalize()
         inspector = scene_graph.model_inspector()
@@ -119,11 +118,6 @@ def measure_model(model: Model) -> ModelGeometry:
     if not links:
         raise ConfigError(f"{model.file} has no <collision>, so that nothing could touch it.")
     labels = model.labels.keypoints
-    for name, keypoint in labels.items():
-        if not plant.HasBodyNamed(keypoint.link, instance):
-            raise ConfigError(
-                f"The keypoint {name!r} is on the link {keypoint.link!r}, which {model.file} lacks."
-            )
     poses = {
         name: X_MW @ plant.GetBodyByName(keypoint.link, instance).EvalPoseInWorld(context)
         for name, keypoint in labels.items()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional
 
 from fleet_tools.config.values import CountOrZero, Seed
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import TallyBar
 
@@ -102,7 +102,7 @@ def _measured(model: "Model") -> dict[str, Any]:
     rules = find_rules(model.labels.kind, model.labels.family)
     try:
         measurements = measure_all(rules, measure_model(model))
-    except ConfigError as error:
+    except FleetToolsError as error:
         return {"error": str(error), "measurements": []}
     return {"error": None, "measurements": [each.as_json() for each in measurements]}
 

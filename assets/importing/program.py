@@ -123,7 +123,7 @@ class ImportOptions(cli.Options):
     material: MaterialOptions
     scale: ScaleSettings = ScaleSettings()
     up: UpAxis | None = None
-    """Axis of the file that becomes z (default: y of a glTF file, z of others)."""
+    """Axis of the file that becomes z (default: y of glTF, what COLLADA says, z of others)."""
     origin: Origin | None = None
     """Origin of the model frame: that of the file, the centre of the bounding box's underside, or
     the centre of the bounding box (default: keep for a tool, base for an object)."""
@@ -160,8 +160,10 @@ class ImportOptions(cli.Options):
 
 
 def default_up(file: Path) -> UpAxis:
-    """Returns the axis that is up in files of a format: y in glTF, z in others."""
-    return "y" if file.suffix.lower() in (".glb", ".gltf") else "z"
+    """Returns the axis that is up in a file: y in glTF, what COLLADA says, z in others."""
+    from fleet_tools.sim.mesh_reading import file_axes
+
+    return file_axes(file)[1]
 
 
 def import_model(options: ImportOptions) -> int:

@@ -40,7 +40,7 @@ def read_surface(model: Model) -> ModelSurface:
             keypoint.
     """
     plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), DiagramBuilder())
-    instance = add_model(plant, model, model.labels.kind)
+    instance = add_model(plant, scene_graph, model, model.labels.kind)
     frame = model_frame(plant, instance)
     plant.Finalize()
     context = plant.CreateDefaultContext()
@@ -60,10 +60,6 @@ def read_surface(model: Model) -> ModelSurface:
     surface, _ = cleaned(vertices, np.arange(len(vertices)).reshape(-1, 3))
     keypoints = {}
     for name, keypoint in model.labels.keypoints.items():
-        if keypoint.link not in links:
-            raise ConfigError(
-                f"The keypoint {name!r} is on the link {keypoint.link!r}, which {model.file} lacks."
-            )
         X_ML = RigidTransform(links[keypoint.link])
         keypoints[name] = X_ML @ np.array(keypoint.position)
     return ModelSurface(surface, links, keypoints)

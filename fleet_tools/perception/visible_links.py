@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydrake.geometry import (
@@ -21,12 +22,11 @@ from pydrake.geometry import (
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.sim.mesh_reading import read_parts, to_model_frame
 from fleet_tools.sim.world import World
 
-_Y_UP = {".gltf", ".glb"}
-"""Formats whose up is y; Drake turns them so that it is z."""
-_UNDRAWN = {".vtk"}
-"""Formats that Drake's renderer does not draw, either."""
+if TYPE_CHECKING:
+    import trimesh
 
 
 def visible_frames(world: World) -> Iterator[tuple[FrameId, int]]:
@@ -75,9 +75,12 @@ def _description(shape: Shape) -> tuple[Hashable, ...]:
     """Returns the kind of a shape and its dimensions, as a key."""
     match shape:
         case Mesh() | Convex():
-            path = Path(shape.source().path())
-            written = path.stat().st_mtime_ns
-            return type(shape).__name__, path, written, *shape.scale3()
+            source = shape.source()
+            if source.is_in_memory():
+                content = source.in_memory().mesh_file.contents()
+                return type(shape).__name__, _CONVERTED, content, *shape.scale3()
+            path = Path(source.path())
+            return type(shape).__name__, path, path.stat().st_mtime_ns, *shape.scale3()
         case Box():
             return "Box", *shape.size()
         case Cylinder() | Capsule():
@@ -97,10 +100,8 @@ def _triangles(description: tuple) -> np.ndarray:
     kind, *size = description
     match kind:
         case "Mesh" | "Convex":
-            path, _, *scale = size
-            mesh = _read(path)
-            if mesh is None:
-                return np.zeros((0, 3, 3))
+            path, content, *scale = size
+            mesh = _read(path, content if path is _CONVERTED else None)
             mesh.apply_scale(scale)
             mesh = mesh.convex_hull if kind == "Convex" else mesh
         case "Box":
@@ -118,18 +119,17 @@ def _triangles(description: tuple) -> np.ndarray:
     return np.array(mesh.triangles)
 
 
-def _read(path: Path):  # a trimesh.Trimesh, or None where a renderer draws nothing
+_CONVERTED = Path("visual.obj")
+"""Name of meshes in memory, which all are Wavefront files (`fleet_tools.sim.visual_meshes`)."""
+
+
+def _read(path: Path, content: bytes | None) -> "trimesh.Trimesh":
     import trimesh
 
-    if path.suffix.lower() in _UNDRAWN:
-        return None
-    try:
-        mesh = trimesh.load(path, force="mesh", process=False)
-        assert isinstance(mesh, trimesh.Trimesh)  # by `force`
-        if mesh.triangles.shape[1:] != (3, 3) or not np.isfinite(mesh.triangles).all():
-            raise ValueError("its triangles are not finite points in space")
-    except Exception as error:  # each format has its own errors
-        raise ConfigError(f"{path} cannot be read as a mesh: {error}") from error
-    if path.suffix.lower() in _Y_UP:
-        mesh.apply_transform(trimesh.transformations.rotation_matrix(np.pi / 2, [1, 0, 0]))
+    mesh = trimesh.util.concatenate(read_parts(path, content))
+    assert isinstance(mesh, trimesh.Trimesh)  # as its parts are
+    if mesh.triangles.shape[1:] != (3, 3) or not np.isfinite(mesh.triangles).all():
+        raise ConfigError(f"{path} cannot be drawn: it has no triangles that are finite.")
+    if path is not _CONVERTED:
+        mesh.apply_transform(to_model_frame(path))
     return mesh

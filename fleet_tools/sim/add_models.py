@@ -1,11 +1,12 @@
 """Adds the models of tools and objects to a plant."""
 
-import os
 import re
+from html import unescape
 from pathlib import Path
 from typing import Literal
 from xml.sax.saxutils import escape
 
+from pydrake.geometry import SceneGraph
 from pydrake.math import RigidTransform
 from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
@@ -16,18 +17,22 @@ from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
 from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
+from fleet_tools.sim.model_xml import named_path
+from fleet_tools.sim.visual_meshes import complete_visuals
 
 
-def add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
+def add_tool(
+    plant: MultibodyPlant, scene_graph: SceneGraph, tool: Model
+) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
     """Adds the tool to a plant that has the arm; the hand holds it.
 
     Returns:
         The tool's instance, and its grasp frame G, with an adjustable pose X_EG.
 
     Raises:
-        ConfigError: Drake cannot read the model, or it is not complete.
+        FleetToolsError: The model cannot be read or drawn, or it is not complete.
     """
-    instance = add_model(plant, tool, "tool")
+    instance = add_model(plant, scene_graph, tool, "tool")
     X_TG = tool.labels.grasp.to_transform()
     held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
     hand = plant.GetFrameByName(END_EFFECTOR)
@@ -37,7 +42,10 @@ def add_tool(plant: MultibodyPlant, tool: Model) -> tuple[ModelInstanceIndex, Fi
 
 
 def add_object(
-    plant: MultibodyPlant, object: Model, mount: Literal["fixed", "free"]
+    plant: MultibodyPlant,
+    scene_graph: SceneGraph,
+    object: Model,
+    mount: Literal["fixed", "free"],
 ) -> tuple[ModelInstanceIndex, FixedOffsetFrame | None]:
     """Adds the object to a plant.
 
@@ -46,9 +54,9 @@ def add_object(
         pose X_WO; None if it is free.
 
     Raises:
-        ConfigError: Drake cannot read the model, or it is not complete.
+        FleetToolsError: The model cannot be read or drawn, or it is not complete.
     """
-    instance = add_model(plant, object, "object")
+    instance = add_model(plant, scene_graph, object, "object")
     if mount == "free":
         return instance, None
     frame = plant.AddFrame(FixedOffsetFrame("mount", plant.world_frame(), RigidTransform()))
@@ -56,30 +64,36 @@ def add_object(
     return instance, frame
 
 
-def add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIndex:
+def add_model(
+    plant: MultibodyPlant, scene_graph: SceneGraph, model: Model, role: str
+) -> ModelInstanceIndex:
     """Adds a model to a plant, without connecting it to anything.
 
     Args:
         plant: Plant that is not finalized yet.
+        scene_graph: Its scene graph.
         model: The model.
         role: Prefix of its name.
 
     Raises:
-        ConfigError: Drake cannot read the model, or it is not complete.
+        FleetToolsError: The model cannot be read or drawn, or it is not complete.
     """
     check_masses(model.file)
     parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
     try:
-        if model.file.suffix == ".sdf":
-            instances = parser.AddModelsFromString(_with_absolute_uris(model.file), "sdf")
-        else:
-            instances = parser.AddModels(model.file)
+        instances = parser.AddModelsFromString(
+            _with_absolute_uris(model.file), model.file.suffix.removeprefix(".")
+        )
     except PARSER_ERRORS as error:
         if "mesh field element" in str(error):
             raise contact_surface_error(error, [model.file]) from error
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     if len(instances) != 1:
-        raise ConfigError(f"{model.file} must hold one model; it holds {len(instances)}.")
+        names = ", ".join(map(plant.GetModelInstanceName, instances))
+        raise ConfigError(
+            f"{model.file} must hold one model, without others within it; it holds {names}. Move "
+            "the links and joints of the others into the first."
+        )
     for name, keypoint in model.labels.keypoints.items():
         if not plant.HasBodyNamed(keypoint.link, instances[0]):
             links = [plant.get_body(i).name() for i in plant.GetBodyIndices(instances[0])]
@@ -87,18 +101,33 @@ def add_model(plant: MultibodyPlant, model: Model, role: str) -> ModelInstanceIn
                 f"{model.file.parent / 'keypoints.yaml'}: keypoint {name!r} is on the link "
                 f"{keypoint.link!r}, which the model lacks. Its links: {', '.join(links)}."
             )
+    complete_visuals(plant, scene_graph, instances[0], model.file)
     return instances[0]
 
 
+_URIS = (
+    re.compile(r"(<(uri|drake:diffuse_map)>\s*)([^<]+?)(\s*</)"),
+    re.compile(r"""(\bfilename\s*=\s*(["'])\s*)(.+?)(\s*\2)"""),
+)
+"""URIs of SDFormat and of URDF, the third group, between what stands before and after them."""
+
+
 def _with_absolute_uris(file: Path) -> str:
-    """Returns the text of a file with its relative URIs made absolute.
+    """Returns the text of a file in which Drake finds the meshes and textures of its folder.
 
     Drake reads a model from a string in under a millisecond, from a file in nearly forty. It does
     not decode `%20`, so that characters of the folder stay as they are.
     """
-    folder = escape(str(file.parent.absolute()))
 
     def absolute(match: re.Match[str]) -> str:
-        return f"<uri>file://{os.path.join(folder, match[1])}</uri>"
+        path = named_path(unescape(match[3]), file.parent)
+        uri = match[3] if path is None else f"file://{escape(str(path), _QUOTES)}"
+        return match[1] + uri + match[4]
 
-    return re.sub(r"<uri>\s*(?!\w+://)([^<]+?)\s*</uri>", absolute, file.read_text())
+    text = file.read_text(encoding="utf-8-sig")
+    for pattern in _URIS:
+        text = pattern.sub(absolute, text)
+    return text
+
+
+_QUOTES = {"'": "&apos;", '"': "&quot;"}

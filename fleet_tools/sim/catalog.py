@@ -28,8 +28,9 @@ from fleet_tools.sim.model_files import model_digest
 
 Kind = Literal["tool", "object"]
 
-MESH_SUFFIXES = (".glb", ".gltf", ".obj", ".off", ".ply", ".stl")
-"""Suffixes of the files that `python -m fleet_tools.assets import` reads."""
+MESH_SUFFIXES = (".dae", ".glb", ".gltf", ".obj", ".off", ".ply", ".stl")
+"""Suffixes of the files that visual meshes may be, and that
+`python -m fleet_tools.assets import` reads."""
 
 
 class Keypoint(Value):

@@ -23,6 +23,7 @@ from pydrake.multibody.tree import ModelInstanceIndex
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.contact_meshes import MendedShape, mend_alone, mend_shape, shape_name
+from fleet_tools.sim.model_xml import named_path
 
 MODULUS = 1e8
 """Hydroelastic modulus of a shape that gives none, Pa."""
@@ -179,7 +180,8 @@ def _faulty_collisions(file: Path) -> Iterator[str]:
         if mesh is None:
             continue
         uri = (mesh.get("filename") or mesh.findtext("uri") or "").strip()
-        if mend_alone(Convex(file.parent / uri), margin=0.0).error:
+        path = named_path(uri, file.parent)
+        if path is not None and mend_alone(Convex(path), margin=0.0).error:
             yield collision.get("name") or uri
 
 

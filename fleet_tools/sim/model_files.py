@@ -6,6 +6,7 @@ scan from which a mesh was made, is not part of the model.
 """
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,15 @@ _TEXTURES = re.compile(
     rb"^[ \t]*(?:map_\w+|norm|bump|disp|decal|refl)[ \t]+(.+?)[ \t\r]*$", re.MULTILINE | re.I
 )
 _GLTF = re.compile(rb'"uri"\s*:\s*"([^"]+)"')
+_NAMES = {
+    ".obj": _MATERIALS,
+    ".mtl": _TEXTURES,
+    ".gltf": _GLTF,
+    ".glb": _GLTF,
+    ".dae": re.compile(rb"<init_from>\s*(?:<ref>)?([^<]+?)\s*<"),
+    ".ply": re.compile(rb"^comment TextureFile[ \t]+(.+?)[ \t\r]*$", re.MULTILINE),
+}
+"""What names another file, by the suffix of the file."""
 
 
 def model_files(file: Path) -> dict[str, bytes]:
@@ -53,7 +63,7 @@ def model_files(file: Path) -> dict[str, bytes]:
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
         size += len(content)
-        waiting += _named_by(path, content, folder)
+        waiting += files_named_by(path, content, folder)
         if len(files) + len(waiting) > MAX_FILES:
             raise ConfigError(f"{folder} is a model of more than {MAX_FILES} files.")
     return dict(sorted(files.items()))
@@ -95,16 +105,24 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return facts.st_mtime_ns, facts.st_size
 
 
-def _named_by(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
-    """Yields the files that a mesh or a material names; those that are absent are none."""
-    suffix = path.suffix.lower()
-    pattern = {".obj": _MATERIALS, ".mtl": _TEXTURES, ".gltf": _GLTF, ".glb": _GLTF}.get(suffix)
+def files_named_by(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
+    """Yields the files that a mesh or a material names; those that are absent are none.
+
+    Args:
+        path: The file.
+        content: Its content.
+        folder: The model's folder.
+
+    Raises:
+        ConfigError: It names a file outside of the folder.
+    """
+    pattern = _NAMES.get(path.suffix.lower())
     for match in pattern.findall(content) if pattern else ():
         text = match.decode("utf-8", "surrogateescape")
         if pattern is _GLTF and text.startswith("data:"):
             continue
         # A texture's options come before its name, and a line may name several materials.
-        names = [unquote(text)] if pattern is _GLTF else [text, *text.split()]
+        names = [_decoded(text)] if pattern is _GLTF else [text, *text.split()]
         for name in dict.fromkeys(names):
             found = inside(folder, os.path.join(path.parent, name))
             if found is None and os.path.isfile(path.parent / name):
@@ -114,3 +132,11 @@ def _named_by(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
                 )
             if found is not None and found.is_file():
                 yield found
+
+
+def _decoded(text: str) -> str:
+    """Returns the path of a URI in JSON, in which characters may be escaped in two ways."""
+    try:
+        return unquote(json.loads(f'"{text}"'))
+    except ValueError:  # what no reader takes as a name
+        return text

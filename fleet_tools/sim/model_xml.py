@@ -48,6 +48,9 @@ _DIMENSIONS = ("radius", "length", "radii", "size")
 _NAMES = ("name", "filename", "link", "frame", "relative_to", "parent", "child", "texture")
 _FILES = ("uri", "albedo_map", "diffuse_map")
 _LIMITS = ("limit", "lower", "upper", "effort", "velocity")
+_PACKAGE = re.compile(r"^(?:model|package)://[^/]+/")
+_COLLIDING = (".gltf", ".obj", ".vtk")
+"""Formats of which Drake makes collision shapes."""
 _NOT_A_NUMBER = re.compile(r"[-+]?nan(\(.*)?", re.IGNORECASE)
 
 
@@ -132,6 +135,13 @@ def _check_shape(shape: ET.Element, file: Path) -> None:
         for number in map(_float, (text or "").split()):
             if not SCALES[0] <= abs(number) <= SCALES[1]:
                 raise ConfigError(f"{place} has a mesh with the scale {number:g}.")
+    for uri, path in _named_files(shape, file) if _local(shape) == "collision" else ():
+        if path is not None and path.suffix.lower() not in _COLLIDING:
+            raise ConfigError(
+                f"{place} has the mesh {shown(uri)}; collision shapes are made of "
+                f"{', '.join(_COLLIDING)} files alone. `python -m fleet_tools.assets import` makes "
+                "convex pieces of it, with which contact is fast."
+            )
     shortest = max(MIN_RESOLUTION_M, largest / MAX_FINENESS)
     for element in shape.iter():
         if _local(element) == "mesh_resolution_hint":
@@ -155,7 +165,7 @@ def _check_meshes(root: ET.Element, file: Path) -> None:
             what = "is outside of the model's folder" if path is None else "is not a file"
             raise ConfigError(
                 f"{file}: {shown(uri)} {what}. Meshes and textures are files in the folder of "
-                "their model, named by paths relative to it."
+                "their model, named by paths relative to it, or to model://NAME/ or package://NAME/."
             )
     if total > MAX_MESH_BYTES:
         raise ConfigError(
@@ -182,14 +192,28 @@ def inside(folder: Path, name: str) -> Path | None:
         return folder / "?"
 
 
+def named_path(uri: str, folder: Path) -> Path | None:
+    """Returns the file that a model file names by a URI; None if it is outside of the folder.
+
+    A model is a package on its own, whose name a copy may not have: model://NAME/PATH and
+    package://NAME/PATH are PATH in its folder.
+
+    Args:
+        uri: The URI, without spaces around it.
+        folder: The model's folder.
+    """
+    named = _PACKAGE.sub("", uri).removeprefix("file://")
+    if "://" in named:
+        return None
+    return inside(folder, unquote(named) if uri.startswith("file://") else named)
+
+
 def _named_files(root: ET.Element, file: Path) -> Iterator[tuple[str, Path | None]]:
     """Yields each URI of a model file, and its path; None if it is outside of the folder."""
     for element in root.iter():
         text = element.text if _local(element) in _FILES else None
         for uri in filter(None, [element.get("filename"), text]):
-            named = uri.strip().removeprefix("file://")
-            path = unquote(named) if uri.strip() != named else named
-            yield uri.strip(), None if "://" in named else inside(file.parent, path)
+            yield uri.strip(), named_path(uri.strip(), file.parent)
 
 
 def _float(word: str) -> float:

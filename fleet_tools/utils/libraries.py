@@ -48,6 +48,7 @@ OPTIONAL = (
     Library("coacd", "coacd", "import", "decompose imported meshes into convex pieces"),
     Library("fast_simplification", "fast-simplification", "import", "simplify imported meshes"),
     Library("manifold3d", "manifold3d", "import", "unite and simplify imported meshes"),
+    Library("collada", "pycollada", "import", "read COLLADA meshes"),
     Library("torch", "torch", "learning", "learn policies and merge them"),
     Library("safetensors", "safetensors", "learning", "store policies"),
     Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),

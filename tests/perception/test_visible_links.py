@@ -51,7 +51,7 @@ def test_a_convex_shape_is_the_hull_of_its_mesh(tmp_path: Path):
 def test_a_damaged_mesh_is_refused_by_name(tmp_path: Path):
     file = tmp_path / "damaged.obj"
     file.write_text("v 0 0 0\nv 1 0 0\nv 0 1\n 0\nf 1 2 3\n")
-    with pytest.raises(ConfigError, match=r"damaged.obj cannot be read as a mesh"):
+    with pytest.raises(ConfigError, match=r"damaged.obj cannot be read as OBJ"):
         shape_triangles(Mesh(file))
 
 

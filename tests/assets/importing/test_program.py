@@ -187,7 +187,7 @@ end_header
         ("text.obj", b"not a mesh", "no triangles|cannot be read"),
         ("points.ply", POINTS_PLY, "open3d is needed|no extent|has 1 point"),
         ("cut.glb", b"glTF\2\0\0\0", "cannot be read"),
-        ("part.step", b"x", r"Unknown mesh format: 'step'.*Known: glb"),
+        ("part.step", b"x", r"Unknown mesh format: 'step'.*Known: dae, glb"),
         ("wrong.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "damaged|cannot be read"),
     ],
 )
