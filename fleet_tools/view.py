@@ -207,7 +207,7 @@ def _write_recording(
     planned = next(source.episodes)
     episode = recorder.record(planned)
     with atomic_write(output) as aside:
-        aside.write_text(recorder.html())
+        aside.write_text(recorder.html(), encoding="utf-8")
     _report_episode(options, planned, episode)
     return [episode]
 

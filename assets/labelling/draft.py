@@ -29,7 +29,9 @@ def write_draft(file: Path, draft: Draft) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(draft.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     with atomic_write(file) as aside:
-        aside.write_text(f"# written by fleet-tools label, which reads it again\n{text}")
+        aside.write_text(
+            f"# written by fleet-tools label, which reads it again\n{text}", encoding="utf-8"
+        )
 
 
 def read_draft(file: Path, labels_of: str) -> Labels | None:

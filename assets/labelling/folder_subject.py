@@ -117,7 +117,7 @@ class FolderSubject:
             del content["grasp"]
         text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
         with atomic_write(self.folder / "keypoints.yaml") as aside:
-            aside.write_text(f"{SIGNATURE}\n{text}")
+            aside.write_text(f"{SIGNATURE}\n{text}", encoding="utf-8")
         return []
 
     def _in_link(self, keypoint: str, p_M: np.ndarray) -> Vector3:

@@ -178,7 +178,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         """
         (self.folder / ANSWERS).mkdir(exist_ok=True)
         with atomic_write(self.folder / ANSWERS / f"{round_number}.jsonl") as aside:
-            aside.write_text("".join(f"{each.to_json()}\n" for each in robots))
+            aside.write_text("".join(f"{each.to_json()}\n" for each in robots), encoding="utf-8")
 
     def _save_rest(self, progress: FleetProgress) -> None:
         self.write_log([each.to_json() for each in progress.rounds])

@@ -18,7 +18,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
     Content and name are then flushed to the disk, so that a power failure does not lose them.
     """
-    aside = path.with_name(f".{path.stem}.{os.getpid()}{_MARK}{path.suffix}")
+    short = path.stem[:50]  # a name may have 255 bytes
+    aside = path.with_name(f".{short}.{os.getpid()}{_MARK}{path.suffix}")
     try:
         yield aside
         _flush(aside)

@@ -133,7 +133,7 @@ def read_task_file(name_or_path: str) -> TaskFile:
     """
     path = task_path(name_or_path)
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     task = read_yaml(TaskConfig, text, str(path))

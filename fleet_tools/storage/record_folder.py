@@ -158,4 +158,6 @@ def require_same(
 def write_document(path: Path, document: Value, indent: int = 2) -> None:
     """Stores a document, completely or not at all."""
     with atomic_write(path) as aside:
-        aside.write_text(document.model_dump_json(indent=indent, by_alias=True) + "\n")
+        aside.write_text(
+            document.model_dump_json(indent=indent, by_alias=True) + "\n", encoding="utf-8"
+        )

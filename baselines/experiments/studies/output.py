@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fleet_tools.baselines.experiments.studies.figures import save_fleet_figure, save_pair_figure
 from fleet_tools.baselines.experiments.studies.fleets import CONTROLS
@@ -55,7 +56,7 @@ def write_page(results: Mapping[str, Any], page: Path) -> None:
     for name, kind in _figures(entries, page.stem).items():
         kind(entries, page.with_name(name))
     with atomic_write(page) as aside:
-        aside.write_text(markdown_page(results, page.stem))
+        aside.write_text(markdown_page(results, page.stem), encoding="utf-8")
 
 
 def markdown_page(results: Mapping[str, Any], stem: str) -> str:
@@ -73,7 +74,7 @@ def markdown_page(results: Mapping[str, Any], stem: str) -> str:
         "<!-- tables -->",
         *(table.as_markdown() for table in tables_of(results["title"], entries)),
         "<!-- figures -->",
-        *(f"![{results['title']}]({name})" for name in _figures(entries, stem)),
+        *(f"![{results['title']}]({quote(name)})" for name in _figures(entries, stem)),
     ]
     return "\n\n".join(parts) + "\n"
 

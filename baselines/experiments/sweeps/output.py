@@ -38,4 +38,4 @@ def write_page(sweep: Sweep, rows: Sequence[Row], folder: Path, stem: str) -> No
     save_value_figure(sweep, rows, folder / f"{stem}.png")
     save_byte_figure(sweep, rows, folder / f"{stem}_bytes.png")
     with atomic_write(folder / f"{stem}.md") as aside:
-        aside.write_text(markdown_page(sweep, rows, stem))
+        aside.write_text(markdown_page(sweep, rows, stem), encoding="utf-8")
