@@ -6,8 +6,9 @@ heavy: the names in `__all__` are imported when they are used.
 
 import lazy_loader
 
-from fleet_tools.utils.startup import end_on_interrupt
+from fleet_tools.utils.startup import end_on_interrupt, start_in_utf8
 
+start_in_utf8()
 end_on_interrupt()  # the imports below take a moment
 
 from fleet_tools.registration import register_environments  # noqa: E402

@@ -3,6 +3,7 @@
 The folder holds a task file, a tool, and an object with a joint. The expert solves it as it is.
 """
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -66,7 +67,7 @@ def _new_task(options: NewTaskOptions) -> int:
     steps = [
         f"{task}: what varies, what counts as success, what the expert is to do",
         *(f"{path.parent}: a model" for path in sorted(folder.glob("*/*/*/model.sdf"))),
-        f"Try it: fleet-tools view --task {task}",
+        f"Try it: fleet-tools view --task {shlex.quote(str(task))}",
     ]
     summary = {"task": str(task), "folder": str(folder), "files": sorted(files)}
     options.report(summary, lambda: "\n".join(steps))

@@ -103,7 +103,7 @@ def _photograph(options: PhotographOptions) -> int:
         timeout_s=_TIMEOUT_S,
     )
     with (
-        (output / INDEX).open("w") as index,
+        (output / INDEX).open("w", encoding="utf-8") as index,
         contextlib.closing(results),
         progress_bar(None, "photograph", quiet=options.quiet) as bar,
     ):

@@ -43,5 +43,5 @@ def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:
 
 def _max_episode_steps(path: Path) -> int:
     # Only this one number, without the validation that loads the rest of the package.
-    top_level = yaml.compose(path.read_text(), FastLoader).value
+    top_level = yaml.compose(path.read_text(encoding="utf-8"), FastLoader).value
     return next(int(value.value) for key, value in top_level if key.value == "max_episode_steps")

@@ -102,7 +102,7 @@ def _lines(path: Path | None) -> Iterator[Callable[[str], None]]:
     if path is None:
         yield lambda line: None
     else:
-        with path.open("w") as file:
+        with path.open("w", encoding="utf-8") as file:
 
             def write(line: str) -> None:
                 with disk_errors(path):

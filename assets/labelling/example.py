@@ -97,7 +97,7 @@ def _neighbours(identity: Identity, task: str | None) -> Iterator[Example]:
     if task is not None and (assets := load_task(task).assets) is not None:
         roots.insert(0, assets)
     for root in roots:
-        for folder in sorted(Path(root).glob(f"{kind}s/{family}/*/")):
+        for folder in sorted((Path(root) / f"{kind}s" / family).glob("*/")):
             if folder.resolve() == identity.folder.resolve():
                 continue
             try:

@@ -1,5 +1,6 @@
 """Photographs as jobs: states of stored episodes or of a scene, and the work of each process."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,8 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSourc
                 if env.state_digest() != episode.digests[step]:
                     raise DatasetError(
                         f"{record.file} does not replay here: it differs at step {step}. "
-                        f"`python -m fleet_tools.replay {dataset.folder}` tells more."
+                        "`python -m fleet_tools.replay "
+                        f"{shlex.quote(str(dataset.folder))}` tells more."
                     )
                 failed = episode.outcome == SIMULATION_ERROR and step == len(episode)
                 if step % every == 0 and not failed:

@@ -1,7 +1,8 @@
 """Option groups: values from which programs make their options."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import pydantic
 
@@ -20,6 +21,14 @@ class OptionGroup(Value):
     model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
 
     aliases: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    @pydantic.field_validator("*")
+    @classmethod
+    def _path_of_one_line(cls, value: Any) -> Any:
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Path) and "\n" in str(each):
+                raise ValueError("a path has no line break, which Drake cannot read")
+        return value
 
 
 class TaskOptions(OptionGroup):

@@ -1,5 +1,6 @@
 """Reads a dataset: its header, its manifest of every attempt, and its episodes."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -140,7 +141,8 @@ class Dataset:
         episodes = sum(r.success for r in before) + (not record.success)
         keep = " --keep-failures" if header.keep_failures else ""
         return (
-            f"Copy it here from `python -m fleet_tools.collect {option} {header.env_spec.task} "
+            f"Copy it here from `python -m fleet_tools.collect {option} "
+            f"{shlex.quote(header.env_spec.task)} "
             f"--seed {header.seed} --episodes {episodes}{keep} --output ANOTHER`, which makes it "
             "again."
         )

@@ -13,6 +13,7 @@ A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypo
 
 import os
 import re
+import shlex
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -190,7 +191,8 @@ def _remedy(kind: Kind, folder: Path, files: list[Path]) -> str:
 
 def _import_command(kind: Kind, family: str, mesh: Path) -> str:
     return (
-        f"A mesh becomes a model with: python -m fleet_tools.assets import {mesh} --kind {kind} "
+        f"A mesh becomes a model with: python -m fleet_tools.assets import "
+        f"{shlex.quote(str(mesh))} --kind {kind} "
         f"--family {family} --mass KG --keypoint NAME=X,Y,Z --output DIR"
     )
 

@@ -39,7 +39,8 @@ def atomic_write(path: Path, size: int | None = None) -> Iterator[Path]:
         path: The file; an existing one is replaced when all went well.
         size: Size of the new content, bytes, if it is known.
     """
-    aside = path.with_name(f".{path.stem}.{os.getpid()}{_MARK}{path.suffix}")
+    short = path.stem[:50]  # a name may have 255 bytes
+    aside = path.with_name(f".{short}.{os.getpid()}{_MARK}{path.suffix}")
     with temporary(aside, path, size):
         yield aside
         _flush(aside)

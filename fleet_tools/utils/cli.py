@@ -21,7 +21,7 @@ import pydantic
 from tyro.conf import arg
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.errors import DiskError, FleetToolsError
+from fleet_tools.errors import ConfigError, DiskError, FleetToolsError, shown
 from fleet_tools.utils.disk_errors import disk_error
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
@@ -115,6 +115,7 @@ class Program:
         given = sys.argv[1:] if arguments is None else list(arguments)
 
         def work() -> int:
+            _check_encoding(given)
             options = parse(self.options, given, prog or own_prog)
             options._command_line = f"{own_prog} {shlex.join(given)}"
             command = self.command
@@ -123,6 +124,17 @@ class Program:
             return command.work(options)
 
         return _reported(work, prog or own_prog)
+
+
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Raises a `ConfigError` where a name is not UTF-8, which neither Drake nor JSON can take."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"The argument {shown(argument)} is not UTF-8. Rename the file or folder."
+            ) from None
 
 
 def _reported(work: Callable[[], int], prog: str) -> int:

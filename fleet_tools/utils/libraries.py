@@ -1,6 +1,7 @@
 """Optional libraries: what each is for, and the command that installs it."""
 
 import importlib
+import shlex
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
@@ -107,7 +108,8 @@ def install_command(extra: str | None = None) -> str:
     suffix = f"[{extra}]" if extra else ""
     if Path.cwd() == checkout:
         return f"python3 -m pip install -c {pins} -e " + (f'".{suffix}"' if extra else ".")
-    return f'python3 -m pip install -c "{checkout / pins}" -e "{checkout}{suffix}"'
+    given = ("-c", f"{checkout / pins}", "-e", f"{checkout}{suffix}")
+    return f"python3 -m pip install {shlex.join(given)}"
 
 
 def _requirements(extra: str) -> list[str]:

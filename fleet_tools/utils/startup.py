@@ -1,5 +1,6 @@
-"""Ctrl-C while a program of this package starts: it ends at once, with 130 and one line."""
+"""How a program of this package starts: in UTF-8, and Ctrl-C ends it at once, with one line."""
 
+import io
 import os
 import signal
 import sys
@@ -9,6 +10,23 @@ from typing import NoReturn
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+
+
+def start_in_utf8() -> None:
+    """Lets a program of this package, if one starts, take and print names with any characters.
+
+    The process starts again in Python's UTF-8 mode where the locale has another encoding: there
+    Drake cannot be imported, and libraries disagree about the bytes of a name. Processes that the
+    program starts inherit the mode. Other users of the package keep their encoding.
+    """
+    if not _is_started(sys.orig_argv):
+        return
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # such as PYTHONIOENCODING=ascii
+            stream.reconfigure(errors="backslashreplace")
 
 
 def end_on_interrupt() -> None:

@@ -51,7 +51,7 @@ def open_video(
         options["x264-params"] = "asm=0:threads=1"
     with (
         atomic_write(path) as aside,
-        av.open(str(aside), "w", options={"movflags": "faststart"}) as file,
+        av.open(str(aside.absolute()), "w", options={"movflags": "faststart"}) as file,
     ):
         stream = None
 

@@ -1,6 +1,7 @@
 """The page of a sweep, as Markdown: a table for each measure, and the figures."""
 
 from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import quote
 
 from fleet_tools.baselines.experiments.sweeps.summary import Row
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep
@@ -15,7 +16,8 @@ def markdown_page(sweep: Sweep, rows: Sequence[Row], stem: str) -> str:
         stem: File name of the sweep, without its suffix.
     """
     seeds = f"{sweep.seeds} seed{'s' * (sweep.seeds != 1)}"
-    lines = [f"# {stem}", "", f"`{sweep.vary}` varies; {seeds} each ([sweep]({stem}.yaml))."]
+    url = quote(stem)
+    lines = [f"# {stem}", "", f"`{sweep.vary}` varies; {seeds} each ([sweep]({url}.yaml))."]
     for title, entry in _ENTRIES.items():
         arms = (*sweep.arms, *(() if entry in _OF_MERGES else sweep.references))
         entries = {
@@ -29,8 +31,8 @@ def markdown_page(sweep: Sweep, rows: Sequence[Row], stem: str) -> str:
             shown = [entries.get((arm, str(value))) or "-" for value in sweep.values]
             lines.append(_table_row([arm, *shown]))
     lines += _task_table(sweep, rows)
-    lines += ["", f"![Results by {sweep.vary}]({stem}.png)"]
-    lines += ["", f"![Results over transferred bytes, round by round]({stem}_bytes.png)"]
+    lines += ["", f"![Results by {sweep.vary}]({url}.png)"]
+    lines += ["", f"![Results over transferred bytes, round by round]({url}_bytes.png)"]
     return "\n".join(lines) + "\n"
 
 

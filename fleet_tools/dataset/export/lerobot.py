@@ -61,7 +61,7 @@ _SCALARS = {
 
 def opens(output: Path, header: Header) -> str:
     """Returns the line of Python that opens the copy."""
-    return f'LeRobotDataset("fleet_tools/{header.task.name}", root="{output}")'
+    return f'LeRobotDataset("fleet_tools/{header.task.name}", root={str(output)!r})'
 
 
 def write(source: Source, aside: Path, target: Path) -> list[str]:

@@ -16,6 +16,7 @@ an episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, bes
 import copy
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,8 @@ def target(output: Path, header: Header) -> Path:
 
 def opens(output: Path, header: Header) -> str:
     """Returns the line of Python that opens the view; `output` is the root."""
-    return (
-        f"minari.load_dataset({dataset_id(header)!r}), with MINARI_DATASETS_PATH={output.resolve()}"
-    )
+    root = shlex.quote(str(output.resolve()))
+    return f"minari.load_dataset({dataset_id(header)!r}), with MINARI_DATASETS_PATH={root}"
 
 
 def write(source: Source, aside: Path, target: Path) -> list[str]:

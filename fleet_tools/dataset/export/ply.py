@@ -18,7 +18,7 @@ _CLOUD, _POSE = "point_cloud", "end_effector_pose"
 
 def opens(output: Path, header: Header) -> str:
     """Returns the line of Python that opens the copy."""
-    return f'trimesh.load("{output}/<attempt>/<step>.ply"), or any viewer of point clouds'
+    return f"trimesh.load({f'{output}/<attempt>/<step>.ply'!r}), or any viewer of point clouds"
 
 
 def write(source: Source, aside: Path, target: Path) -> list[str]:

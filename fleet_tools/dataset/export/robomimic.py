@@ -49,7 +49,7 @@ def opens(output: Path, header: Header) -> str:
     """Returns the line of Python that opens the view."""
     names = tuple(name for name in header.observation if channel_of(name) is None)
     return (
-        f'robomimic.utils.dataset.SequenceDataset("{output}", obs_keys={names}, '
+        f"robomimic.utils.dataset.SequenceDataset({str(output)!r}, obs_keys={names}, "
         'dataset_keys=("actions", "rewards", "dones"), filter_by_attribute="train")'
     )
 

@@ -73,7 +73,8 @@ class PieceView:
         if (first, count, channel) == (0, layout.shape[0], False):
             self.group[name] = h5py.ExternalLink(path, stored)
             return
-        rows = h5py.VirtualSource(path, stored, layout.shape, layout.dtype)
+        source = (text.replace("%", "%%") for text in (path, stored))  # HDF5's format of a series
+        rows = h5py.VirtualSource(*source, layout.shape, layout.dtype)
         view = h5py.VirtualLayout((count, *layout.shape[1:], *(1,) * channel), layout.dtype)
         view[...] = rows[first : first + count]
         fill = np.nan if layout.dtype.kind == "f" else 0

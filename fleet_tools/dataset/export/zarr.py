@@ -42,7 +42,8 @@ _STEP_ARRAYS = {
 
 def opens(output: Path, header: Header) -> str:
     """Returns the line of Python that opens the copy."""
-    return f'zarr.open("{output}", mode="r")["data"], or ReplayBuffer.create_from_path("{output}")'
+    path = repr(str(output))
+    return f'zarr.open({path}, mode="r")["data"], or ReplayBuffer.create_from_path({path})'
 
 
 def write(source: Source, aside: Path, target: Path) -> list[str]:
