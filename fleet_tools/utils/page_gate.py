@@ -180,7 +180,9 @@ def open_viser(
     gate = PageGate(port)
     serve, gated = websockets_server.serve, []
 
-    def serve_gated(handler: Handler, *address: Any, process_request: Any, **options: Any) -> Any:
+    def serve_gated(
+        handler: Handler, *address: Any, process_request: Any = None, **options: Any
+    ) -> Any:
         if not handler.__module__.startswith("viser."):
             return serve(handler, *address, process_request=process_request, **options)
         gated.append(handler)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from support.strangers import VISER_PROTOCOL, drag_message, hostile_page
-from support.teleoperated import act_in, end_and_save, opened, wait_for_phase
+from support.teleoperated import PATIENCE_S, act_in, end_and_save, opened, wait_for_phase
 
 from fleet_tools import replay
 from fleet_tools.dataset import Dataset
@@ -120,7 +120,9 @@ def test_the_arm_follows_the_dragged_gizmo(hammer: ToolUseEnv, tmp_path: Path):
                 break
             page.reload()  # a miss turned the view
             page.frame_locator("#scene").get_by_text("Connected").wait_for()
-        page.wait_for_timeout(2000)
+        # The arm's time, which a busy machine delays.
+        arrived = "parseFloat(document.getElementById('time').textContent) > 4"
+        page.wait_for_function(arrived, timeout=1000 * PATIENCE_S)
         targets.append(session.inputs.given().target)
         end_and_save(page)  # the page has the focus, although the scene was clicked
         page.get_by_text("attempt 1:").wait_for()
