@@ -9,6 +9,7 @@ remains free is a permutation of the table. The result is verified by `check`.
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,7 +17,12 @@ import torch
 from fleet_tools.baselines.merging.errors import SymmetryWarning
 from fleet_tools.baselines.merging.modules import tensors_of, tied_to
 from fleet_tools.baselines.merging.symmetry.check import check
-from fleet_tools.baselines.merging.symmetry.derivation.graph import export, run
+from fleet_tools.baselines.merging.symmetry.derivation.graph import (
+    AN_INPUT,
+    AN_OUTPUT,
+    export,
+    run,
+)
 from fleet_tools.baselines.merging.symmetry.derivation.naming import written
 from fleet_tools.baselines.merging.symmetry.derivation.rules import WITHOUT_RULE, Axes, uniform
 from fleet_tools.baselines.merging.symmetry.derivation.units import fix, parts_of
@@ -72,8 +78,8 @@ def explain(
             right.
 
     Warns:
-        SymmetryWarning: No axis is free, or some are fixed since no rule is known of an operation,
-            so that methods that align models would average them as they are.
+        SymmetryWarning: No axis of hidden units is free, or some are fixed since no rule is known
+            of an operation, so that methods that align models would average them as they are.
     """
     program = export(model, example, output)
     parameters, aliases = _parameters(model)
@@ -89,7 +95,9 @@ def explain(
         warnings.simplefilter("ignore", SymmetryWarning)
         report = check(symmetry, model, example, output=output, draws=draws)
     notes = _notes(rows)
-    cautions = [*_without_rule(notes), *(() if report.sizes else report.cautions[:1])]
+    cautions = list(_without_rule(notes))
+    if not report.sizes and {*chain(*notes.values())} - {AN_INPUT, AN_OUTPUT}:
+        cautions += report.cautions[:1]  # not of a linear model, which has no hidden units
     for caution in cautions:
         warnings.warn(caution, SymmetryWarning, stacklevel=3)
     return Derivation(symmetry, notes)

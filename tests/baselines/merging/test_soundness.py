@@ -1,5 +1,7 @@
 """What is no weight in a state dict, and what is refused of a merged model."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,7 @@ def test_singular_vectors_are_those_of_the_merged_weight(kind, method, options):
     problem = fixed_problem(*models, base=ZOO[kind].weights(9))
     model.load_state_dict(merge(method, problem, **options).state)
     model(ZOO[kind].example)
-    divided = [
+    divided: list[Any] = [
         each
         for each in model.children()
         if hasattr(each, "parametrizations") or "weight_u" in vars(each)["_buffers"]
@@ -200,22 +202,24 @@ def fixed_problem_of(state):
     return MergeProblem(Symmetry.of(table), [state, state])
 
 
-class Unruled(nn.Module):
-    """An operation that no rule knows, between two layers of which it leaves one."""
+class Between(nn.Module):
+    """An operation between two layers."""
 
-    def __init__(self):
+    def __init__(self, operation):
         super().__init__()
-        self.into, self.through, self.out = nn.Linear(3, 6), nn.Linear(6, 5), nn.Linear(5, 2)
+        self.into, self.out, self.operation = nn.Linear(3, 6), nn.Linear(6, 2), operation
 
     def forward(self, x):
-        return self.out(torch.relu(self.through(torch.fft.fft(self.into(x)).real)))
+        return self.out(self.operation(self.into(x)))
 
 
 def test_a_derivation_says_where_it_knows_no_rule_and_when_it_finds_nothing():
-    with pytest.warns(SymmetryWarning, match=r"aten\.fft_fft \(into\)"):
-        derive(Unruled(), torch.randn(4, 3), draws=1)
-    with pytest.warns(SymmetryWarning, match="fixes every axis of all 2 parameters"):
-        derive(nn.Linear(3, 2), torch.randn(4, 3), draws=1)
+    nothing = pytest.warns(SymmetryWarning, match="fixes every axis of all 4 parameters")
+    with nothing, pytest.warns(SymmetryWarning, match=r"aten\.fft_fft \(into\)"):
+        derive(Between(lambda x: torch.fft.fft(torch.relu(x)).real), torch.randn(4, 3), draws=1)
+    with pytest.warns(SymmetryWarning, match="fixes every axis of all 4 parameters"):
+        derive(Between(lambda x: x.cumsum(-1).tanh()), torch.randn(4, 3), draws=1)
+    derive(nn.Linear(3, 2), torch.randn(4, 3), draws=1)  # without hidden units, nothing to say
 
 
 def test_a_compiled_model_is_derived_without_a_word(capfd):

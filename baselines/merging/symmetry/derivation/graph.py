@@ -25,6 +25,9 @@ _UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full
             "zeros_like", "ones_like", "full_like", "empty_like", "scalar_tensor")  # fmt: skip
 _PREFIX = "model."
 
+AN_INPUT, AN_OUTPUT = "an input", "an output"
+"""Why units are fixed that are no hidden ones."""
+
 
 class _Selected(torch.nn.Module):
     """A model whose output is a part of what it returns."""
@@ -90,11 +93,11 @@ def run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) -
                 values[node] = parameters[name]
                 read.add(name)
             else:
-                values[node] = _fixed(node, "an input")
+                values[node] = _fixed(node, AN_INPUT)
         elif node.op == "output":
             for axes in _axes_in(_evaluated(node.args, values)):
                 for unit in axes:
-                    fix(unit, "an output")
+                    fix(unit, AN_OUTPUT)
         elif node.op == "call_function":
             values[node] = _call(node, values)
         else:
@@ -115,7 +118,7 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
     repeats = name in ("expand", "expand_as", "broadcast_to", "repeat", "repeat_interleave")
     if not repeats and all(is_fixed(unit) for axes in tensors for unit in axes):
         # It computes constants, or numbers in a known order.
-        return _fixed(node, "an input")
+        return _fixed(node, AN_INPUT)
     if schema is None:
         call = Call(name, {"all": tensors}, _shapes(node))
         return _results(unknown(call), node)
