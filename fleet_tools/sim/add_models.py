@@ -1,5 +1,6 @@
 """Adds the models of tools and objects to a plant."""
 
+import os
 import re
 from html import unescape
 from pathlib import Path
@@ -17,7 +18,7 @@ from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
 from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
-from fleet_tools.sim.model_xml import named_path
+from fleet_tools.sim.model_xml import path_of
 from fleet_tools.sim.visual_meshes import complete_visuals
 
 
@@ -118,11 +119,13 @@ def _with_absolute_uris(file: Path) -> str:
     Drake reads a model from a string in under a millisecond, from a file in nearly forty. It does
     not decode `%20`, so that characters of the folder stay as they are.
     """
+    folder = file.parent.absolute()
 
     def absolute(match: re.Match[str]) -> str:
-        path = named_path(unescape(match[3]), file.parent)
-        uri = match[3] if path is None else f"file://{escape(str(path), _QUOTES)}"
-        return match[1] + uri + match[4]
+        path = path_of(unescape(match[3]))
+        if path is None:
+            return match[0]
+        return f"{match[1]}file://{escape(os.path.join(folder, path), _QUOTES)}{match[4]}"
 
     text = file.read_text(encoding="utf-8-sig")
     for pattern in _URIS:
