@@ -1,5 +1,6 @@
 """Adds the models of tools and objects to a plant."""
 
+import os
 import re
 from html import escape, unescape
 from pathlib import Path
@@ -16,7 +17,7 @@ from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
 from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
-from fleet_tools.sim.model_xml import named_path
+from fleet_tools.sim.model_xml import path_of
 from fleet_tools.sim.visual_meshes import complete_visuals
 
 
@@ -81,7 +82,7 @@ def add_model(
     parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
     try:
         # From a string, Drake reads a model in under a millisecond; from a file, in nearly 40.
-        parser.package_map().Add(_PACKAGE, str(model.file.parent.resolve()))
+        parser.package_map().Add(_PACKAGE, str(model.file.parent.absolute()))
         instances = parser.AddModelsFromString(
             _with_package_uris(model.file), model.file.suffix.removeprefix(".")
         )
@@ -120,16 +121,13 @@ def _with_package_uris(file: Path) -> str:
 
     So the folder's own name is neither XML nor a URI, whatever its characters are.
     """
-    folder = file.parent.resolve()
 
     def packaged(match: re.Match[str]) -> str:
-        path = named_path(unescape(match[3]), folder)
-        uri = (
-            match[3]
-            if path is None
-            else f"package://{_PACKAGE}/{escape(str(path.relative_to(folder)))}"
-        )
-        return match[1] + uri + match[4]
+        path = path_of(unescape(match[3]))
+        if path is None:
+            return match[0]
+        root = "file://" if os.path.isabs(path) else f"package://{_PACKAGE}/"
+        return f"{match[1]}{root}{escape(path)}{match[4]}"
 
     text = file.read_text(encoding="utf-8-sig")
     for pattern in _URIS:

@@ -23,7 +23,7 @@ from pydrake.multibody.tree import ModelInstanceIndex
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.contact_meshes import MendedShape, mend_alone, mend_shape, shape_name
-from fleet_tools.sim.model_xml import named_path
+from fleet_tools.sim.model_xml import path_of
 
 MODULUS = 1e8
 """Hydroelastic modulus of a shape that gives none, Pa."""
@@ -180,8 +180,8 @@ def _faulty_collisions(file: Path) -> Iterator[str]:
         if mesh is None:
             continue
         uri = (mesh.get("filename") or mesh.findtext("uri") or "").strip()
-        path = named_path(uri, file.parent)
-        if path is not None and mend_alone(Convex(path), margin=0.0).error:
+        path = path_of(uri)
+        if path is not None and mend_alone(Convex(file.parent / path), margin=0.0).error:
             yield collision.get("name") or uri
 
 

@@ -135,8 +135,8 @@ def _check_shape(shape: ET.Element, file: Path) -> None:
         for number in map(_float, (text or "").split()):
             if not SCALES[0] <= abs(number) <= SCALES[1]:
                 raise ConfigError(f"{place} has a mesh with the scale {number:g}.")
-    for uri, path in _named_files(shape, file) if _local(shape) == "collision" else ():
-        if path is not None and path.suffix.lower() not in _COLLIDING:
+    for uri in _uris(shape) if _local(shape) == "collision" else ():
+        if Path(path_of(uri) or uri).suffix.lower() not in _COLLIDING:
             raise ConfigError(
                 f"{place} has the mesh {shown(uri)}; collision shapes are made of "
                 f"{', '.join(_COLLIDING)} files alone. `python -m fleet_tools.assets import` makes "
@@ -192,28 +192,37 @@ def inside(folder: Path, name: str) -> Path | None:
         return folder / "?"
 
 
-def named_path(uri: str, folder: Path) -> Path | None:
-    """Returns the file that a model file names by a URI; None if it is outside of the folder.
+def path_of(uri: str) -> str | None:
+    """Returns the path that a URI of a model file is, relative to the model's folder or absolute.
 
     A model is a package on its own, whose name a copy may not have: model://NAME/PATH and
     package://NAME/PATH are PATH in its folder.
 
     Args:
         uri: The URI, without spaces around it.
-        folder: The model's folder.
+
+    Returns:
+        The path, which may lead out of the folder; None if the URI is none.
     """
-    named = _PACKAGE.sub("", uri).removeprefix("file://")
-    if "://" in named:
+    path = _PACKAGE.sub("", uri).removeprefix("file://")
+    if "://" in path:
         return None
-    return inside(folder, unquote(named) if uri.startswith("file://") else named)
+    return unquote(path) if uri.startswith("file://") else path
+
+
+def _uris(root: ET.Element) -> Iterator[str]:
+    """Yields what names the files of a part of a model file."""
+    for element in root.iter():
+        text = element.text if _local(element) in _FILES else None
+        for uri in filter(None, [element.get("filename"), text]):
+            yield uri.strip()
 
 
 def _named_files(root: ET.Element, file: Path) -> Iterator[tuple[str, Path | None]]:
     """Yields each URI of a model file, and its path; None if it is outside of the folder."""
-    for element in root.iter():
-        text = element.text if _local(element) in _FILES else None
-        for uri in filter(None, [element.get("filename"), text]):
-            yield uri.strip(), named_path(uri.strip(), file.parent)
+    for uri in _uris(root):
+        path = path_of(uri)
+        yield uri, None if path is None else inside(file.parent, path)
 
 
 def _float(word: str) -> float:

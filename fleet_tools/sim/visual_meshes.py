@@ -36,7 +36,7 @@ MAX_COLORS = 64
 
 _FARTHEST_M = 1e9
 _PNG = b"\x89PNG\r\n\x1a\n"
-_NUMBER = rb"[ \t]+[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d\d?)?"
+_NUMBER = rb"[ \t]+[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d\d?)?"
 _CORNER = rb"[ \t]+[1-9]\d*/(?:[1-9]\d*)?/[1-9]\d*"
 _NOT_PLAIN = re.compile(
     rb"^(?!(?:(?:v|vn)(?:%(n)s){3}|vt(?:%(n)s){2,3}|f(?:%(c)s){3,}|(?:mtllib|usemtl|o|g|s)\b.*|#.*|)"

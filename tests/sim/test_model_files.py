@@ -5,6 +5,7 @@ from pathlib import Path
 
 import gymnasium
 import pytest
+from PIL import Image
 from support.processes import ROOT
 
 from fleet_tools.config.resources import assets_root
@@ -28,7 +29,7 @@ def _own(tmp_path) -> Path:
     (own / "meshes" / "handle.mtl").write_bytes(MATERIAL.replace(b"-s 1 1 1 ", b""))
     (own / "meshes" / "textures").mkdir()
     for name in ("textures/wood grain.png", "rough.png"):
-        (own / "meshes" / name).write_bytes(b"not really")
+        Image.new("RGB", (2, 2)).save(own / "meshes" / name)
     return own
 
 

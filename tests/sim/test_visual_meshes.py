@@ -385,6 +385,7 @@ UNDRAWN: dict[str, tuple[str, Callable[[Path], object] | str | bytes, str]] = {
     "vertex": ("x.obj", TETRAHEDRON + "f 1//1 2//1 9//1\n", r"x\.obj"),
     "nan": ("x.obj", TETRAHEDRON + "v nan 0 0\nf 1//1 2//1 5//1\n", r"x\.obj .*finite"),
     "infinite": ("x.obj", TETRAHEDRON + "v 1e999 0 0\nf 1//1 2//1 5//1\n", r"x\.obj .*finite"),
+    "long": ("x.obj", TETRAHEDRON + "v" + (" " + "1" * 300_000) * 3 + "x\n", r"x\.obj"),
     "stl": ("x.stl", b"\1" * 200, r"x\.stl"),
     "glb": ("x.glb", b"glTF\2\0\0\0\xff\xff\xff\x7f", r"x\.glb cannot be read as GLB"),
     "gltf": ("x.gltf", "{}", r"x\.gltf"),
