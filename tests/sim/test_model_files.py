@@ -5,6 +5,7 @@ from pathlib import Path
 
 import gymnasium
 import pytest
+from PIL import Image
 from support.processes import ROOT
 
 from fleet_tools.config.resources import assets_root
@@ -28,7 +29,7 @@ def _own(tmp_path) -> Path:
     (own / "meshes" / "handle.mtl").write_bytes(MATERIAL.replace(b"-s 1 1 1 ", b""))
     (own / "meshes" / "textures").mkdir()
     for name in ("textures/wood grain.png", "rough.png"):
-        (own / "meshes" / name).write_bytes(b"not really")
+        Image.new("RGB", (1, 1)).save(own / "meshes" / name)
     return own
 
 
@@ -56,6 +57,26 @@ def test_buffers_and_images_of_gltf_belong_to_a_model(own):
     for name in ("a b.bin", "c.png"):
         (own / name).write_bytes(b"0")
     assert {"handle.gltf", "a b.bin", "c.png"} <= set(model_files(own / "model.sdf"))
+
+
+@pytest.mark.parametrize(
+    ("mesh", "content", "named"),
+    [
+        ("x.gltf", rb'{"images": [{"uri": "\u00e9%20\/..\/t.png"}, {"uri": "\x"}]}', "t.png"),
+        ("x.glb", b'glTF\2\0\0\0{"images": [{"uri": "t.png"}]}\0\xff', "t.png"),
+        ("x.dae", b"<image><init_from> t.png </init_from></image>", "t.png"),
+        ("x.dae", b"<init_from><ref>textures/a b.png</ref></init_from>", "textures/a b.png"),
+        ("x.ply", b"ply\nformat ascii 1.0\r\ncomment TextureFile t.png\r\n", "t.png"),
+    ],
+)
+def test_textures_of_every_format_belong_to_a_model(mesh, content, named, own):
+    (own / "\u00e9 ").mkdir()
+    (own / "textures").mkdir()
+    (own / named).write_bytes(b"0")
+    (own / mesh).write_bytes(content)
+    text = (own / "model.sdf").read_text().replace("meshes/handle.obj", mesh, 1)
+    (own / "model.sdf").write_text(text)
+    assert {mesh, named} <= set(model_files(own / "model.sdf"))
 
 
 def test_what_else_lies_there_does_not_change_the_hash(own):
