@@ -103,7 +103,8 @@ def _converted(path: Path, folder: Path, written_ns: int) -> InMemoryMesh | None
     for material in [each for each in named if each.suffix.lower() == ".mtl"]:
         named += files_named_by(material, read_bounded(material, MAX_MESH_BYTES), folder)
     images = [each for each in named if each.suffix.lower() not in (".bin", ".mtl")]
-    if path.suffix.lower() == ".obj" and _is_plain(content) and all(map(_is_png, images)):
+    drawn = path.suffix.lower() == ".obj" and _is_plain(content) and all(map(_is_png, images))
+    if drawn and not (named and ":" in str(path)):  # there Drake searches two folders for materials
         return None
     _check_images(path, images)
     parts = [part for part in read_parts(path, materials=True) if len(part.faces)]

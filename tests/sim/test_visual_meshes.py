@@ -273,6 +273,30 @@ def test_a_model_is_a_package_on_its_own_whatever_its_name(uri, text, tmp_path):
         assert len(outline(folder.rename(tmp_path / "own@0123456789abcdef"))) == 6
 
 
+@pytest.mark.parametrize("text", [SDF, URDF], ids=["sdf", "urdf"])
+def test_a_mesh_may_have_a_name_with_quotes(text, tmp_path):
+    folder = model(tmp_path / "own", "a &quot;b&apos; &amp;c.stl", text)
+    wedge().export(folder / "a \"b' &c.stl")
+    assert len(outline(folder)) == len(wedge().vertices)
+
+
+@needs_gl
+@pytest.mark.parametrize("name", ["a:b", "R&D é #1 [{}]\t", "a\\b"])
+@pytest.mark.parametrize("uri", ["x.obj", "x.gltf"])
+def test_textures_are_drawn_whatever_the_name_of_their_folder(uri, name, tmp_path):
+    """Drake takes a folder with a colon for two, in which it searches for materials."""
+    plain, other = tmp_path / "plain", tmp_path / name
+    for folder in (plain, other):
+        model(folder, uri)
+        if uri == "x.obj":
+            write_obj(folder, textured(stripes()), "t.png")
+        else:
+            write_gltf(folder, textured(stripes(), baseColorFactor=[255] * 4))
+    expected, found = pictures(plain)["rgb"].astype(int), pictures(other)["rgb"].astype(int)
+    assert len(np.unique(expected.reshape(-1, 3), axis=0)) > 20
+    assert np.abs(found - expected).mean() < 0.2  # of 255
+
+
 def test_what_every_renderer_draws_is_not_converted(tmp_path):
     folder = tmp_path / "own"
     for file in sorted(assets_root().glob("*/*/*/model.sdf")):
