@@ -363,7 +363,7 @@ class HostileClientsOptions(cli.Options):
 
     clients: Count = 1000
     """Number of hostile clients at the same time."""
-    seconds: Count = 10
+    seconds: Count = 5
     """Time for which they stay, s."""
 
 
