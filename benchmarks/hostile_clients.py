@@ -100,8 +100,8 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
             tls = ssl.create_default_context(cafile=given["SSL_CERT_FILE"])
             stack.callback(lambda: [os.environ.pop(name) for name in given])
         target = Target(kind, server.answer(), server.pid, tls)
-        for _ in range(3):
-            if not target.is_served():
+        for _ in range(3):  # what it loads with its first clients, it keeps
+            if _served_after_s(target) >= _SETTLES_S:
                 raise FleetToolsError("The server does not serve a good client.")
         before = _settled(target)
         begun_s = _processor_s(target.pid)
@@ -122,10 +122,7 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
             time.sleep(0.2)
         for client in hostile:
             client.close()
-        begin = time.monotonic()
-        while not target.is_served() and time.monotonic() < begin + _SETTLES_S:
-            time.sleep(0.05)
-        served_after_s = time.monotonic() - begin
+        served_after_s = _served_after_s(target)
         after = _settled(target, before)
         server.ask("dropped")
         return Found(
@@ -140,6 +137,14 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
             height,
             after,
         )
+
+
+def _served_after_s(target: Target) -> float:
+    """Returns after which time a good client is served, s; about `_SETTLES_S` if it is not."""
+    begin = time.monotonic()
+    while not target.is_served() and time.monotonic() < begin + _SETTLES_S:
+        time.sleep(0.05)
+    return time.monotonic() - begin
 
 
 def _settled(target: Target, wanted: Resources | None = None) -> Resources:
