@@ -26,7 +26,7 @@ _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 _TICK_S, _PAUSE_S, _REPORT_S = 0.5, 0.1, 10.0
 _PATIENCE_S = 1.0
-"""Time that a client has in any case before it gives way to others, s."""
+"""Time that a client has before it gives way to others, unless there is a shortage, s."""
 _FAREWELL_S = 5.0
 """Time that threads have to end, s."""
 
@@ -52,7 +52,8 @@ class AcceptLoop:
     A connection begins as a stranger's, until its thread calls `opened`: by then, it has done its
     TLS handshake and sent what the server wants to know first. Strangers are few and have little
     time. Where there are too many, the oldest gives way if it is slow; otherwise the new one is
-    dropped. Each ten seconds at most, one line of the log counts what was dropped.
+    dropped. Where descriptors or threads are short, the oldest gives way in any case. Each ten
+    seconds at most, one line of the log counts what was dropped.
 
     Args:
         listening: The socket that listens, which `close` closes.
@@ -161,7 +162,7 @@ class AcceptLoop:
                 ) from error
             self._drop(reason)
             short = getattr(error, "errno", errno.ENOMEM) in _SHORTAGES
-            if short and not self._slowest_gives_way():
+            if short and not self._oldest_gives_way(0.0):
                 self._closing.wait(_PAUSE_S)
             return
         if not self._make_room():
@@ -177,7 +178,7 @@ class AcceptLoop:
             with self._lock:
                 del self._connections[thread]
             self._drop("no thread could be started", client)
-            self._slowest_gives_way()
+            self._oldest_gives_way(0.0)
 
     def _run(self, client: socket.socket, address: Any) -> None:
         me = threading.current_thread()
@@ -201,15 +202,15 @@ class AcceptLoop:
 
     def _make_room(self) -> bool:
         """Returns whether one more connection may be opened; a slow one gives way to it."""
-        return len(self._strangers()) < self._max_opening or self._slowest_gives_way()
+        return len(self._strangers()) < self._max_opening or self._oldest_gives_way(_PATIENCE_S)
 
-    def _slowest_gives_way(self) -> bool:
+    def _oldest_gives_way(self, patience_s: float) -> bool:
         """Ends the oldest connection that is not open; returns whether there is one fewer now."""
-        patience_ends = time.monotonic() - _PATIENCE_S
+        latest = time.monotonic() - patience_s
         for thread, connection in self._strangers():
-            if connection.since < patience_ends and not connection.ended:
+            if connection.since <= latest and not connection.ended:
                 connection.hang_up()
-                self._drop("gave way to others, being slow")
+                self._drop("gave way to others")
                 thread.join(_PAUSE_S)
                 return not thread.is_alive()
         return False
