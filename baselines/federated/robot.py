@@ -40,7 +40,6 @@ from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 
-
 MAX_EPOCHS = 10**6
 """Largest number of epochs of a request, which nobody could wait for."""
 
