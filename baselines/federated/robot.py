@@ -40,6 +40,9 @@ from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 
+MAX_EPOCHS = 10**6
+"""Largest number of epochs of a request, which nobody could wait for."""
+
 
 class FleetRobot:
     """A `merging.queries.data_holder.DataHolder` that also trains.
@@ -117,11 +120,9 @@ class FleetRobot:
 
     def _trained(self, request: LocalUpdateRequest, weights: Tensors) -> LocalUpdate:
         assignment = self._assignment
-        left = assignment.training.epochs - request.epoch
-        if not 1 <= request.epochs <= left:
+        if not 1 <= request.epochs <= MAX_EPOCHS:
             raise MessageError(
-                f"A request asks for {request.epochs} epochs after {request.epoch}; the "
-                f"assignment has {assignment.training.epochs}."
+                f"A request asks for {request.epochs} epochs; expected: 1 to {MAX_EPOCHS:,}."
             )
         state = train(
             assignment.blueprint,

@@ -213,7 +213,7 @@ def page_messages(folder: Path) -> Subject:
                 which[int(generator.integers(len(which)))] = pick(
                     generator, (np.nan, np.inf, 0.0, 1e300, 1e-320)
                 )
-                return (position, wxyz) if generator.integers(4) else (position, 0 * wxyz)
+                return (position, wxyz) if generator.integers(4) else (position, np.zeros(4))
             case 1:
                 return changed_json(pick(generator, texts), generator).decode(errors="replace")
         return changed_json(pick(generator, texts), generator)
@@ -249,12 +249,12 @@ def label_page(folder: Path) -> Subject:
             pick(generator, (one, other))[int(generator.integers(3))] = odd
         match pick(generator, ("click", "click", "place", "place_hand", "set", "select", "undo")):
             case "click":
-                return "click", (one, pick(generator, (other, -one, 0 * one)))
+                return "click", (one, pick(generator, (other, -one, np.zeros(3))))
             case "place":
                 return "place", (one,)
             case "place_hand":
                 rotation = np.linalg.qr(generator.normal(size=(3, 3)))[0]
-                return "place_hand", (one, rotation * pick(generator, (1, 1, np.nan, 0, 1e200)))
+                return "place_hand", (one, rotation * pick(generator, (1, 1, np.nan, 0, 1e100)))
             case "set":
                 name = pick(generator, ("scale", "up", "mass", "material"))
                 return "set", {name: scalar(generator)}

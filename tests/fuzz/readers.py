@@ -2,8 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 from support.processes import ROOT
 
@@ -18,6 +17,7 @@ _FUNCTIONS = {
     *("yaml.compose", "yaml.safe_load", "os.environ.get", "torch.load", "pickle.load"),
     *("load", "unpack"),  # of `strict_json` and of codecs
 }
+_LAST = {name.rpartition(".")[2] for name in _FUNCTIONS}
 _ROOMS = ("fleet_tools", "experts", "baselines", "assets")
 
 TRIED: dict[str, str] = {
@@ -167,20 +167,18 @@ def variables_of_the_package() -> set[str]:
     }
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
-    for room in _ROOMS:
-        for path in sorted((ROOT / room).rglob("*.py")):
-            if not _is_linked(path):
-                yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
-
-
-def _is_linked(path: Path) -> bool:
-    """Whether a file belongs to another room, which is seen here through a link."""
-    return path.resolve() != path.absolute()
+@cache
+def _modules() -> list[tuple[str, ast.Module]]:
+    return [
+        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8")))
+        for room in _ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.resolve() == path.absolute()  # others belong to rooms that are seen through links
+    ]
 
 
 def _reads(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    name = ast.unparse(node.func)
-    return name.rpartition(".")[2] in _METHODS or name in _FUNCTIONS
+    last = getattr(node.func, "attr", getattr(node.func, "id", None))
+    return last in _METHODS or (last in _LAST and ast.unparse(node.func) in _FUNCTIONS)

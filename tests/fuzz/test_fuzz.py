@@ -11,6 +11,10 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
+pytest.importorskip("websockets")
+pytest.importorskip("msgpack")
+pytest.importorskip("cryptography")
+pytest.importorskip("manifold3d")
 
 from hypothesis import given
 from hypothesis import strategies as st
