@@ -101,6 +101,7 @@ function phaseText(status) {
     case "paused": return "Paused";
     case "verifying": return "Running it again";
     case "saving": return "Saving";
+    case "unsaved": return `Not saved: ${status.error}. Make room, and save again.`;
     case "complete": return "The dataset is complete";
     case "ended": return `${ENDED[status.outcome] ?? status.outcome}: save, discard or retry?`;
   }
@@ -126,7 +127,7 @@ function showStatus(status) {
   phase.textContent = phaseText(status);
   phase.className = status.phase === "ended"
     ? (status.outcome === "success" ? "success" : "failure")
-    : status.phase ?? "";
+    : status.phase === "unsaved" ? "failure" : status.phase ?? "";
   phase.title = status.error ?? "";
 
   const seconds = (steps) => (steps / status.rate_hz).toFixed(1);
@@ -140,8 +141,9 @@ function showStatus(status) {
   element("hand-force").textContent = number(status.hand_force_N, "N");
 
   const acts = status.phase === "ended" || status.phase === "running" || status.phase === "paused";
-  element("save").disabled = !acts;
-  element("save").firstChild.textContent = status.phase === "ended" ? "Save " : "End ";
+  const saves = status.phase === "ended" || status.phase === "unsaved";
+  element("save").disabled = !(acts || saves);
+  element("save").firstChild.textContent = saves ? "Save " : "End ";
   element("retry").disabled = !acts;
   element("discard").disabled = !(acts || status.phase === "ready");
 }

@@ -1,5 +1,6 @@
 """Episodes by a person, one scene after another: saved, discarded, or begun again."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.outcomes import DISCARDED, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import DiskError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.teleoperation.commands import Request
@@ -69,15 +71,12 @@ class Session:
 
         Raises:
             KeyboardInterrupt: It came.
-            OSError: The disk is full or gone; the dataset is as it was before that attempt.
             FleetToolsError: No episode can begin in this environment.
         """
         self._interrupted = interrupted
         while not self.complete:
             self._end_if_interrupted()
-            record, content = self._attempt(self._next_attempt())
-            self._display.session(phase="saving")
-            self._writer.add(record, content)
+            self._store(*self._attempt(self._next_attempt()))
             self._tell_counts()
             after_each(self._writer.records[-1])
         self._display.session(phase="complete")
@@ -103,6 +102,20 @@ class Session:
         record = record.model_copy(update={"verified": self._verify and record.success})
         episode = result.episode
         return record, None if episode is None else episode_file.to_bytes(episode, number)
+
+    def _store(self, record: AttemptRecord, content: bytes | None) -> None:
+        """Stores an attempt; while the disk has no room, what the person did waits for it."""
+        while True:
+            self._display.session(phase="saving")
+            try:
+                return self._writer.add(record, content)
+            except DiskError as error:
+                print(f"Not saved: {error}", file=sys.stderr, flush=True)
+                self._inputs.clear()
+                self._display.session(phase="unsaved", error=str(error))
+            while self._inputs.take_request() != "save":
+                self._end_if_interrupted()
+                self._inputs.wait(FRAME_S)
 
     def _ask(self, result: Attempt) -> Request:
         """Waits for what is to become of an episode that has ended."""

@@ -1,5 +1,6 @@
 """The program for teleoperation: addresses, exit codes, JSON, resumption after a crash."""
 
+import contextlib
 import json
 import os
 import re
@@ -7,12 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from support.chromium import open_page
 from support.processes import run_python, running_process
+from support.small_disks import SmallDisk, make_disk
 from support.teleoperated import end_and_save, wait_for_phase
 
 from fleet_tools import collect, replay, teleop
@@ -22,7 +23,7 @@ from fleet_tools.dataset.samples import Samples
 PAIR = ["--env", "tool=claw", "object=round_nail"]
 
 
-@contextmanager
+@contextlib.contextmanager
 def started(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Starts the program; yields its process, and the address that it prints."""
     command = [sys.executable, "-m", "fleet_tools.teleop", "--tool", "hammer", "--port", "0"]
@@ -63,6 +64,31 @@ def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: P
     assert replay.main([str(folder), "--workers", "0", "--quiet"]) == 0
     samples = Samples(folder, failures=True)
     assert len(samples) == sum(record.steps for record in Dataset(folder).stored())
+
+
+def test_what_does_not_fit_on_the_disk_waits_for_room(tmp_path: Path):
+    pytest.importorskip("viser", reason="the extra `browser` is not installed")
+    disk = make_disk(tmp_path)
+    if not isinstance(disk, SmallDisk):
+        pytest.skip("no file system may be mounted, and a limit would be of this process")
+    with (
+        contextlib.closing(disk),
+        started(disk.folder / "by_hand") as (process, url),
+        open_page(url, width=600, height=400) as page,
+    ):
+        wait_for_phase(page, "Move to begin")
+        page.keyboard.press("KeyE")
+        wait_for_phase(page, "Running")
+        with disk.room(0):
+            end_and_save(page)
+            wait_for_phase(page, "Not saved")
+        page.keyboard.press("Enter")
+        page.get_by_text("attempt 1:").wait_for()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert "no space is left" in err
+        assert list(Dataset(disk.folder / "by_hand").stored())
+        assert Dataset(disk.folder / "by_hand").manifest()[0].steps > 0
 
 
 def test_a_dataset_of_another_policy_is_left_alone(
