@@ -82,7 +82,7 @@ def add_model(
     parser = Parser(plant, model_name_prefix=role)  # a tool and an object may share a name
     try:
         # From a string, Drake reads a model in under a millisecond; from a file, in nearly 40.
-        parser.package_map().Add(_PACKAGE, str(model.file.parent.absolute()))
+        parser.package_map().Add(_PACKAGE, model.file.parent.absolute())
         instances = parser.AddModelsFromString(
             _with_package_uris(model.file), model.file.suffix.removeprefix(".")
         )

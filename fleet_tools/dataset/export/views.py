@@ -73,8 +73,9 @@ class PieceView:
         if (first, count, channel) == (0, layout.shape[0], False):
             self.group[name] = h5py.ExternalLink(path, stored)
             return
-        source = (text.replace("%", "%%") for text in (path, stored))  # HDF5's format of a series
-        rows = h5py.VirtualSource(*source, layout.shape, layout.dtype)
+        # Percent signs are doubled, since HDF5 takes them for the format of a series of files.
+        file, array = path.replace("%", "%%"), stored.replace("%", "%%")
+        rows = h5py.VirtualSource(file, array, layout.shape, layout.dtype)
         view = h5py.VirtualLayout((count, *layout.shape[1:], *(1,) * channel), layout.dtype)
         view[...] = rows[first : first + count]
         fill = np.nan if layout.dtype.kind == "f" else 0
