@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.modules import copied, load, tensors_of, uncompiled
+from fleet_tools.baselines.merging.modules import copied, load_tensors, tensors_of, uncompiled
 from fleet_tools.baselines.merging.symmetry.table import State
 
 
@@ -28,7 +28,7 @@ def recompute(
         A new state dict.
     """
     trial = copied(model)
-    load(trial, state)
+    load_tensors(trial, state)
     norms = [
         module
         for module in trial.modules()

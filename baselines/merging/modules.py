@@ -36,7 +36,7 @@ def tensors_of(model: nn.Module) -> dict[str, torch.Tensor]:
     return _tensors(model.state_dict())
 
 
-def load(model: nn.Module, state: State) -> None:
+def load_tensors(model: nn.Module, state: State) -> None:
     """Loads the tensors of a model; its extra state of other types stays."""
     loaded = model.state_dict()
     others = {name: loaded[name] for name in loaded.keys() - tensors_of(model).keys()}

@@ -29,6 +29,7 @@ KINDS = {
         Kind("models' keypoints.yaml", kinds_texts.labels, 3.0, 30),
         Kind("drafts of labels", kinds_texts.drafts, 2.0, 30),
         Kind("meshes to import", kinds_others.meshes, 0.3, 5),
+        Kind("visual meshes of models", kinds_others.visual_meshes, 0.5, 15),
         Kind("views of scans", kinds_others.scans, 2.0, 20),
         Kind("imports with a joint", kinds_programs.imports, 0.15, 6),
         Kind("headers and manifests", kinds_files.documents, 0.5, 20),

@@ -1,11 +1,17 @@
 """Folders of a leaderboard, meshes to import, and files of labelled examples."""
 
 import json
+import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import trimesh
+from pydrake.geometry import Role
+from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
+from pydrake.systems.framework import DiagramBuilder
 from support.damage import damaged
 from support.labelled_files import spoken, write_batches, write_leaf, write_mnist
 from support.scans import body, pcd, sampled, write_ply
@@ -19,6 +25,7 @@ from fleet_tools.assets.importing.program import PLAIN
 from fleet_tools.assets.importing.scan.views import read_views
 from fleet_tools.assets.importing.settings import ImportSettings, ScanSettings
 from fleet_tools.baselines.experiments.studies import sources
+from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.leaderboard.board import Board, present_rankings
@@ -26,6 +33,9 @@ from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.perception.visible_links import shape_triangles
+from fleet_tools.sim.add_models import add_model
+from fleet_tools.sim.catalog import read_model
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.mutations import (
@@ -84,23 +94,7 @@ def leaderboards(folder: Path) -> Subject:
 
 def meshes(folder: Path) -> Subject:
     """Meshes to import."""
-    solid = trimesh.creation.box((0.2, 0.03, 0.04))
-    whole = {}
-    for suffix in ("obj", "stl", "ply", "off", "glb"):
-        exported = solid.export(file_type=suffix)
-        whole[suffix] = exported.encode() if isinstance(exported, str) else exported
-    whole["gltf"] = json.dumps(_gltf(solid)).encode()
     settings = ImportSettings("tool", "hammer", "mine", PLAIN, mass=0.5)
-
-    def make(generator: np.random.Generator) -> Named:
-        suffix = pick(generator, tuple(whole))
-        content, text = whole[suffix], suffix in ("obj", "off", "gltf")
-        if text and generator.integers(2):
-            return suffix, changed_number(content.decode(), generator).encode(errors="replace")
-        if text and generator.integers(2):
-            changed = changed_text(content.decode(), generator, _MESH_TOKENS, 5)
-            return suffix, changed.encode(errors="surrogatepass")
-        return suffix, damaged(content, generator)
 
     def read(given: Named) -> ImportedModel:
         path = folder / f"mesh.{given[0]}"
@@ -114,7 +108,55 @@ def meshes(folder: Path) -> Subject:
         require(np.isfinite(inertia).all(), "the inertia is not finite")
         require(np.isclose(properties.mass, 0.5), f"the mass is {properties.mass} kg")
 
-    return Subject(make, read, check)
+    return Subject(_changed_mesh(), read, check)
+
+
+def visual_meshes(folder: Path) -> Subject:
+    """Visual meshes of models, which are converted where not every renderer draws them."""
+    model = shutil.copytree(assets_root() / "tools/hammer/claw", folder / "claw")
+    text = (model / "model.sdf").read_text()
+    visual = re.search(r"<visual.*?<uri>(.*?)</uri>", text, re.DOTALL)
+    assert visual is not None
+
+    def read(given: Named) -> list[np.ndarray]:
+        name = f"given.{given[0]}"
+        (model / name).write_bytes(given[1])
+        changed = text[: visual.start(1)] + name + text[visual.end(1) :]
+        (model / "model.sdf").write_text(changed)
+        builder = DiagramBuilder()
+        plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+        add_model(plant, scene_graph, read_model(model), "tool")
+        inspector = scene_graph.model_inspector()
+        shapes = inspector.GetAllGeometryIds(Role.kPerception)
+        return [shape_triangles(inspector.GetShape(each)) for each in shapes]
+
+    def check(given: Named, surfaces: list[np.ndarray]) -> None:
+        require(all(len(each) for each in surfaces), "a visual has no triangles")
+        require(all(np.isfinite(each).all() for each in surfaces), "a corner is not finite")
+
+    return Subject(_changed_mesh(), read, check)
+
+
+def _changed_mesh() -> Callable[[np.random.Generator], Named]:
+    """Returns what makes damaged meshes, given by their formats."""
+    solid = trimesh.creation.box((0.2, 0.03, 0.04))
+    whole = {}
+    for suffix in ("obj", "stl", "ply", "off", "glb"):
+        exported = solid.export(file_type=suffix)
+        whole[suffix] = exported.encode() if isinstance(exported, str) else exported
+    whole["gltf"] = json.dumps(_gltf(solid)).encode()
+
+    def make(generator: np.random.Generator) -> Named:
+        suffix = pick(generator, tuple(whole))
+        content, text = whole[suffix], suffix in ("obj", "off", "gltf")
+        if text and generator.integers(2):
+            return suffix, changed_number(content.decode(), generator).encode(errors="replace")
+        if text and generator.integers(2):
+            changed = changed_text(content.decode(), generator, _MESH_TOKENS, 5)
+            return suffix, changed.encode(errors="surrogatepass")
+        return suffix, damaged(content, generator)
+
+    return make
 
 
 _MESH_TOKENS = ("nan", "inf", "-1", "0", "1e999", "9" * 30, "f 1 2 3", "v 0 0 0", "mtllib x", "\0")

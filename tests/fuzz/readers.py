@@ -37,14 +37,14 @@ TRIED: dict[str, str] = {
     "assets/checking/first_load.py": "models' SDFormat and URDF",
     "assets/checking/program.py": "models' keypoints.yaml",
     "assets/importing/imported_folder.py": "caches and records",
-    "assets/importing/mesh_file.py": "meshes to import",
     "assets/importing/scan/cloud_files.py": "views of scans",
     "assets/importing/scan/views.py": "views of scans",
     "assets/labelling/draft.py": "drafts of labels",
     "fleet_tools/envs/predicate_sentences.py": "models' SDFormat and URDF",
-    "fleet_tools/perception/visible_links.py": "models' SDFormat and URDF",
     "fleet_tools/sim/add_models.py": "models' SDFormat and URDF",
     "fleet_tools/sim/catalog.py": "models that data carry",
+    "fleet_tools/sim/mesh_reading.py": "meshes to import",
+    "fleet_tools/sim/visual_meshes.py": "visual meshes of models",
     "fleet_tools/sim/contact_shapes.py": "models' SDFormat and URDF",
     "fleet_tools/sim/model_files.py": "models that data carry",
     "fleet_tools/sim/model_xml.py": "models' SDFormat and URDF",
@@ -115,7 +115,7 @@ _PACKAGE = "files of the package"
 _CHILD = "messages between this process and one that it started, which runs its code"
 _WHOLE = "hashed or copied as bytes"
 _OWN = "what this process has just made"
-_VARIABLE = "whether a variable of the desktop, or a path of the user's own, is set"
+_VARIABLE = "whether a variable of Python or the desktop, or a path of the user's own, is set"
 
 NOT_TRIED: dict[str, str] = {
     "assets/importing/report.py": _PACKAGE,
@@ -138,13 +138,12 @@ NOT_TRIED: dict[str, str] = {
     "baselines/flower/node.py": "32 bytes, by their number",
     "baselines/experiments/sweeps/fleet_runner.py": "a report of the same folder, a cache",
     "baselines/training/curves.py": _OWN,
-    "fleet_tools/dataset/export/minari.py": _OWN,
-    "fleet_tools/dataset/export/robomimic.py": _OWN,
+    "fleet_tools/dataset/export/views.py": _OWN,
     "fleet_tools/leaderboard/checks.py": _OWN,
     "fleet_tools/policies/guarded.py": _OWN,
     "fleet_tools/visualization/clips.py": _OWN,
     "fleet_tools/blender/__main__.py": _VARIABLE,
-    "fleet_tools/teleop.py": _VARIABLE,
+    "fleet_tools/utils/startup.py": _VARIABLE,
     "fleet_tools/view.py": _VARIABLE,
     "fleet_tools/utils/machine.py": "files of the system",
 }

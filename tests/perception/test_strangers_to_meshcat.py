@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
+import gymnasium
 import numpy as np
 import pytest
 from support.clicking import wait_until
 from support.strangers import open_socket, viser_message
 from websockets.sync.connection import Connection
 
-from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import RenderServerError
 
 ACTION = np.array([0, 0, -1, 0, 0, 1], np.float32)
@@ -50,8 +51,8 @@ def test_they_change_no_bit_of_an_episode(make: Callable[..., ToolUseEnv]):
             assert one[4]["outcome"] == another[4]["outcome"]
 
 
-def test_the_end_of_meshcat_is_told_and_ends_no_episode(make: Callable[..., ToolUseEnv]):
-    env = make(render_mode="human")
+def test_the_end_of_meshcat_is_told_and_ends_no_episode():
+    env = unwrap(gymnasium.make("FleetTools/Hammer-v0", render_mode="human"))
     env.reset(seed=0)
     meshcat = env.meshcat
     assert meshcat is not None

@@ -16,7 +16,7 @@ from torch import nn
 
 from fleet_tools.baselines.merging.modules import (
     copied,
-    load,
+    load_tensors,
     tensors_in,
     tensors_of,
     tied_to,
@@ -92,7 +92,7 @@ def _trial(
 
     @torch.no_grad()
     def run(state: State) -> Outputs:
-        load(trial, state)
+        load_tensors(trial, state)
         with uncompiled():
             return [tensor.detach().clone() for tensor in tensors_in(output(trial(*inputs)))]
 
@@ -117,7 +117,7 @@ def _trial(
             if value is not None and bool(value.any())
         }
 
-    load(trial, redrawn(tensors_of(trial), seed))
+    load_tensors(trial, redrawn(tensors_of(trial), seed))
     with torch.no_grad(), uncompiled():
         _scale_layers(trial, inputs)
     state = {name: value.detach().clone() for name, value in tensors_of(trial).items()}
@@ -139,7 +139,7 @@ def faulty_output(
         The kind and name of the first module whose outputs are not finite.
     """
     trial, found = copied(model), []
-    load(trial, state)
+    load_tensors(trial, state)
 
     def note(name: str, module: nn.Module) -> None:
         def hook(module: nn.Module, arguments: Any, outputs: Any) -> None:

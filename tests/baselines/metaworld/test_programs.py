@@ -69,7 +69,7 @@ def test_after_a_full_disk_no_other_task_is_begun(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr(collection_run, "fill_with_bar", full)
     assert collect(tmp_path, "--episodes", "1", "--json") == 1
     printed = capsys.readouterr()
-    assert len(json.loads(printed.out)["tasks"]) == 1 and "No space left" in printed.err
+    assert len(json.loads(printed.out)["tasks"]) == 1 and "no space is left" in printed.err
     assert [path.name for path in tmp_path.iterdir()] == ["reach-v3"]
 
 
