@@ -19,6 +19,7 @@ from support.submitted import SMALL, random_evaluation, renamed, verification
 from support.submitted import write as write_result
 from trimesh.exchange.gltf import export_gltf
 
+from fleet_tools.assets.checking.program import read_model
 from fleet_tools.assets.importing.importer import ImportedModel, import_mesh
 from fleet_tools.assets.importing.mesh_file import read_mesh
 from fleet_tools.assets.importing.program import PLAIN
@@ -35,7 +36,6 @@ from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
-from fleet_tools.sim.catalog import read_model
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.mutations import (
