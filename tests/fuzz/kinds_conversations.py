@@ -89,8 +89,10 @@ def server_answers(folder: Path) -> Subject:
     seen, _ = env.reset(seed=0)
     env.close()
     action = np.zeros(6, np.float32)
+    greeting = hello()
+    zeros = {name: np.zeros(it.shape, it.dtype) for name, it in greeting.observation.items()}
     own = [
-        hello().to_bytes(),
+        greeting.to_bytes(),
         Ready(session=0).to_bytes(),
         Acted(seq=0, action=action).to_bytes(),
     ]
@@ -130,11 +132,7 @@ def server_answers(folder: Path) -> Subject:
         connection = PolicyConnection(url, timeout_s=2.0)
         try:
             connection.reset()
-            layout = connection.hello.observation
-            given_observation = {
-                name: np.zeros(spec.shape, spec.dtype) for name, spec in layout.items()
-            }
-            return connection.hello.action, connection.act(given_observation, 0.0)
+            return connection.hello.action, connection.act(zeros, 0.0)
         finally:
             connection.close()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -32,6 +33,8 @@ from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_file import load_evaluation
 from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
+from fleet_tools.policies.remote.codec import ProtocolError, encode
+from fleet_tools.policies.remote.messages import Hello, Ready, read_message
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.storage.provenance import read_task_file
@@ -100,6 +103,13 @@ def test_what_no_query_has_is_not_dropped(plan: Any, robot: FleetRobot) -> None:
     ):
         with pytest.raises(MessageError, match="'secret', which no message has"):
             robot.answer(_with(message, secret=torch.ones(1)))
+
+
+@pytest.mark.parametrize("field", ["type", "protocol", "policy", "control_period_s"])
+def test_an_array_in_place_of_a_word_or_number_is_no_message(field: str) -> None:
+    words = {"type": "hello", "protocol": 1, "policy": "mine", "control_period_s": 0.1}
+    with pytest.raises(ProtocolError):
+        read_message(encode(words | {field: np.ones(2)}), Hello, Ready)
 
 
 def _lacking_dtype() -> bytes:

@@ -113,7 +113,10 @@ class OpenpiPolicy(NeverCopied):
             request["prompt"] = self._prompt
         with self._errors():
             self._connection.send(wire.encode(request))
-            chunk = np.asarray(self._receive().get("actions"))
+            try:
+                chunk = np.asarray(self._receive().get("actions"))
+            except ValueError:
+                raise ProtocolError("actions are an array, whose rows have one length") from None
             if chunk.shape != (len(chunk) if chunk.ndim else 0, *self._action.shape) or not len(
                 chunk
             ):

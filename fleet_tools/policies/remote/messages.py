@@ -138,10 +138,10 @@ def read_message(content: bytes | str, *kinds: type[M]) -> M:
         raise ProtocolError("Not a message: text instead of bytes.")
     data = decode(content)
     name = data.pop("type", None)
-    kind = next((each for each in kinds if each.__name__.lower() == name), None)
+    by_name = {each.__name__.lower(): each for each in kinds}
+    kind = by_name.get(name) if isinstance(name, str) else None  # an array equals nothing
     if kind is None:
-        known = ", ".join(each.__name__.lower() for each in kinds)
-        raise ProtocolError(f"The message is none of: {known}.")
+        raise ProtocolError(f"The message is none of: {', '.join(by_name)}.")
     try:
         return parse(kind, data, "The message")
     except ConfigError as error:

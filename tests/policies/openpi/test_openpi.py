@@ -202,6 +202,7 @@ WRONG = {
     "an empty chunk": {"actions": np.zeros((0, 6))},
     "NaN": {"actions": np.full((2, 6), np.nan)},
     "words": {"actions": [["a"] * 6]},
+    "rows of several lengths": {"actions": [[0.0] * 6, 0.0]},
     "random bytes": b"\xc1\x00",
 }
 
