@@ -123,9 +123,13 @@ class OpenpiPolicy(NeverCopied):
                 raise ProtocolError(
                     f"actions have the shape (horizon, *{self._action.shape}); given: {chunk.shape}"
                 )
-            if chunk.dtype.kind not in "fiu" or not np.isfinite(chunk).all():
+            if chunk.dtype.kind not in "fiu":
                 raise ProtocolError("actions are finite numbers")
-        return chunk.astype(self._action.dtype)
+            with np.errstate(over="ignore"):
+                chunk = chunk.astype(self._action.dtype)
+            if not np.isfinite(chunk).all():
+                raise ProtocolError(f"actions are finite numbers of {self._action.dtype}")
+        return chunk
 
     def _receive(self) -> dict:
         content = self._connection.recv(timeout=self._timeout_s)

@@ -201,6 +201,7 @@ WRONG = {
     "no chunk": {"actions": np.zeros(6)},
     "an empty chunk": {"actions": np.zeros((0, 6))},
     "NaN": {"actions": np.full((2, 6), np.nan)},
+    "numbers beyond float32": {"actions": np.full((2, 6), 1e300)},
     "words": {"actions": [["a"] * 6]},
     "rows of several lengths": {"actions": [[0.0] * 6, 0.0]},
     "random bytes": b"\xc1\x00",
