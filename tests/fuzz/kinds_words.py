@@ -154,7 +154,7 @@ def variables(folder: Path) -> Subject:
         odd = pick(
             generator, ("", "127.0.0.1", "::1", "*", str(folder / "private"), "x" * 32, word)
         )
-        return name, odd.encode(errors="surrogateescape").decode(errors="surrogateescape")
+        return name, odd.encode(errors="surrogatepass").decode(errors="surrogateescape")
 
     def read(given: tuple[str, str]) -> Any:
         with mock.patch.dict(os.environ, {given[0]: given[1]}):
