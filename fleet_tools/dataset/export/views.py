@@ -91,7 +91,8 @@ def stored_view(path: Path) -> Iterator[h5py.File]:
     image = io.BytesIO()
     with h5py.File(image, "w", libver=("v110", "v110")) as file:
         yield file
-    path.write_bytes(image.getbuffer())
+    with image.getbuffer() as content:  # released also where the disk is full
+        path.write_bytes(content)
 
 
 def link_whole(file: h5py.File, episode: LocatedEpisode, attempt: int, folder: Path) -> None:

@@ -38,6 +38,9 @@ EVERY_METHOD = [
 ]
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:Guards may run slower")  # Python 3.13.0, compiled
+
+
 @pytest.fixture(autouse=True)
 def _in_the_checkout(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
