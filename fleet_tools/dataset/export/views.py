@@ -91,8 +91,9 @@ def stored_view(path: Path) -> Iterator[h5py.File]:
     image = io.BytesIO()
     with h5py.File(image, "w", libver=("v110", "v110")) as file:
         yield file
-    with image.getbuffer() as content:  # released also where the disk is full
-        path.write_bytes(content)
+    # Released also where the disk is full; `write_bytes` of Python 3.13 would keep it.
+    with image.getbuffer() as content, path.open("wb") as stored:
+        stored.write(content)
 
 
 def link_whole(file: h5py.File, episode: LocatedEpisode, attempt: int, folder: Path) -> None:
