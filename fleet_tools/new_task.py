@@ -14,7 +14,7 @@ from tyro.conf import Positional
 from fleet_tools.assets.importing.argument_types import ModelName
 from fleet_tools.config.resources import assets_root
 from fleet_tools.config.tasks import task_names
-from fleet_tools.storage.atomic_files import replace_folder
+from fleet_tools.storage.atomic_files import temporary_in
 from fleet_tools.utils import cli
 
 
@@ -62,7 +62,7 @@ def _new_task(options: NewTaskOptions) -> int:
     files = scaffold(options.name, options.tool_family, options.object_family)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists, and is left unchanged. Choose another --output.")
-    replace_folder(folder, files)
+    _write(folder, files)
     task = folder / "task.yaml"
     steps = [
         f"{task}: what varies, what counts as success, what the expert is to do",
@@ -72,6 +72,21 @@ def _new_task(options: NewTaskOptions) -> int:
     summary = {"task": str(task), "folder": str(folder), "files": sorted(files)}
     options.report(summary, lambda: "\n".join(steps))
     return cli.OK
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    """Writes files below a folder, all or none; it may be the working directory.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with temporary_in(folder, folder / "task") as aside:
+        for path, content in files.items():
+            (aside / path).parent.mkdir(parents=True, exist_ok=True)
+            (aside / path).write_bytes(content)
+        for made in list(aside.iterdir()):
+            made.rename(folder / made.name)
 
 
 PROGRAM = cli.Program("new_task", cli.Command(NewTaskOptions, _new_task))

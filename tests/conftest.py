@@ -5,7 +5,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from support.environments import IDS
 from fleet_tools.parallel.actors import ONE_THREAD
 
 if TYPE_CHECKING:
+    from support.small_disks import Disk
+
     from fleet_tools.dataset import Dataset
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
@@ -96,6 +98,18 @@ def _make() -> "Callable[..., ToolUseEnv]":
         return made[key]
 
     return make
+
+
+@pytest.fixture(name="disk")
+def _disk(tmp_path: Path) -> "Iterator[Disk]":
+    """A disk that fills, on which nothing else is."""
+    from support.small_disks import make_disk
+
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    disk = make_disk(folder)
+    yield disk
+    disk.close()
 
 
 @pytest.fixture(scope="session", name="hammer")

@@ -7,7 +7,7 @@ and what is free; once there is room, the same command ends with what an undistu
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,11 @@ import numpy as np
 import pytest
 from support.collected import write_quick_task
 from support.small_datasets import OBSERVATION, Drawn, a_header, write
-from support.small_disks import PAGE, LimitedFiles, SmallDisk, make_disk
+from support.small_disks import PAGE, Disk
 
-Disk = SmallDisk | LimitedFiles
 Main = Callable[[Sequence[str]], int]
 
 FORMATS = ("lerobot", "minari", "ply", "robomimic", "zarr")
-
-
-@pytest.fixture(name="disk")
-def _disk(tmp_path: Path) -> Iterator[Disk]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    disk = make_disk(folder)
-    yield disk
-    disk.close()
 
 
 # --- Programs: each with its arguments, for files beside the disk, and an output on it -----------

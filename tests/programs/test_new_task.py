@@ -21,6 +21,20 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_an_empty_working_directory_may_be_the_folder(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["press", "--output", ".", "--quiet"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in folder.iterdir()}
+    assert (tmp_path / "task.yaml").read_bytes() == (folder / "task.yaml").read_bytes()
+
+
+def test_what_does_not_fit_on_the_disk_leaves_nothing(disk):
+    with disk.room(0):
+        assert main(["press", "--output", str(disk.folder / "press"), "--quiet"]) == 1
+    assert not list(disk.folder.rglob("*.*"))
+    assert main(["press", "--output", str(disk.folder / "press"), "--quiet"]) == 0
+
+
 def test_the_expert_solves_it_and_doing_nothing_does_not(folder):
     env = gym.make("FleetTools/Custom-v0", task=str(folder / "task.yaml"))
     expert = fleet_tools.ExpertPolicy(env)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.chromium import open_page
 from support.processes import run_python, running_process
-from support.small_disks import SmallDisk, make_disk
+from support.small_disks import Disk, SmallDisk
 from support.teleoperated import end_and_save, wait_for_phase
 
 from fleet_tools import collect, replay, teleop
@@ -66,13 +66,11 @@ def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: P
     assert len(samples) == sum(record.steps for record in Dataset(folder).stored())
 
 
-def test_what_does_not_fit_on_the_disk_waits_for_room(tmp_path: Path):
+def test_what_does_not_fit_on_the_disk_waits_for_room(disk: Disk):
     pytest.importorskip("viser", reason="the extra `browser` is not installed")
-    disk = make_disk(tmp_path)
     if not isinstance(disk, SmallDisk):
         pytest.skip("no file system may be mounted, and a limit would be of this process")
     with (
-        contextlib.closing(disk),
         started(disk.folder / "by_hand") as (process, url),
         open_page(url, width=600, height=400) as page,
     ):

@@ -4,28 +4,17 @@ import errno
 import os
 import pickle
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.small_datasets import Drawn, a_header, write
-from support.small_disks import PAGE, LimitedFiles, SmallDisk, make_disk
+from support.small_disks import PAGE, Disk, SmallDisk
 
 from fleet_tools.errors import DiskError
 from fleet_tools.storage.append_log import AppendLog
 from fleet_tools.storage.atomic_files import atomic_write, replace_folder, temporary_in, write_file
 from fleet_tools.utils.disk_errors import disk_error
-
-Disk = SmallDisk | LimitedFiles
-
-
-@pytest.fixture(name="disk")
-def _disk(tmp_path: Path) -> Iterator[Disk]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    disk = make_disk(folder)
-    yield disk
-    disk.close()
 
 
 def everything_in(folder: Path) -> dict[str, bytes]:

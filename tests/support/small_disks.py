@@ -98,7 +98,10 @@ class LimitedFiles:
         """Does nothing."""
 
 
-def make_disk(folder: Path) -> SmallDisk | LimitedFiles:
+Disk = SmallDisk | LimitedFiles
+
+
+def make_disk(folder: Path) -> Disk:
     """Returns a disk at an existing folder."""
     try:
         return SmallDisk(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import ROOT, run_python
-from support.small_disks import PAGE, make_disk
+from support.small_disks import PAGE, Disk
 
 from fleet_tools.utils.compiled import SHARED_FOLDER
 
@@ -81,11 +81,9 @@ def test_it_works_where_the_package_is_read_only(tmp_path: Path, home: str):
     assert bool(list(tmp_path.glob("writable/**/*.nbi"))) == (home == "writable")
 
 
-def test_it_works_where_the_cache_has_no_room(tmp_path: Path):
-    script, folder = tmp_path / "script.py", tmp_path / "cache"
+def test_it_works_where_the_cache_has_no_room(tmp_path: Path, disk: Disk):
+    script, folder = tmp_path / "script.py", disk.folder
     script.write_text(SUM)
-    folder.mkdir()
-    disk = make_disk(folder)
     variables = os.environ | {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)}
     with disk.room(2 * PAGE):
         for _ in range(2):
@@ -95,7 +93,6 @@ def test_it_works_where_the_cache_has_no_room(tmp_path: Path):
     assert not list(folder.rglob("*.nbc"))
     assert run(script, variables).stdout.strip() == "5"
     assert len(list(folder.rglob("*.nbc"))) == 2  # of both functions
-    disk.close()
 
 
 def test_without_a_cache_processes_share_a_folder_of_this_user_for_a_run(tmp_path: Path):
