@@ -235,8 +235,11 @@ class LabelPage:
         w, x, y, z = event.target.wxyz
         position = np.array(event.target.position, float)
         if self.session.item == HAND_ITEM:
-            turn = lambda: Rotation.from_quat([x, y, z, w]).as_matrix()  # noqa: E731
-            self._act(lambda: self.session.place_hand(position, turn()))
+            self._act(
+                lambda: self.session.place_hand(
+                    position, Rotation.from_quat([x, y, z, w]).as_matrix()
+                )
+            )
         else:
             self._act(lambda: self.session.place(position))
 

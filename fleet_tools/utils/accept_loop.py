@@ -248,6 +248,13 @@ class AcceptLoop:
         _LOGGER.warning("Connections dropped since the last such line: %s.", counts)
 
 
+def quiet_logger() -> logging.Logger:
+    """Returns a logger that says nothing of others who do not speak the protocol, or leave."""
+    logger = logging.getLogger(f"{__name__}.websockets")
+    logger.setLevel(logging.CRITICAL)
+    return logger
+
+
 def _listens(listening: socket.socket) -> bool:
     try:
         return listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) != 0

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import hmac
 import io
-import logging
 import re
 import secrets
 import socket
@@ -21,6 +20,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import ConfigError, MissingLibraryError
+from fleet_tools.utils.accept_loop import quiet_logger
 from fleet_tools.utils.libraries import install_command, require
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class PageGate:
             "process_response": _hide_address,
             "server_header": None,
             "create_connection": Connection,
-            "logger": _quiet_logger(),
+            "logger": quiet_logger(),
         }
         return serve(converse, sock=self._socket, **(options | protected))
 
@@ -221,10 +221,3 @@ def _hushed() -> contextlib.AbstractContextManager[object]:
 def _hide_address(connection: "ServerConnection", request: "Request", response: "Response") -> None:
     """Keeps the page's address out of the requests to what it may link to."""
     response.headers["Referrer-Policy"] = "no-referrer"
-
-
-def _quiet_logger() -> logging.Logger:
-    """Returns a logger that says nothing of strangers who do not speak the protocol."""
-    logger = logging.getLogger(f"{__name__}.websockets")
-    logger.setLevel(logging.CRITICAL)
-    return logger

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.remote.access import Access
 from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
-from fleet_tools.policies.remote.websocket import quiet_logger
-from fleet_tools.utils.accept_loop import AcceptLoop
+from fleet_tools.utils.accept_loop import AcceptLoop, quiet_logger
 from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """A client's connection to the server of a policy, which leads nowhere else."""
 
 import contextlib
-import logging
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -16,6 +15,7 @@ from fleet_tools.policies.remote.access import (
 )
 from fleet_tools.policies.remote.codec import ProtocolError
 from fleet_tools.policies.remote.messages import MAX_ANSWER
+from fleet_tools.utils.accept_loop import quiet_logger
 from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:
@@ -58,13 +58,6 @@ def reason(error: Exception) -> str:
     if status == 401:
         return f"it asks for a token, which {TOKEN_VARIABLE} does not have"
     return f"{error}"[:500] or type(error).__name__
-
-
-def quiet_logger() -> logging.Logger:
-    """Returns a logger that says nothing of others who do not speak the protocol, or leave."""
-    logger = logging.getLogger(f"{__name__}.websockets")
-    logger.setLevel(logging.CRITICAL)
-    return logger
 
 
 @contextlib.contextmanager
