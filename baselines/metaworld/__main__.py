@@ -159,7 +159,7 @@ def _collect(options: CollectOptions) -> int:
 
 def _view(options: ViewOptions) -> int:
     from fleet_tools.baselines.metaworld.env import MetaWorldEnv
-    from fleet_tools.policies.guarded import make_guarded
+    from fleet_tools.policies.policy import make_guarded
     from fleet_tools.visualization.recording import PlannedEpisode, render_frame, run_observed
     from fleet_tools.visualization.video import require_video, write_video
 

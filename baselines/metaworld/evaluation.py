@@ -11,7 +11,7 @@ from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, W
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.perception.observation_config import observation_kwargs
-from fleet_tools.policies.guarded import make_guarded
+from fleet_tools.policies.policy import make_guarded
 from fleet_tools.policies.sources import PolicySource
 from fleet_tools.rollouts.rollout import attempt, rollout
 from fleet_tools.sim.seeds import EVALUATION

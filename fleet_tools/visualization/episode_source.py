@@ -12,8 +12,7 @@ from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, DatasetError, MissingLibraryError
-from fleet_tools.policies.guarded import make_guarded
-from fleet_tools.policies.policy import StoredActions
+from fleet_tools.policies.policy import StoredActions, make_guarded
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.visualization.recording import PlannedEpisode
 

@@ -7,7 +7,7 @@ import pytest
 from support.environments import IDS
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.policies.policy import RandomPolicy, ZeroPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]

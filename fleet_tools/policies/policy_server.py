@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
+from fleet_tools.policies.conversation import Conversation, Dialect, Served
+from fleet_tools.policies.server_access import Access
 from fleet_tools.utils.accept_loop import AcceptLoop, quiet_logger
 from fleet_tools.utils.libraries import require
 
@@ -51,8 +51,7 @@ class PolicyServer:
         max_connections: int = 32,
         dialect: type[Dialect] = Conversation,
     ) -> None:
-        for module in ("websockets", "msgpack"):
-            require(module, "serve policies")
+        require("websockets", "serve policies")
         from websockets.sync.server import serve
 
         self._served, self._access, self._dialect = served, access, dialect

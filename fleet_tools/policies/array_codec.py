@@ -8,13 +8,17 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgpack
 import numpy as np
 
 from fleet_tools.envs.array_spec import DTYPES, MAX_AXES, MAX_LENGTH
 from fleet_tools.errors import PolicyError
-from fleet_tools.utils.libraries import require
 
 _ARRAY = {"dtype", "shape", "data"}
+_NAMES = {np.dtype(name).newbyteorder("<").str: name for name in DTYPES}
+_STORED = {name: np.dtype(code) for code, name in _NAMES.items()}
+"""Names of the types by what NumPy writes of them, and as they are on the wire."""
+
 _MAX_ENTRIES, _MAX_CONTAINERS = 1024, 4096
 """Entries of one map or list, and maps and lists of one message."""
 
@@ -46,7 +50,6 @@ def pack(message: Mapping[str, Any], plain: Callable[[Any], Any]) -> bytes:
     Raises:
         ProtocolError: It holds something else.
     """
-    msgpack = require("msgpack", "speak with policies over a socket")
     try:
         return msgpack.packb(message, default=plain)
     except (TypeError, ValueError, OverflowError) as error:
@@ -79,7 +82,6 @@ def unpack(content: bytes, read_map: Callable[[list[tuple[Any, Any]]], Any]) -> 
     Raises:
         ProtocolError: They are no map of msgpack.
     """
-    msgpack = require("msgpack", "speak with policies over a socket")
     containers = 0
 
     def counted(container: Any) -> Any:
@@ -116,28 +118,33 @@ def require_numbers(value: Any) -> np.ndarray:
     """
     if not isinstance(value, np.ndarray):
         raise TypeError(f"a {type(value).__name__} is neither plain data nor an array")
-    if value.dtype.name not in DTYPES:
-        raise TypeError(f"an array of {value.dtype} is none of numbers")
-    return value.astype(value.dtype.newbyteorder("<"), copy=False)
+    if value.dtype.str in _NAMES:
+        return value
+    if (stored := value.dtype.newbyteorder("<")).str not in _NAMES:
+        raise TypeError(f"an array of {value.dtype} does not hold numbers")
+    return value.astype(stored)
 
 
 def _plain(value: Any) -> dict[str, Any]:
     array = require_numbers(value)
-    return {"dtype": array.dtype.name, "shape": list(array.shape), "data": array.tobytes()}
+    return {"dtype": _NAMES[array.dtype.str], "shape": array.shape, "data": array.tobytes()}
 
 
 def _map(pairs: list[tuple[Any, Any]]) -> Any:
     """Returns a map, or the array that it describes."""
     found = dict(pairs)
-    if len(found) != len(pairs) or not all(isinstance(key, str) for key in found):
-        raise ProtocolError("keys are names that occur once")
-    return _array(**found) if found.keys() == _ARRAY else found
+    if len(found) == len(pairs):
+        if found.keys() == _ARRAY:
+            return _array(**found)
+        if set(map(type, found)) <= {str}:
+            return found
+    raise ProtocolError("keys are names that occur once")
 
 
 def _array(dtype: Any, shape: Any, data: Any) -> np.ndarray:
-    if not isinstance(dtype, str) or dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in _STORED:
         raise ProtocolError("an array of something else than numbers")
-    return read_array(np.dtype(dtype).newbyteorder("<"), shape, data)
+    return read_array(_STORED[dtype], shape, data)
 
 
 def read_array(stored: np.dtype, shape: Any, data: Any) -> np.ndarray:
@@ -151,20 +158,20 @@ def read_array(stored: np.dtype, shape: Any, data: Any) -> np.ndarray:
     Raises:
         ProtocolError: They are no such array.
     """
-    if (
-        not isinstance(shape, list)
-        or len(shape) > MAX_AXES
-        or not all(type(length) is int and 0 <= length <= MAX_LENGTH for length in shape)
-    ):
-        raise ProtocolError("an array whose shape is none")
+    if not isinstance(shape, list) or len(shape) > MAX_AXES:
+        raise ProtocolError("an array with an invalid shape")
+    for length in shape:
+        if type(length) is not int or not 0 <= length <= MAX_LENGTH:
+            raise ProtocolError("an array with an invalid shape")
     if not isinstance(data, bytes) or len(data) != math.prod(shape) * stored.itemsize:
         raise ProtocolError("an array whose data do not fill its shape")
     if stored.kind == "b" and data.strip(b"\0\1"):
         raise ProtocolError("a boolean that is neither 0 nor 1")
     try:
-        return np.frombuffer(data, stored).reshape(shape).astype(stored.newbyteorder("="))
+        array = np.frombuffer(data, stored).reshape(shape)
+        return array.copy() if stored.isnative else array.astype(stored.newbyteorder("="))
     except ValueError:  # an empty one, with lengths whose product is no size
-        raise ProtocolError("an array whose shape is none") from None
+        raise ProtocolError("an array with an invalid shape") from None
 
 
 def _refuse_extension(code: int, data: bytes) -> None:

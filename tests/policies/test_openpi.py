@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
 from support.served_policies import Remembering, Scripted, constant, observation, serving
@@ -22,12 +21,11 @@ from fleet_tools.envs.array_spec import describe_observation
 from fleet_tools.envs.interface import interface_of
 from fleet_tools.envs.lerobot_features import FeatureNames
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies.openpi import wire
-from fleet_tools.policies.openpi.conversation import OpenpiConversation
-from fleet_tools.policies.openpi.policy import OpenpiPolicy
-from fleet_tools.policies.remote.access import TOKEN_VARIABLE, Access
-from fleet_tools.policies.remote.conversation import Reply, Served
-from fleet_tools.policies.remote.messages import FailureCode, Hello
+from fleet_tools.policies import openpi
+from fleet_tools.policies.conversation import Reply, Served
+from fleet_tools.policies.openpi import OpenpiConversation, OpenpiPolicy
+from fleet_tools.policies.server_access import TOKEN_VARIABLE, Access
+from fleet_tools.policies.wire_messages import FailureCode, Hello
 
 OPENPI_PYTHON = os.environ.get("FLEET_TOOLS_OPENPI_PYTHON")
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -50,14 +48,14 @@ def answering(make: Callable[[], Any]) -> Iterator[Any]:
 
 
 def asked(connection: Any, request: dict[str, Any]) -> dict[str, Any] | str:
-    connection.send(wire.encode(request))
+    connection.send(openpi.encode(request))
     answer = connection.recv(timeout=10)
-    return answer if isinstance(answer, str) else wire.decode(answer)
+    return answer if isinstance(answer, str) else openpi.decode(answer)
 
 
 def test_our_server_answers_with_the_policy_s_actions() -> None:
     with answering(Remembering) as client:
-        metadata = wire.decode(client.recv(timeout=10))
+        metadata = openpi.decode(client.recv(timeout=10))
         assert metadata["action"]["shape"] == [6] and metadata["reset_entry"] == "reset"
         found = []
         for seed in range(4):
@@ -143,12 +141,12 @@ class Chunks:
         return Reply(why, closes=True)
 
     def greeting(self) -> bytes:
-        return wire.encode({"name": "foreign"})
+        return openpi.encode({"name": "foreign"})
 
     def reply(self, content: bytes | str) -> Reply:
         assert isinstance(content, bytes)
-        answer = type(self).act(wire.decode(content))
-        return Reply(answer if isinstance(answer, str | bytes) else wire.encode(answer))
+        answer = type(self).act(openpi.decode(content))
+        return Reply(answer if isinstance(answer, str | bytes) else openpi.encode(answer))
 
 
 @contextmanager

@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
 from support.served_policies import constant, hello, observation
 from websockets.sync.server import serve
 
 from fleet_tools.errors import PolicyError
-from fleet_tools.policies.remote.access import TOKEN_VARIABLE
-from fleet_tools.policies.remote.connection import PolicyConnection
-from fleet_tools.policies.remote.messages import Acted, Ready
-from fleet_tools.policies.remote.server import PolicyServer
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.server_access import TOKEN_VARIABLE
+from fleet_tools.policies.wire_messages import Acted, Ready
 
 
 def lying(*answers: Any) -> Any:
@@ -33,13 +32,13 @@ def lying(*answers: Any) -> Any:
     return handle
 
 
-def lying_client(handle: Any) -> Iterator[PolicyConnection]:
+def lying_client(handle: Any) -> Iterator[PolicyClient]:
     with serve(handle, "127.0.0.1", 0, compression=None) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         port = server.socket.getsockname()[1]
         try:
-            yield PolicyConnection(f"ws://127.0.0.1:{port}", timeout_s=0.5)
+            yield PolicyClient.at(f"ws://127.0.0.1:{port}", timeout_s=0.5)
         finally:
             server.shutdown()
             thread.join()
@@ -97,7 +96,7 @@ def test_redirects_are_not_followed(server: PolicyServer, monkeypatch: pytest.Mo
         thread = threading.Thread(target=other.serve_forever)
         thread.start()
         with pytest.raises(PolicyError, match=r"cannot follow redirect|HTTP 302"):
-            PolicyConnection(f"ws://127.0.0.1:{other.socket.getsockname()[1]}")
+            PolicyClient.at(f"ws://127.0.0.1:{other.socket.getsockname()[1]}")
         other.shutdown()
         thread.join()
 
@@ -106,6 +105,6 @@ def test_there_is_no_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(PolicyError, match="not answer in time"):
-            PolicyConnection(f"ws://127.0.0.1:{port}", timeout_s=0.3)
+            PolicyClient.at(f"ws://127.0.0.1:{port}", timeout_s=0.3)
     with pytest.raises(PolicyError, match="refused"):
-        PolicyConnection(f"ws://127.0.0.1:{port}")
+        PolicyClient.at(f"ws://127.0.0.1:{port}")

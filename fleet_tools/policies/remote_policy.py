@@ -11,13 +11,14 @@ from fleet_tools.envs.array_spec import describe_action, describe_observation, l
 from fleet_tools.envs.interface import EnvInterface
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import PolicyError
+from fleet_tools.policies.channel import TIMEOUT_S
 from fleet_tools.policies.policy import NeverCopied
-from fleet_tools.policies.remote.connection import TIMEOUT_S, PolicyConnection
-from fleet_tools.policies.remote.messages import Hello
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.wire_messages import Hello
 
 
 class RemotePolicy(NeverCopied):
-    """Acts as the policy of a server, with the same bits; see `realtime` for robots.
+    """Acts as the policy of a server, with the same bits; see `realtime_policy` for robots.
 
     There is no deadline: `timeout_s` is for servers that have died. A connection that was lost is
     made anew by the next `reset`.
@@ -29,7 +30,7 @@ class RemotePolicy(NeverCopied):
         timeout_s: Time after which a server that does not answer counts as dead, s.
 
     Raises:
-        PolicyError: See `PolicyConnection`; or the server's policy is another one, or cannot act in
+        PolicyError: See `PolicyClient`; or the server's policy is another one, or cannot act in
             this environment.
         ConfigError: A wrapper hides what it reads, or cannot be inverted.
     """
@@ -46,48 +47,48 @@ class RemotePolicy(NeverCopied):
         self._period_s = 1.0 / float(env.metadata["render_fps"])
         self._content_digest = content_digest
         self._through_wrappers = ThroughWrappers(env)
-        self._connection = self._connect()
-        require_entries(env, self._connection.hello.observation)
+        self._client = self._connect()
+        require_entries(env, self._client.hello.observation)
         self._step = 0
 
     def reset(self) -> None:
         """Asks the server's policy to forget the last episode.
 
         Raises:
-            PolicyError: See the class, and `PolicyConnection.reset`.
+            PolicyError: See the class, and `PolicyClient.reset`.
         """
         self._step = 0
-        if not self._connection.closed:
+        if not self._client.closed:
             try:
-                return self._connection.reset()
+                return self._client.reset()
             except PolicyError:  # such as of a server that was started anew since the last episode
-                if not self._connection.closed:
+                if not self._client.closed:
                     raise
-        self._connection = self._connect()
-        self._connection.reset()
+        self._client = self._connect()
+        self._client.reset()
 
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action, for `env.step`; the environment clips it.
 
         Raises:
-            PolicyError: See `PolicyConnection.act`.
+            PolicyError: See `PolicyClient.act`.
         """
-        action = self._connection.act(observation, self._step * self._period_s)
+        action = self._client.act(observation, self._step * self._period_s)
         self._step += 1
         return self._through_wrappers(action)
 
     def close(self) -> None:
         """Closes the connection."""
-        self._connection.close()
+        self._client.close()
 
-    def _connect(self) -> PolicyConnection:
-        connection = PolicyConnection(self._url, self._timeout_s)
+    def _connect(self) -> PolicyClient:
+        client = PolicyClient.at(self._url, self._timeout_s)
         try:
-            self._require_acting(connection.hello)
+            self._require_acting(client.hello)
         except PolicyError:
-            connection.close()
+            client.close()
             raise
-        return connection
+        return client
 
     def _require_acting(self, hello: Hello) -> None:
         if self._content_digest not in (None, hello.content_digest):
@@ -114,8 +115,8 @@ def read_hello(url: str) -> Hello:
     """Returns what a server's policy is.
 
     Raises:
-        ConfigError, PolicyError, MissingLibraryError: See `PolicyConnection`.
+        ConfigError, PolicyError, MissingLibraryError: See `PolicyClient`.
     """
-    connection = PolicyConnection(url)
-    connection.close()
-    return connection.hello
+    client = PolicyClient.at(url)
+    client.close()
+    return client.hello

@@ -15,13 +15,13 @@ from typing import Literal
 import numpy as np
 
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies.remote.connection import PolicyConnection
+from fleet_tools.policies.policy_client import PolicyClient
 
 Status = Literal["answered", "missed", "stopped"]
 
 
 @dataclass(frozen=True, eq=False)
-class Command:
+class RobotCommand:
     """What the robot is to do in a control step.
 
     Attributes:
@@ -45,7 +45,7 @@ class RealTimePolicy:
     comes after its deadline is dropped.
 
     Args:
-        url: Address of the server, see `PolicyConnection`.
+        url: Address of the server, see `PolicyClient`.
         deadline_s: Longest time of `act`, s; shorter than the policy's control period.
         max_misses: Number of misses in a row after which it stops.
         timeout_s: Longest time of connecting and of `reset`, while the robot stands still, s.
@@ -53,7 +53,7 @@ class RealTimePolicy:
     Raises:
         ConfigError: The deadline is not shorter than the control period, or there are no misses
             after which to stop.
-        PolicyError: See `PolicyConnection`.
+        PolicyError: See `PolicyClient`.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class RealTimePolicy:
     ) -> None:
         if max_misses < 1:
             raise ConfigError(f"The client stops after 1 miss or more; given: {max_misses}.")
-        self._connection = PolicyConnection(url, timeout_s)
-        self.hello = self._connection.hello
+        self._client = PolicyClient.at(url, timeout_s)
+        self.hello = self._client.hello
         if not 0.0 < deadline_s < self.hello.control_period_s:
-            self._connection.close()
+            self._client.close()
             raise ConfigError(
                 f"The deadline lies between 0 and the control period, "
                 f"{self.hello.control_period_s:g} s; given: {deadline_s:g} s."
@@ -85,10 +85,10 @@ class RealTimePolicy:
         if self._pending is not None:
             wait([self._pending])  # at most the timeout of the connection
             self._pending = None
-        self._connection.reset()
+        self._client.reset()
         self._misses, self._stopped = 0, ""
 
-    def act(self, observation: Mapping[str, np.ndarray], time_s: float) -> Command:
+    def act(self, observation: Mapping[str, np.ndarray], time_s: float) -> RobotCommand:
         """Returns the command of a control step, at the deadline at the latest.
 
         Args:
@@ -102,7 +102,7 @@ class RealTimePolicy:
         end = started + self._deadline_s
         if self._pending is not None and not _done(self._pending, end):
             return self._missed("an earlier request is not answered", started)
-        self._pending = self._network.submit(self._connection.act, observation, time_s)
+        self._pending = self._network.submit(self._client.act, observation, time_s)
         if not _done(self._pending, end):
             return self._missed("no answer before the deadline", started)
         answered, self._pending = self._pending, None
@@ -114,28 +114,28 @@ class RealTimePolicy:
             return self._stop(f"{type(error).__name__}: {error}", started)
         self._misses = 0
         clipped = action.clip(*self.hello.action_bounds)
-        return Command(clipped, "answered", "", time.monotonic() - started)
+        return RobotCommand(clipped, "answered", "", time.monotonic() - started)
 
     def close(self) -> None:
         """Closes the connection."""
         self._stopped = "closed"
-        self._connection.close()
+        self._client.close()
         self._network.shutdown()
 
-    def _missed(self, reason: str, started: float) -> Command:
+    def _missed(self, reason: str, started: float) -> RobotCommand:
         self._misses += 1
         if self._misses >= self._max_misses:
             return self._stop(f"{self._misses} misses in a row; {reason}", started)
         return self._command("missed", reason, started)
 
-    def _stop(self, reason: str, started: float) -> Command:
+    def _stop(self, reason: str, started: float) -> RobotCommand:
         self._stopped = reason
         return self._command("stopped", reason, started)
 
-    def _command(self, status: Status, reason: str, started: float) -> Command:
+    def _command(self, status: Status, reason: str, started: float) -> RobotCommand:
         spec = self.hello.action
         zero = np.zeros(spec.shape, spec.dtype)
-        return Command(zero, status, reason, time.monotonic() - started)
+        return RobotCommand(zero, status, reason, time.monotonic() - started)
 
 
 def _done(pending: Future, end: float) -> bool:

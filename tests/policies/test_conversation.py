@@ -5,13 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("msgpack")
-
 from support.served_policies import Remembering, Scripted, constant, hello, observation
 
-from fleet_tools.policies.remote.conversation import Conversation, Served
-from fleet_tools.policies.remote.messages import Act, Acted, Failure, Ready, Reset
+from fleet_tools.policies.conversation import Conversation, Served
+from fleet_tools.policies.wire_messages import (
+    CLOSING,
+    Act,
+    Acted,
+    Failed,
+    Ready,
+    Reset,
+    read_message,
+)
 
 
 def conversation(policy: Any = None) -> Conversation:
@@ -23,21 +28,29 @@ def act(seq: int, **changes: Any) -> bytes:
     return Act(**{**given, **changes}).to_bytes()
 
 
+def told(talk: Conversation, content: bytes | str) -> Ready | Acted | Failed:
+    reply = talk.reply(content)
+    assert isinstance(reply.content, bytes)
+    answer: Ready | Acted | Failed = read_message(reply.content, Ready, Acted, Failed)
+    assert reply.closes == (isinstance(answer, Failed) and answer.code in CLOSING)
+    return answer
+
+
 def begun(policy: Any = None) -> Conversation:
     talk = conversation(policy)
-    assert talk.answer(Reset(session=3).to_bytes()) == Ready(session=3)
+    assert talk.answer(Reset(session=3)) == Ready(session=3)
     return talk
 
 
 def answered(talk: Conversation, seq: int) -> bytes:
-    answer = talk.answer(act(seq))
+    answer = told(talk, act(seq))
     assert isinstance(answer, Acted) and answer.seq == seq
     return answer.action.tobytes()
 
 
-def refused(talk: Conversation, content: bytes | str) -> Failure:
-    answer = talk.answer(content)
-    assert isinstance(answer, Failure) and len(answer.message) <= 500
+def refused(talk: Conversation, content: bytes | str) -> Failed:
+    answer = told(talk, content)
+    assert isinstance(answer, Failed) and len(answer.message) <= 500
     return answer
 
 
@@ -76,7 +89,7 @@ def test_a_refused_observation_leaves_the_state_as_it_is(name: str) -> None:
         b"\x80",
         "text",
         b"\x81\xa4type\xa3act",
-        Failure(code="full").to_bytes(),
+        Failed(code="full").to_bytes(),
         hello().to_bytes(),
         Acted(seq=0, action=np.zeros(6)).to_bytes(),
         Act.model_construct(seq=-1, time_s=0.0, observation={}).to_bytes(),
@@ -96,10 +109,10 @@ def test_what_is_no_request_is_malformed(content: bytes | str) -> None:
 def test_requests_come_in_order() -> None:
     talk = conversation()
     assert refused(talk, act(0)).code == "order"  # before a reset
-    talk.answer(Reset(session=0).to_bytes())
+    talk.answer(Reset(session=0))
     answered(talk, 5)
     assert [refused(talk, act(seq)).code for seq in (5, 4, 0)] == ["order"] * 3
-    talk.answer(Reset(session=1).to_bytes())
+    talk.answer(Reset(session=1))
     assert refused(talk, act(5)).code == "order"  # numbers belong to the connection
     answered(talk, 6)
 
@@ -108,8 +121,8 @@ def test_a_reset_forgets() -> None:
     talk = begun()
     first = answered(talk, 0)
     answered(talk, 1)
-    talk.answer(Reset(session=4).to_bytes())
-    again = talk.answer(act(7, observation=observation(0)))
+    talk.answer(Reset(session=4))
+    again = told(talk, act(7, observation=observation(0)))
     assert isinstance(again, Acted) and again.action.tobytes() == first
 
 
@@ -137,5 +150,5 @@ def test_an_error_of_the_policy_ends_its_episode_and_tells_nothing(
     assert failure.code == "policy" and "secret" not in failure.message
     assert "Traceback" not in failure.message and "Traceback" in caplog.text
     assert refused(talk, act(1)).code == "order"
-    talk.answer(Reset(session=1).to_bytes())
+    talk.answer(Reset(session=1))
     answered(talk, 2)

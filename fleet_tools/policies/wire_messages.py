@@ -1,14 +1,17 @@
-"""What a policy's client and its server say to each other, as values.
+"""What a client and the process of a policy say to each other, as values.
 
-    server                          client
+    process of the policy           client
     Hello                           once, after the connection is made
                                     Reset(session)
     Ready(session)
                                     Act(seq, time_s, observation)
-    Acted(seq, action)              or Failure(code, message)
+    Acted(seq, action)              or Failed(code, message)
 
 A client has one request in flight. Sequence numbers grow over the whole connection, so that an
-answer belongs to one request alone.
+answer belongs to one request alone. A confined policy is also asked what it reports:
+
+                                    Inform()
+    Informed(info)
 """
 
 from collections.abc import Mapping
@@ -21,7 +24,7 @@ from fleet_tools.config.values import Number, Positive, Value, parse
 from fleet_tools.envs.array_spec import ArraySpec, Layout, misfits
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.observation_config import StoredEnvKwargs
-from fleet_tools.policies.remote.codec import ProtocolError, decode, encode
+from fleet_tools.policies.array_codec import ProtocolError, decode, encode
 
 PROTOCOL = 1
 """Version of the protocol; others are refused."""
@@ -29,23 +32,26 @@ PROTOCOL = 1
 FailureCode = Literal["malformed", "busy", "full", "observation", "order", "policy"]
 """Why a request has no other answer; the first three end the connection.
 
-malformed: the bytes are no request. busy: a request came before the last one was answered. full:
+malformed: the bytes are not a request. busy: a request came before the last one was answered. full:
 there are too many connections. observation: it is not what the policy reads, or not finite. order:
 an act before a reset or after an error of the policy, or a number that does not grow. policy: the
 policy raised an error.
 """
 
 CLOSING: tuple[FailureCode, ...] = ("malformed", "busy", "full")
-"""Failures after which the server closes the connection."""
+"""Failures after which the connection is closed."""
 
 MAX_ANSWER = 2**20
-"""Largest size of what a server sends, bytes."""
+"""Largest size of what is sent to a client, bytes."""
 
 _Number = Annotated[int, pydantic.Field(strict=True, ge=0, lt=2**63)]
 _Text = Annotated[str, pydantic.Field(strict=True, max_length=500)]
+_MAX_REASON = 4096
 
 
-class _Message(Value):
+class Message(Value):
+    """Something that is said; its name on the wire is that of its class in small letters."""
+
     model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
 
     def to_bytes(self) -> bytes:
@@ -56,7 +62,7 @@ class _Message(Value):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
-class Hello(_Message):
+class Hello(Message):
     """What the server's policy is, and what it reads and returns.
 
     Attributes:
@@ -85,19 +91,19 @@ class Hello(_Message):
         return self.model_dump(mode="json")
 
 
-class Reset(_Message):
+class Reset(Message):
     """Asks the policy to forget the last episode; the answer is `Ready` with the same number."""
 
     session: _Number
 
 
-class Ready(_Message):
+class Ready(Message):
     """The policy has forgotten the last episode."""
 
     session: _Number
 
 
-class Act(_Message):
+class Act(Message):
     """Asks for an action; the answer is `Acted` with the same number.
 
     Attributes:
@@ -111,21 +117,40 @@ class Act(_Message):
     observation: dict[str, np.ndarray]
 
 
-class Acted(_Message):
+class Acted(Message):
     """The action that an observation led to."""
 
     seq: _Number
     action: np.ndarray
 
 
-class Failure(_Message):
-    """Why a request has no other answer."""
+class Inform(Message):
+    """Asks a confined policy for its `info`; the answer is `Informed`."""
+
+
+class Informed(Message):
+    """What a policy stores with its episode.
+
+    Attributes:
+        info: A JSON object.
+    """
+
+    info: Annotated[str, pydantic.Field(strict=True)]
+
+
+class Failed(Message):
+    """Why a request has no other answer; policies' servers tell strangers at most 500 letters."""
 
     code: FailureCode
-    message: _Text = ""
+    message: Annotated[str, pydantic.Field(strict=True, max_length=_MAX_REASON)] = ""
+
+    @classmethod
+    def because(cls, code: FailureCode, why: object, most: int = 500) -> "Failed":
+        """Returns a failure with a reason that may be too long."""
+        return cls(code=code, message=str(why)[: min(most, _MAX_REASON)])
 
 
-M = TypeVar("M", bound=_Message)
+M = TypeVar("M", bound=Message)
 
 
 def read_message(content: bytes | str, *kinds: type[M]) -> M:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
 from support.served_policies import Scripted, constant, held, observation, serving
 
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies.remote.realtime import Command, RealTimePolicy
+from fleet_tools.policies.realtime_policy import RealTimePolicy, RobotCommand
 
 DEADLINE_S = 1.5
 """Long enough for an answer on a machine with other work, and short enough to be missed often."""
@@ -30,7 +29,7 @@ def robot(act: Callable[[int], Any], max_misses: int = 3) -> Iterator[RealTimePo
         policy.close()
 
 
-def act(policy: RealTimePolicy) -> Command:
+def act(policy: RealTimePolicy) -> RobotCommand:
     command = policy.act(observation(), 0.0)
     assert np.isfinite(command.action).all() and command.action.dtype == np.float32
     assert command.status == "answered" or not command.action.any()
@@ -39,7 +38,7 @@ def act(policy: RealTimePolicy) -> Command:
     return command
 
 
-def step_of(command: Command) -> int | None:
+def step_of(command: RobotCommand) -> int | None:
     """Returns the step of the policy whose action it is."""
     return round(100 * float(command.action[0])) - 1 if command.status == "answered" else None
 

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
 from support.served_policies import Remembering, episode, opened, serving
 from websockets.exceptions import InvalidStatus
 
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies.remote.access import TOKEN_VARIABLE, Access, read_token, require_url
-from fleet_tools.policies.remote.connection import PolicyConnection
-from fleet_tools.policies.remote.server import PolicyServer
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.server_access import TOKEN_VARIABLE, Access, read_token, require_url
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -28,7 +27,7 @@ def test_a_wrong_token_is_refused(given: str | None, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(TOKEN_VARIABLE, given)
     with serving(Remembering, Access(token=TOKEN)) as server:
         with pytest.raises(PolicyError, match=f"asks for a token.*{TOKEN_VARIABLE}"):
-            PolicyConnection(server.url)
+            PolicyClient.at(server.url)
         headers = [("Authorization", f"Bearer {TOKEN}"), ("Authorization", "Bearer x")]
         with pytest.raises(InvalidStatus), opened(server, additional_headers=headers):
             pass
@@ -91,7 +90,7 @@ def test_nothing_is_sent_to_an_address_that_may_not_be_used(url: str) -> None:
     with pytest.raises(ConfigError):
         require_url(url)
     with pytest.raises(ConfigError):
-        PolicyConnection(url)
+        PolicyClient.at(url)
 
 
 def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
@@ -120,10 +119,10 @@ def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: PolicyServ
         url = secured.url.replace("0.0.0.0", "127.0.0.1")
         assert url.startswith("wss://")
         with pytest.raises(PolicyError, match=r"(?i)certificate verify failed"):
-            PolicyConnection(url)
+            PolicyClient.at(url)
         with pytest.raises(PolicyError):
-            PolicyConnection(url.replace("wss", "ws"))
+            PolicyClient.at(url.replace("wss", "ws"))
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with pytest.raises(PolicyError, match=r"(?i)certificate verify failed"):
-            PolicyConnection(url.replace("127.0.0.1", "localhost"))  # not its name
+            PolicyClient.at(url.replace("127.0.0.1", "localhost"))  # not its name
         assert episode(url, range(3)) == episode(server.url, range(3))

@@ -15,7 +15,6 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
 import numpy as np
@@ -42,10 +41,10 @@ from fleet_tools.evaluation.protocol_file import with_task
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import make_trials
+from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.policy import Policy
-from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.conversation import Served
-from fleet_tools.policies.remote.policy import RemotePolicy
+from fleet_tools.policies.remote_policy import RemotePolicy
+from fleet_tools.policies.server_access import Access
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.provenance import installed_packages

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import pytest
 from support.served_policies import Remembering, serving
 
-from fleet_tools.policies.remote.server import PolicyServer
+from fleet_tools.policies.policy_server import PolicyServer
 
 
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[PolicyServer]:
-    for library in ("msgpack", "websockets"):
-        pytest.importorskip(library)
+    pytest.importorskip("websockets")
     with serving(Remembering) as server:
         yield server

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
 from support.served_policies import (
@@ -28,19 +27,19 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.connection import PolicyConnection
-from fleet_tools.policies.remote.messages import (
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.server_access import Access
+from fleet_tools.policies.wire_messages import (
     Act,
     Acted,
-    Failure,
+    Failed,
     Hello,
     Ready,
     Reset,
     largest_request,
     read_message,
 )
-from fleet_tools.policies.remote.server import PolicyServer
 
 BROKEN_OFF = "refused, or ended before they were open"
 
@@ -49,14 +48,14 @@ def test_the_actions_are_those_of_the_policy_bit_for_bit(server: PolicyServer) -
     policy = Remembering()
     policy.reset()
     expected = [policy.act(observation(seed)).tobytes() for seed in range(6)]
-    connection = PolicyConnection(server.url)
+    connection = PolicyClient.at(server.url)
     assert connection.hello == hello()
     assert actions(connection, range(6)) == expected == actions(connection, range(6))
     connection.close()
 
 
 def test_a_connection_outlives_a_pause(server: PolicyServer) -> None:
-    connection = PolicyConnection(server.url, timeout_s=1.0)
+    connection = PolicyClient.at(server.url, timeout_s=1.0)
     expected = actions(connection, range(2))
     time.sleep(1.2)  # more than the time of an answer
     assert actions(connection, range(2)) == expected
@@ -65,7 +64,7 @@ def test_a_connection_outlives_a_pause(server: PolicyServer) -> None:
 
 def test_connections_do_not_share_state(server: PolicyServer) -> None:
     apart = [episode(server.url, range(5)), episode(server.url, range(50, 55))]
-    both = [PolicyConnection(server.url) for _ in range(2)]
+    both = [PolicyClient.at(server.url) for _ in range(2)]
     for connection in both:
         connection.reset()
     together: list[list[bytes]] = [[], []]
@@ -84,7 +83,7 @@ def test_connections_do_not_share_state(server: PolicyServer) -> None:
 def test_what_the_policy_cannot_read_is_not_sent(
     given: dict[str, Any], server: PolicyServer
 ) -> None:
-    connection = PolicyConnection(server.url)
+    connection = PolicyClient.at(server.url)
     connection.reset()
     wrong = {**observation(), **given} if given else {}
     with pytest.raises(PolicyError, match="not what the policy reads: 'state' is"):
@@ -107,14 +106,14 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_what_is_no_request_ends_its_own_connection(name: str, server: PolicyServer) -> None:
-    other = PolicyConnection(server.url)
+    other = PolicyClient.at(server.url)
     expected = actions(other, range(4))
     other.reset()
     found = [other.act(observation(seed), 0.0).tobytes() for seed in range(2)]
     with opened(server) as stranger:
         read_message(stranger.recv(), Hello)
         stranger.send(MALFORMED[name])
-        failure = read_message(stranger.recv(), Failure)
+        failure = read_message(stranger.recv(), Failed)
         assert failure.code == "malformed" and "Traceback" not in failure.message
         with pytest.raises(ConnectionClosed):
             stranger.recv(timeout=5)
@@ -145,7 +144,7 @@ def test_one_request_is_in_flight() -> None:
         client.recv()
         for seq in range(2):
             client.send(Act(seq=seq, time_s=0.0, observation=observation()).to_bytes())
-        assert read_message(client.recv(), Failure, Acted) == Failure(
+        assert read_message(client.recv(), Failed, Acted) == Failed(
             code="busy", message="one request is in flight at a time"
         )
         with pytest.raises(ConnectionClosed):
@@ -154,9 +153,9 @@ def test_one_request_is_in_flight() -> None:
 
 def test_connections_are_bounded_and_given_back() -> None:
     with serving(Remembering, max_connections=2) as server:
-        kept = [PolicyConnection(server.url) for _ in range(2)]
+        kept = [PolicyClient.at(server.url) for _ in range(2)]
         with pytest.raises(PolicyError, match="says full"):
-            PolicyConnection(server.url)
+            PolicyClient.at(server.url)
         assert len(actions(kept[0], range(2))) == 2
         kept.pop().close()
         kept.append(connected_soon(server))
@@ -166,12 +165,12 @@ def test_connections_are_bounded_and_given_back() -> None:
             connection.close()
 
 
-def connected_soon(server: PolicyServer) -> PolicyConnection:
+def connected_soon(server: PolicyServer) -> PolicyClient:
     """Connects once there is a place."""
     end = time.monotonic() + 10
     while True:
         try:
-            return PolicyConnection(server.url)
+            return PolicyClient.at(server.url)
         except PolicyError:
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -216,7 +215,7 @@ def test_clients_that_answer_nothing_do_not_hold_up_the_end() -> None:
             with contextlib.suppress(BlockingIOError):
                 for _ in range(100 if content else 0):
                     client.send(content)
-        good = PolicyConnection(server.url)
+        good = PolicyClient.at(server.url)
         assert len(actions(good, range(2))) == 2
     for client in clients:
         client.close()
