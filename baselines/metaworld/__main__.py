@@ -12,7 +12,7 @@ from typing import Any, Literal
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, PolicySource, find_policy
 from fleet_tools.utils import cli
 

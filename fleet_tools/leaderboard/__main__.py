@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import progress_bar
 

@@ -51,9 +51,11 @@ def pack(message: Mapping[str, Any], plain: Callable[[Any], Any]) -> bytes:
         ProtocolError: It holds something else.
     """
     try:
-        return msgpack.packb(message, default=plain)
+        content = msgpack.packb(message, default=plain)
     except (TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"This cannot be sent: {error}") from None
+    assert content is not None  # packb returns None to no caller
+    return content
 
 
 def decode(content: bytes) -> dict[str, Any]:

@@ -165,7 +165,9 @@ def main(connection: Connection) -> None:
             request = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        connection.send_bytes(bytes(conversation.reply(request).content))
+        reply = conversation.reply(request).content
+        assert isinstance(reply, bytes)
+        connection.send_bytes(reply)
 
 
 def _served(source: PolicySource, interface: EnvInterface, seed: int) -> Served:

@@ -169,10 +169,13 @@ class OpenpiConversation:
             return self.refusal("observation", str(error))
         self._requests += 1
         act = Act(seq=self._requests, time_s=0.0, observation=observation)
-        for each in (Reset(session=self._requests), act) if request.get(RESET) else (act,):
-            answer = self._conversation.answer(each)
-            if isinstance(answer, Failed):
-                return self.refusal(answer.code, answer.message)
+        answer = (
+            self._conversation.answer(Reset(session=self._requests)) if request.get(RESET) else None
+        )
+        if not isinstance(answer, Failed):
+            answer = self._conversation.answer(act)
+        if isinstance(answer, Failed):
+            return self.refusal(answer.code, answer.message)
         assert isinstance(answer, Acted)
         timing = {"infer_ms": 1e3 * (time.perf_counter() - begin)}
         return Reply(encode({"actions": answer.action[None], "server_timing": timing}))

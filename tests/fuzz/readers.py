@@ -93,6 +93,7 @@ TRIED: dict[str, str] = {
     # policies, pages and servers
     "fleet_tools/blender/photo_jobs.py": "files of fleets, sweeps, protocols, scenes",
     "fleet_tools/blender/server.py": "forms of the Blender server",
+    "fleet_tools/policies/channel.py": "answers of policy servers",
     "fleet_tools/policies/confined.py": "answers of confined policies",
     "fleet_tools/policies/openpi.py": "requests in openpi's protocol",
     "fleet_tools/policies/server_access.py": "environment variables",
@@ -125,8 +126,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/blender/blender_pool.py": _CHILD,
     "fleet_tools/blender/drawing.py": _CHILD,
     "fleet_tools/parallel/local_workers.py": _CHILD,
-    "fleet_tools/parallel/worker_process.py": _CHILD,
-    "fleet_tools/policies/confined.py": _CHILD,
+    "fleet_tools/parallel/local_workers.py": _CHILD,
     "fleet_tools/teleoperation/camera_process.py": _CHILD,
     "fleet_tools/utils/diagnostics.py": _CHILD,
     "assets/labelling/folder_subject.py": _WHOLE,
