@@ -25,8 +25,7 @@ FLOORS = (
     "assets",
     "experts",
     "baselines",
-    "visualization",
-    "teleoperation",
+    "studio",
     "blender",
 )
 """Rooms from the lowest floor to the highest."""

@@ -160,8 +160,8 @@ def _collect(options: CollectOptions) -> int:
 def _view(options: ViewOptions) -> int:
     from fleet_tools.baselines.metaworld.env import MetaWorldEnv
     from fleet_tools.policies.policy import make_guarded
-    from fleet_tools.visualization.recording import PlannedEpisode, render_frame, run_observed
-    from fleet_tools.visualization.video import require_video, write_video
+    from fleet_tools.studio.pictures.filming import require_video, write_video
+    from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed
 
     require_video()
     with contextlib.ExitStack() as resources:

@@ -62,9 +62,8 @@ class WorkerOptions(OptionGroup):
             jobs: The jobs, or a function that returns the next one.
             make_work: Makes the function that does a job, in each worker.
         """
-        remaining = iter(jobs) if isinstance(jobs, Iterable) else None
         return run(
-            jobs if remaining is None else partial(next, remaining, None),
+            jobs if callable(jobs) else partial(next, iter(jobs), None),
             make_work,
             count=self.workers,
             timeout_s=self.timeout,

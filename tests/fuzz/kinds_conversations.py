@@ -16,9 +16,6 @@ from support.served_policies import ACTION, LAYOUT, Remembering, hello, observat
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from fleet_tools.assets.labelling.draft import read_draft
-from fleet_tools.assets.labelling.mesh_subject import MeshSubject
-from fleet_tools.assets.labelling.session import Session
 from fleet_tools.envs.making import make_env
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies import openpi
@@ -27,9 +24,12 @@ from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.openpi import RESET, OpenpiConversation, OpenpiPolicy
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.wire_messages import Acted, Ready
-from fleet_tools.teleoperation.commands import action_of
-from fleet_tools.teleoperation.controls import Controls, read_controls
-from fleet_tools.teleoperation.gizmo import pose_of
+from fleet_tools.studio.labelling.labels import read_draft
+from fleet_tools.studio.labelling.mesh_subject import MeshSubject
+from fleet_tools.studio.labelling.session import LabellingSession
+from fleet_tools.studio.teleoperation.devices import action_of
+from fleet_tools.studio.teleoperation.page_server import Controls, read_controls
+from fleet_tools.studio.teleoperation.scene_view import pose_of
 from fuzz.kernel import SECONDS, Subject, require
 from fuzz.kinds_remote import changed_arrays
 from fuzz.mutations import changed_data, changed_json, changed_text, pick, scalar
@@ -237,7 +237,7 @@ def label_page(folder: Path) -> Subject:
     """Clicks, handles and numbers that the page of `label` sends."""
     mesh = folder / "mallet.obj"
     trimesh.creation.box((0.3, 0.04, 0.04)).export(mesh)
-    session = Session(MeshSubject(mesh, "tool", "hammer", folder / "out"))
+    session = LabellingSession(MeshSubject(mesh, "tool", "hammer", folder / "out"))
 
     def make(generator: np.random.Generator) -> tuple[str, Any]:
         one, other = generator.normal(scale=0.2, size=(2, 3))
