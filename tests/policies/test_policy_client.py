@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,19 @@ from fleet_tools.policies.server_access import TOKEN_VARIABLE
 from fleet_tools.policies.wire_messages import Acted, Ready
 
 
-def lying(*answers: Any) -> Any:
-    """Returns a handler that says hello, and answers requests by what is given."""
+@contextmanager
+def running(handle: Any, **options: Any) -> Iterator[str]:
+    with serve(handle, "127.0.0.1", 0, **options) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def lying(*answers: Any) -> Iterator[PolicyClient]:
+    """Yields the client of a server that says hello, and answers requests by what is given."""
 
     def handle(connection: Any) -> None:
         connection.send(hello().to_bytes())
@@ -29,19 +41,8 @@ def lying(*answers: Any) -> Any:
             for each in answer if isinstance(answer, list) else [answer]:
                 connection.send(each if isinstance(each, (bytes, str)) else each.to_bytes())
 
-    return handle
-
-
-def lying_client(handle: Any) -> Iterator[PolicyClient]:
-    with serve(handle, "127.0.0.1", 0, compression=None) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        port = server.socket.getsockname()[1]
-        try:
-            yield PolicyClient.at(f"ws://127.0.0.1:{port}", timeout_s=0.5)
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(handle, compression=None) as url:
+        yield PolicyClient.at(url, timeout_s=0.5)
 
 
 ACTION = constant(0)
@@ -59,29 +60,32 @@ LIES = {
 
 @pytest.mark.parametrize("name", LIES)
 def test_what_a_server_must_not_answer_is_an_error_of_the_policy(name: str) -> None:
-    for connection in lying_client(lying(Ready(session=0), LIES[name])):
-        connection.reset()
+    with lying(Ready(session=0), LIES[name]) as client:
+        client.reset()
         with pytest.raises(PolicyError):
-            connection.act(observation(), 0.0)
-        assert connection.closed
+            client.act(observation(), 0.0)
+        assert client.closed
         with pytest.raises(PolicyError):
-            connection.reset()
+            client.reset()
 
 
 def test_answers_of_other_requests_are_dropped() -> None:
     wrong = [Acted(seq=seq, action=constant(seq)) for seq in (9, 1, 2**62)]
     answers = [*wrong, Acted(seq=0, action=ACTION)]
-    for connection in lying_client(lying([Ready(session=8), Ready(session=0)], answers)):
-        connection.reset()
-        assert connection.act(observation(), 0.0).tobytes() == ACTION.tobytes()
+    with lying([Ready(session=8), Ready(session=0)], answers) as client:
+        client.reset()
+        assert client.act(observation(), 0.0).tobytes() == ACTION.tobytes()
 
 
 @pytest.mark.parametrize(
     "first", [b"", b"\x80", "hello", hello().to_bytes().replace(b"protocol\x01", b"protocol\x02")]
 )
 def test_a_server_of_another_protocol_is_refused(first: Any) -> None:
-    with pytest.raises(PolicyError, match="speaks otherwise"):
-        list(lying_client(lambda connection: connection.send(first)))
+    with (
+        running(lambda connection: connection.send(first), compression=None) as url,
+        pytest.raises(PolicyError, match="speaks otherwise"),
+    ):
+        PolicyClient.at(url, timeout_s=0.5)
 
 
 def test_redirects_are_not_followed(server: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +96,11 @@ def test_redirects_are_not_followed(server: PolicyServer, monkeypatch: pytest.Mo
         response.headers["Location"] = server.url
         return response
 
-    with serve(lambda _: None, "127.0.0.1", 0, process_request=redirect) as other:
-        thread = threading.Thread(target=other.serve_forever)
-        thread.start()
-        with pytest.raises(PolicyError, match=r"cannot follow redirect|HTTP 302"):
-            PolicyClient.at(f"ws://127.0.0.1:{other.socket.getsockname()[1]}")
-        other.shutdown()
-        thread.join()
+    with (
+        running(lambda _: None, process_request=redirect) as url,
+        pytest.raises(PolicyError, match=r"cannot follow redirect|HTTP 302"),
+    ):
+        PolicyClient.at(url)
 
 
 def test_there_is_no_server() -> None:

@@ -18,8 +18,6 @@ import numpy as np
 from fleet_tools.assets.checking.program import read_model
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
-from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
-from fleet_tools.perception.visible_links import link_triangles, visible_frames
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
@@ -27,6 +25,7 @@ from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import build_world
+from fleet_tools.studio.viser_links import LinkMesh, LinkPoses, link_meshes, link_poses
 
 
 @dataclass(frozen=True)
@@ -114,30 +113,6 @@ def _motion(folder: Path, tried: dict[str, Any], seed: int) -> "ExpertMotion":
 # --- An episode of the expert as moving meshes, for display -----------------------------------
 
 
-COLOURS = {
-    BACKGROUND: (196, 188, 176),
-    ROBOT: (225, 227, 230),
-    TOOL: (90, 130, 190),
-    OBJECT: (222, 150, 70),
-}
-"""Red, green and blue of each segment, to 255."""
-
-
-@dataclass(frozen=True, eq=False)
-class MovingLink:
-    """A visible link in an episode.
-
-    Attributes:
-        triangles: (n, 3, 3), its surface in its own frame, m.
-        colour: Red, green and blue, to 255.
-        X_WL: (steps + 1, 4, 4), its poses in the world.
-    """
-
-    triangles: np.ndarray
-    colour: tuple[int, int, int]
-    X_WL: np.ndarray
-
-
 @dataclass(frozen=True, eq=False)
 class ExpertMotion:
     """An episode for display.
@@ -146,13 +121,15 @@ class ExpertMotion:
         title: What is shown.
         outcome: Outcome of the episode.
         rate_hz: Poses per second.
-        links: The visible links.
+        links: The shapes of each visible link.
+        poses: Their poses, at the beginning and after each step.
     """
 
     title: str
     outcome: str
     rate_hz: float
-    links: tuple[MovingLink, ...]
+    links: list[list[LinkMesh]]
+    poses: list[LinkPoses]
 
 
 class _Watched:
@@ -193,18 +170,10 @@ def record_motion(folder: Path, task: str, seed: int) -> ExpertMotion:
     tool = find_task_model(config, "tool", scene.tool)
     object_ = find_task_model(config, "object", scene.object)
     simulation = Simulation(build_world(config, tool, object_), tool, object_, scene)
-    frames = list(visible_frames(simulation.world))
-    poses: list[list[np.ndarray]] = [[] for _ in frames]
+    poses = []
     for snapshot in snapshots:
         simulation.restore(snapshot)
-        query = simulation.query()
-        for (frame, _), found in zip(frames, poses, strict=True):
-            found.append(query.GetPoseInWorld(frame).GetAsMatrix4())
-    links = [
-        MovingLink(
-            link_triangles(simulation.world.scene_graph, frame), COLOURS[segment], np.array(found)
-        )
-        for (frame, segment), found in zip(frames, poses, strict=True)
-    ]
+        poses.append(link_poses(simulation))
     title = f"{tool.name} on {object_.name}, seed {seed}"
-    return ExpertMotion(title, episode.outcome, CONTROL_RATE, tuple(links))
+    links = link_meshes(simulation.world, scene)
+    return ExpertMotion(title, episode.outcome, CONTROL_RATE, links, poses)

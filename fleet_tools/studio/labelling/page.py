@@ -21,7 +21,7 @@ from fleet_tools.studio.labelling.picking import pick, size
 from fleet_tools.studio.labelling.proposals import rotation_of
 from fleet_tools.studio.labelling.scene_view import (
     FIELD_OF_VIEW,
-    MotionView,
+    ExpertPlayer,
     WorkView,
     quaternion,
     view_of,
@@ -68,7 +68,7 @@ class LabelPage:
         self._lock = threading.RLock()
         self._trial: TrialProcess | None = None
         self._motion: ExpertMotion | None = None
-        self._playing: MotionView | None = None
+        self._playing: ExpertPlayer | None = None
         self._drawn: Solid | None = None
         purpose = "show the page on which a mesh is labelled"
         gate, self.server = open_viser(port, purpose, "Fleet-Tools label")
@@ -181,7 +181,7 @@ class LabelPage:
                 self._end_motion()
             elif self._motion is not None:
                 self._view.show(False)
-                self._playing = MotionView(self.server, self._motion)
+                self._playing = ExpertPlayer(self.server, self._motion)
                 self._panel.watch.label = "Back to the labels"
                 self._look_at_expert()
             self._draw()

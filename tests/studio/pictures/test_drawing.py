@@ -11,7 +11,8 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
 from fleet_tools.sim.world_state import WorldState
 from fleet_tools.studio.pictures.annotations import annotate
-from fleet_tools.studio.pictures.recording import MeshcatDrawing, draw_on_image
+from fleet_tools.studio.pictures.filming import draw_on_image
+from fleet_tools.studio.pictures.recording import MeshcatDrawing
 
 
 def test_only_the_cloud_of_the_moment_is_visible(make: Callable[..., ToolUseEnv]) -> None:
