@@ -138,7 +138,7 @@ class Conversation:
                 info = json.dumps(dict(policy_info(self._policy)), allow_nan=False)
             return Informed(info=info)
         except FleetToolsError as error:  # of the policy, whatever it is
-            self._acting = False
+            self._acting = self._acting and isinstance(request, Inform)
             if self._confined:
                 return Failed.because("policy", error, most=2**12)
             _LOGGER.exception("The policy raised an error.")

@@ -110,7 +110,7 @@ class RealTimePolicy:
             action = answered.result()
         except PolicyError as error:
             return self._stop(str(error), started)
-        except Exception as error:  # such as an observation that is none
+        except Exception as error:  # such as an observation that is no mapping
             return self._stop(f"{type(error).__name__}: {error}", started)
         self._misses = 0
         clipped = action.clip(*self.hello.action_bounds)

@@ -120,7 +120,7 @@ def require_url(url: str) -> None:
     """Checks the address of a server, before anything is sent there.
 
     Raises:
-        ConfigError: It is none, or would send observations and the token in plain text to another
+        ConfigError: It is no such address, or would send observations and the token to another
             machine.
     """
     try:

@@ -121,7 +121,6 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/registration.py": _PACKAGE,
-    "fleet_tools/studio/teleoperation/page_server.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,
     "fleet_tools/blender/blender_pool.py": _CHILD,
     "fleet_tools/blender/drawing.py": _CHILD,

@@ -223,7 +223,7 @@ def read_controls(message: str | bytes) -> Controls:
     """Reads a message of a page.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not such a message.
     """
     try:
         content = json.loads(message)

@@ -115,6 +115,7 @@ def test_an_example_is_another_model_than_the_labelled_one(task):
     assert find_example(elsewhere) is None
 
 
+@pytest.mark.slow
 def test_the_program_knows_the_task(task, mesh):
     pytest.importorskip("viser", reason="needs the extra browser")
 

@@ -159,6 +159,7 @@ def test_what_is_clicked_is_what_an_import_writes(tmp_path, capsys):
     assert read_files(folder) == read_files(tmp_path / "typed/tools/hammer" / tool.name)
 
 
+@pytest.mark.slow
 def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
     tool = foreign_tool("round_hammer")
     with opened(tool, tmp_path) as person:
@@ -198,6 +199,7 @@ def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
         assert session.labels == before
 
 
+@pytest.mark.slow
 def test_a_name_of_a_stranger_is_shown_and_not_run(tmp_path):
     name = "a`<iframe srcdoc='&lt;img src=x onerror=parent.taken=1&gt;'>` *b* [c](d) .stl"
     trimesh.creation.box((250, 20, 20)).export(tmp_path / "stick.stl")
@@ -213,6 +215,7 @@ def test_a_name_of_a_stranger_is_shown_and_not_run(tmp_path):
         page.close()
 
 
+@pytest.mark.slow
 def test_a_page_of_another_site_neither_labels_nor_saves(tmp_path):
     tool = foreign_tool("round_hammer")
     with opened(tool, tmp_path) as person:
