@@ -73,8 +73,7 @@ def test_our_server_answers_with_the_policy_s_actions() -> None:
 REFUSED = {
     "a missing entry": ({"state": None}, "'tool_cloud' is missing"),
     "another shape": ({**observation(), "state": np.zeros(4)}, "'state' is float32"),
-    "integers for pixels": ({**observation(), "wrist_rgb": np.zeros((2, 3, 3))}, "'wrist_rgb' is"),
-    "NaN": ({**observation(), "state": np.full(3, np.nan)}, "not finite"),
+    "numbers for pixels": ({**observation(), "wrist_rgb": np.zeros((2, 3, 3))}, "'wrist_rgb' is"),
     "a number that overflows": ({**observation(), "state": np.full(3, 1e300)}, "not finite"),
 }
 
@@ -194,16 +193,11 @@ def test_chunks_are_executed_and_asked_for_anew(env: gymnasium.Env) -> None:
 
 WRONG = {
     "text": "there is no model",
-    "nothing": {},
-    "a shape": {"actions": np.zeros((3, 7))},
     "no chunk": {"actions": np.zeros(6)},
-    "an empty chunk": {"actions": np.zeros((0, 6))},
-    "NaN": {"actions": np.full((2, 6), np.nan)},
     "numbers beyond float32": {"actions": np.full((2, 6), 1e300)},
-    "words": {"actions": [["a"] * 6]},
     "rows of several lengths": {"actions": [[0.0] * 6, 0.0]},
-    "random bytes": b"\xc1\x00",
 }
+"""More of it is fuzzed: the kind "answers of policy servers"."""
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -29,7 +29,7 @@ from fleet_tools.studio.viser_links import LinkMesh, LinkPoses, link_meshes, lin
 
 
 @dataclass(frozen=True)
-class CheckReport:
+class ModelReport:
     """The report of `assets check`.
 
     Attributes:
@@ -69,7 +69,7 @@ class TrialProcess:
         self._process.start()
         sender.close()
 
-    def messages(self) -> Iterator["CheckReport | ExpertMotion | NoReport"]:
+    def messages(self) -> Iterator["ModelReport | ExpertMotion | NoReport"]:
         """Yields what the trial says, until it has ended."""
         said = False
         with contextlib.suppress(EOFError, OSError):
@@ -96,7 +96,7 @@ def _work(sender: Connection, folder: Path, scenes: int, seed: int, task: str | 
         try:
             options = CheckOptions(folder=folder, task=task, scenes=scenes, seed=seed, quiet=True)
             report = make_report(options)
-            sender.send(CheckReport(report))
+            sender.send(ModelReport(report))
             for tried in report["trials"]:
                 sender.send(_motion(folder, tried, seed))
         except FleetToolsError as error:

@@ -11,7 +11,7 @@ from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.studio.labelling.example import find_example
 from fleet_tools.studio.labelling.expert_trial import (
-    CheckReport,
+    ModelReport,
     ExpertMotion,
     NoReport,
     TrialProcess,
@@ -160,7 +160,7 @@ class LabelPage:
                 if trial is not self._trial:
                     return
                 match message:
-                    case CheckReport(report):
+                    case ModelReport(report):
                         lines = lines[:-1]
                         self._panel.details.content = report_html(report)
                     case NoReport(reason):

@@ -25,8 +25,6 @@ from support.strangers import (
     viser_message,
 )
 
-from fleet_tools.assets.__main__ import main as assets
-from fleet_tools.assets.model_folder import read_files
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.labelling.example import find_example
 from fleet_tools.studio.labelling.mesh_subject import MeshSubject
@@ -117,7 +115,7 @@ def label(person: Person, tool: ForeignTool) -> None:
     wait_until(lambda: session.missing == [], "the mass")
 
 
-def test_what_is_clicked_is_what_an_import_writes(tmp_path, capsys):
+def test_what_is_clicked_is_what_is_labelled_and_written(tmp_path):
     tool = foreign_tool("round_hammer")
     with opened(tool, tmp_path) as person:
         session = person.page.session
@@ -145,18 +143,6 @@ def test_what_is_clicked_is_what_an_import_writes(tmp_path, capsys):
         person.press("Save and check")
         folder = session.subject.identity.folder
         wait_until(lambda: (folder / "import.json").is_file(), "the model")
-
-    labels = session.labels
-    grasp = labels.grasp
-    assert grasp is not None
-    arguments = ["import", str(tmp_path / f"{tool.name}.stl"), "--kind", "tool"]
-    arguments += ["--family", "hammer", "--mass", str(tool.mass), "--points-in", "mesh"]
-    arguments += [f"--grasp={','.join(map(repr, (*grasp.translation_m, *grasp.rpy_deg)))}"]
-    for name, position in labels.keypoints.items():
-        arguments += ["--keypoint", f"{name}={','.join(map(repr, position))}"]
-    assert assets([*arguments, "--output", str(tmp_path / "typed"), "--json"]) == 0
-    capsys.readouterr()
-    assert read_files(folder) == read_files(tmp_path / "typed/tools/hammer" / tool.name)
 
 
 @pytest.mark.slow

@@ -364,25 +364,3 @@ def test_a_page_that_cannot_be_drawn_leaves_the_last_one(
     monkeypatch.setattr(contact_sheet, "draw_lengths", fail)
     assert main(["info", str(folder), "--output", str(page), "--quiet"]) == 1
     assert [(path, path.read_bytes()) for path in tmp_path.iterdir()] == [(page, b"the last one")]
-
-
-# --- The summary ----------------------------------------------------------------------------
-
-
-def test_summary_agrees_with_the_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", str(folder), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    episodes = [episode_file.read(path) for path in sorted(folder.glob("episodes/*.hdf5"))]
-    steps = [len(episode.actions) for episode in episodes]
-    assert summary["episode_steps"]["mean"] == pytest.approx(np.mean(steps), abs=1e-3)
-    assert summary["episode_steps"]["median"] == np.median(steps)
-    assert summary["episode_steps"]["longest"] == max(steps)
-    for kind, names in (
-        ("tools", [episode.scene.tool for episode in episodes]),
-        ("objects", [episode.scene.object for episode in episodes]),
-    ):
-        assert summary[kind] == {name: names.count(name) for name in names}
-    assert main(["info", str(folder)]) == 0
-    text = capsys.readouterr().out
-    for name in [*summary["tools"], *summary["objects"]]:
-        assert f"{name} {(summary['tools'] | summary['objects'])[name]}" in text
