@@ -11,8 +11,8 @@ from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.studio.labelling.example import find_example
 from fleet_tools.studio.labelling.expert_trial import (
-    ModelReport,
     ExpertMotion,
+    ModelReport,
     NoReport,
     TrialProcess,
 )
