@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.planning_problems import directions, poses, vectors
 
-from fleet_tools.assets.checking.convex_pieces import ConvexPiece, chords, signed_distance
+from fleet_tools.assets.model_geometry import ConvexPiece, chords, signed_distance
 from fleet_tools.errors import ConfigError
 
 CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)

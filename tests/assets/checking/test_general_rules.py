@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planning_problems import vectors
 
-from fleet_tools.assets.checking.convex_pieces import ConvexPiece
-from fleet_tools.assets.checking.families.general import density, distance_of_mass, gyration
-from fleet_tools.assets.checking.model_geometry import LinkGeometry
+from fleet_tools.assets.model_geometry import ConvexPiece, LinkGeometry
+from fleet_tools.studio.checking.general_rules import density, distance_of_mass, gyration
 
 CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)
 sizes = st.tuples(*[st.floats(0.01, 0.2)] * 3).map(np.array)

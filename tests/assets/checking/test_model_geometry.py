@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleet_tools.assets.checking.model_geometry import ModelGeometry, measure_model
+from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import load_model
+from fleet_tools.studio.checking.measure_model import measure_model
 
 INERTIAL = """<inertial><mass value="0.5"/><origin xyz="0.01 0 0"/>
   <inertia ixx="1e-3" iyy="2e-3" izz="2.5e-3" ixy="0" ixz="0" iyz="0"/></inertial>"""

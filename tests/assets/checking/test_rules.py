@@ -10,20 +10,22 @@ from pydrake.math import RigidTransform
 from support.bad_models import BAD_MODELS, BadModel
 from support.planning_problems import poses
 
-from fleet_tools.assets.checking.convex_pieces import ConvexPiece
-from fleet_tools.assets.checking.families import find_rules
-from fleet_tools.assets.checking.model_geometry import ModelGeometry, measure_model
-from fleet_tools.assets.checking.rule import measure_all
-from fleet_tools.assets.families import FAMILIES
+from fleet_tools.assets.families import family_names
 from fleet_tools.assets.model_folder import write_model
+from fleet_tools.assets.model_geometry import ConvexPiece, ModelGeometry
+from fleet_tools.assets.rules import measure_all
 from fleet_tools.config.resources import assets_root
 from fleet_tools.sim.catalog import Kind, find_model, load_model, model_names
+from fleet_tools.studio.checking.general_rules import find_rules
+from fleet_tools.studio.checking.measure_model import measure_model
 
 KIND: dict[str, Kind] = {
     family: "tool" if (assets_root() / "tools" / family).is_dir() else "object"
-    for family in FAMILIES
+    for family in family_names()
 }
-SHIPPED = [(family, name) for family in FAMILIES for name in model_names(KIND[family], family)]
+SHIPPED = [
+    (family, name) for family in family_names() for name in model_names(KIND[family], family)
+]
 
 
 @pytest.mark.parametrize(("family", "name"), SHIPPED)
@@ -48,7 +50,7 @@ def test_a_bad_model_breaks_its_rule(bad: BadModel, tmp_path: Path):
 
 def test_every_rule_is_broken_by_a_bad_model():
     broken = {(bad.family, bad.finding) for bad in BAD_MODELS}
-    for family in FAMILIES:
+    for family in family_names():
         general = {rule.name for rule in find_rules(KIND[family], "of_a_user")}
         for rule in find_rules(KIND[family], family):
             if rule.name in general:
@@ -58,7 +60,7 @@ def test_every_rule_is_broken_by_a_bad_model():
 
 
 def test_a_rule_says_why_and_how_to_mend_it():
-    for family in FAMILIES:
+    for family in family_names():
         for rule in find_rules(KIND[family], family):
             assert len(rule.reason) > 20 and len(rule.remedy) > 10, rule.name
             assert np.isfinite(rule.low) or np.isfinite(rule.high)
@@ -87,7 +89,7 @@ OF_THE_BOX = ("centre of mass outside of the bounding box", "radius of gyration 
 """Rules about the bounding box, whose axes are those of the model frame."""
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if KIND[family] == "tool"])
+@pytest.mark.parametrize("family", [family for family in family_names() if KIND[family] == "tool"])
 @settings(max_examples=5)
 @given(X=poses)
 def test_measurements_of_a_tool_do_not_depend_on_its_model_frame(family, X):

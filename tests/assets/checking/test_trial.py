@@ -9,14 +9,14 @@ from support.bad_models import BAD_MODELS
 from support.processes import ROOT
 
 from fleet_tools.assets.__main__ import main
-from fleet_tools.assets.checking.trial import Trial, counted, failing_stage
-from fleet_tools.assets.families import FAMILIES
+from fleet_tools.assets.families import family_names
 from fleet_tools.assets.model_folder import write_model
 from fleet_tools.config.resources import assets_root
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
+from fleet_tools.studio.checking.expert_trials import ExpertTrial, counted, failing_stage
 
 SHIPPED = sorted(path.parent for path in assets_root().glob("*/*/*/keypoints.yaml"))
-FIRST = [next(path for path in SHIPPED if path.parent.name == family) for family in FAMILIES]
+FIRST = [next(path for path in SHIPPED if path.parent.name == family) for family in family_names()]
 OTHERS = [path for path in SHIPPED if path not in FIRST]
 
 
@@ -146,10 +146,12 @@ def test_the_stage_follows_from_what_the_expert_recorded(outcome, info, stage):
 
 
 def test_failures_are_counted_by_stage():
-    trials = [Trial("spatula", "puck", seed, TIME_LIMIT, "approach", "why") for seed in range(3)]
+    trials = [
+        ExpertTrial("spatula", "puck", seed, TIME_LIMIT, "approach", "why") for seed in range(3)
+    ]
     trials += [
-        Trial("spatula", "puck", 3, SUCCESS),
-        Trial("spatula", None, 4, "loading", "loading"),
+        ExpertTrial("spatula", "puck", 3, SUCCESS),
+        ExpertTrial("spatula", None, 4, "loading", "loading"),
     ]
     stages = counted(trials)
     assert {stage: found["count"] for stage, found in stages.items()} == {

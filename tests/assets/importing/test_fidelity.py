@@ -15,13 +15,12 @@ from support.foreign_models import TASKS, ForeignTool, foreign_tool, foreign_too
 from support.foreign_shapes import ball, box, cylinder, moved
 
 from fleet_tools.assets.__main__ import main
-from fleet_tools.assets.importing.convex_hull import convex_hull
-from fleet_tools.assets.importing.enclosed_body import EnclosedBody, volume
-from fleet_tools.assets.importing.face_cuts import face_cut_parts
-from fleet_tools.assets.importing.fidelity import deviations, distance_outside
 from fleet_tools.assets.solids import Solid
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.studio.importing.collision_geometry import deviations, distance_outside
+from fleet_tools.studio.importing.convex_decomposition import face_cut_parts
+from fleet_tools.studio.importing.enclosed_body import EnclosedBody, convex_hull, volume
 
 BLOCK = box((0.06, 0.04, 0.03))
 CORNER = {"corner": (0.03, 0.02, 0.015)}

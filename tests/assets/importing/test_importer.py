@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import trimesh
 
-from fleet_tools.assets.importing.importer import ImportedModel, import_mesh
-from fleet_tools.assets.importing.mesh_file import RawMesh
-from fleet_tools.assets.importing.settings import ImportSettings, LabelSettings, ScaleSettings
 from fleet_tools.assets.materials import STEEL
 from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import ConfigError
+from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
+from fleet_tools.studio.importing.mesh_file import RawMesh
+from fleet_tools.studio.importing.settings import ImportSettings, LabelSettings, ScaleSettings
 
 SETTINGS = ImportSettings(
     kind="object",

@@ -10,17 +10,17 @@ import trimesh
 from support.bench import Bench
 
 from fleet_tools.assets.__main__ import main
-from fleet_tools.assets.importing.importer import import_mesh
-from fleet_tools.assets.importing.joint import JointedModel, import_jointed
-from fleet_tools.assets.importing.mesh_file import RawMesh
-from fleet_tools.assets.importing.settings import (
+from fleet_tools.assets.materials import BEECH
+from fleet_tools.assets.model_folder import read_files
+from fleet_tools.studio.importing.importer import import_mesh
+from fleet_tools.studio.importing.joint import JointedModel, import_jointed
+from fleet_tools.studio.importing.mesh_file import RawMesh
+from fleet_tools.studio.importing.settings import (
     ImportSettings,
     JointSettings,
     LabelSettings,
     ScaleSettings,
 )
-from fleet_tools.assets.materials import BEECH
-from fleet_tools.assets.model_folder import read_files
 
 for library in ("coacd", "manifold3d", "fast_simplification"):
     pytest.importorskip(library)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet_tools.assets.importing.mesh_file import read_mesh
 from fleet_tools.errors import ConfigError
+from fleet_tools.studio.importing.mesh_file import read_mesh
 
 
 def test_a_mesh_whose_vertices_are_no_points_is_refused(tmp_path: Path) -> None:

@@ -8,10 +8,6 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.assets.importing.contact_check import contact_error
-from fleet_tools.assets.importing.convex_hull import convex_hull
-from fleet_tools.assets.importing.enclosed_body import volume
-from fleet_tools.assets.importing.outer_polytope import Polytope, outer_polytope
 from fleet_tools.assets.materials import STEEL
 from fleet_tools.assets.model_description import (
     LinkDescription,
@@ -20,6 +16,9 @@ from fleet_tools.assets.model_description import (
 )
 from fleet_tools.assets.model_folder import model_files
 from fleet_tools.assets.solids import Solid
+from fleet_tools.studio.importing.collision_geometry import contact_error
+from fleet_tools.studio.importing.enclosed_body import convex_hull, volume
+from fleet_tools.studio.importing.outer_polytope import Polytope, outer_polytope
 
 SHORTEST = 3e-4
 

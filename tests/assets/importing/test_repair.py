@@ -9,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.assets.importing.enclosed_body import (
+from fleet_tools.assets.mass_properties import MassProperties
+from fleet_tools.assets.solids import Solid
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.enclosed_body import (
     EnclosedBody,
     enclosed_body,
     volume,
     winding_numbers,
 )
-from fleet_tools.assets.importing.repair import cleaned, repaired_shells
-from fleet_tools.assets.importing.scale import check_size, guess_scale, rotation_to_z
-from fleet_tools.assets.importing.settings import UpAxis
-from fleet_tools.assets.importing.simplify import simplified
-from fleet_tools.assets.mass_properties import MassProperties
-from fleet_tools.assets.solids import Solid
-from fleet_tools.errors import ConfigError
-from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.mesh_file import check_size, guess_scale, rotation_to_z
+from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.settings import UpAxis
+from fleet_tools.studio.importing.simplify import simplified
 
 seeds = st.integers(0, 2**32 - 1)
 RING = trimesh.creation.torus(0.1, 0.03, major_sections=24, minor_sections=12)

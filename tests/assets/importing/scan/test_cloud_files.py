@@ -7,8 +7,8 @@ import pytest
 import trimesh
 from support.scans import pcd, write_ply
 
-from fleet_tools.assets.importing.scan.cloud_files import MAX_POINTS, is_scan, read_cloud
 from fleet_tools.errors import ConfigError
+from fleet_tools.studio.importing.scan_files import MAX_POINTS, is_scan, read_cloud
 
 POINTS = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
 

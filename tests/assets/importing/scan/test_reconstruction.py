@@ -9,10 +9,10 @@ import yaml
 from scipy.spatial.transform import Rotation
 from support.scans import SIZE, body, sampled, write_ply
 
-from fleet_tools.assets.importing.scan.reconstruction import scanned_mesh
-from fleet_tools.assets.importing.settings import ScanSettings
 from fleet_tools.errors import ConfigError
 from fleet_tools.experts.closest_points import Surface, sample
+from fleet_tools.studio.importing.scan_surface import scanned_mesh
+from fleet_tools.studio.importing.settings import ScanSettings
 
 pytest.importorskip("open3d", exc_type=ImportError)
 pytest.importorskip("manifold3d")
