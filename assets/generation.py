@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 
@@ -11,6 +11,7 @@ from fleet_tools.assets.families import family_names, find_family
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import require_name
 from fleet_tools.utils import cli
+from fleet_tools.utils.option_parser import notation
 from fleet_tools.utils.progress import TallyBar
 
 if TYPE_CHECKING:  # --help answers without numpy
@@ -18,6 +19,15 @@ if TYPE_CHECKING:  # --help answers without numpy
 
 ALL = "all"
 """Name that stands for all families."""
+
+
+def _family(name: str) -> str:
+    require_name("family", name, (ALL, *family_names()))
+    return name
+
+
+FamilyArgument = Annotated[str, notation(_family, "{" + ",".join((ALL, *family_names())) + "}")]
+"""Name of a family, or of all."""
 
 
 class GenerateOptions(cli.Options):
@@ -32,7 +42,7 @@ class GenerateOptions(cli.Options):
     2: it cannot begin.
     """
 
-    family: str = ALL
+    family: FamilyArgument = ALL
     """Family of the models."""
     output: Path | None = None
     """Assets folder, where a model goes to tools/FAMILY/NAME or objects/FAMILY/NAME (default: that
@@ -55,12 +65,6 @@ class GenerateOptions(cli.Options):
                 f"--count {self.count} needs --output, to keep random models out of the package"
             )
         return self
-
-    @pydantic.field_validator("family")
-    @classmethod
-    def _known(cls, family: str) -> str:
-        require_name("family", family, (ALL, *family_names()))
-        return family
 
     @pydantic.field_validator("output")
     @classmethod
