@@ -2,24 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-if TYPE_CHECKING:
-    from fleet_tools.envs.observations import Feature
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry of the observation; as `fleet_tools.envs.observations.Feature`, but for `read`."""
-
-    space: spaces.Box
-    unit: str
-    frame: str | None
-    entries: tuple[str, ...]
+from fleet_tools.envs.array_spec import ArraySpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +22,16 @@ class EnvInterface:
         task: Name of the task.
         observation_space, action_space: The spaces.
         features: Entries of the observation, by name.
-        action_entry: The action: its space, unit, frame and entries.
-        action_scale: Meaning of an entry of 1, in its unit.
+        action_spec: The action.
+        action_scale: Meaning of an entry of 1 of the action, in its unit.
         metadata: Gymnasium's, with the control rate as "render_fps", Hz.
     """
 
     task: str
     observation_space: spaces.Dict
     action_space: spaces.Box
-    features: Mapping[str, "Entry | Feature"]
-    action_entry: Entry
+    features: Mapping[str, ArraySpec]
+    action_spec: ArraySpec
     action_scale: np.ndarray
     metadata: Mapping[str, Any]
 
@@ -88,11 +77,8 @@ def interface_of(env: "gymnasium.Env | EnvInterface") -> EnvInterface:
         task=inner.task_name,
         observation_space=cast(spaces.Dict, inner.observation_space),
         action_space=cast(spaces.Box, inner.action_space),
-        features={
-            name: Entry(feature.space, feature.unit, feature.frame, feature.entries)
-            for name, feature in inner.features.items()
-        },
-        action_entry=inner.action_entry,
+        features=dict(inner.features),
+        action_spec=inner.action_spec,
         action_scale=inner.action_scale.copy(),
         metadata=dict(inner.metadata),
     )

@@ -13,8 +13,7 @@ from fleet_tools.envs.interface import EnvInterface, refusal
 from fleet_tools.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.interface import Entry
-    from fleet_tools.envs.observations import Feature
+    from fleet_tools.envs.array_spec import ArraySpec
     from fleet_tools.sim.own_models import OwnModel
 
 
@@ -66,14 +65,14 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     and attributes that others have set stay behind.
 
     Attributes:
-        action_entry: The action: its space, unit, frame and entries.
-        action_scale: Meaning of an entry of 1, in its unit.
+        action_spec: The action.
+        action_scale: Meaning of an entry of 1 of the action, in its unit.
         features: Entries of the observation, by name.
     """
 
-    action_entry: "Entry"
+    action_spec: "ArraySpec"
     action_scale: np.ndarray
-    features: "Mapping[str, Entry | Feature]"
+    features: "Mapping[str, ArraySpec]"
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 

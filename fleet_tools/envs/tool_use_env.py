@@ -13,8 +13,8 @@ from pydrake.geometry import Meshcat
 
 from fleet_tools.config.sensors import SensorName
 from fleet_tools.envs import rewards
-from fleet_tools.envs.actions import action_entry, action_scale, action_space, check_action
-from fleet_tools.envs.observations import Observation, features, observation_space, observe
+from fleet_tools.envs.actions import action_scale, action_spec, check_action
+from fleet_tools.envs.observations import Observation, observables, observation_space, observe
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
     RUNNING,
@@ -211,11 +211,11 @@ class ToolUseEnv(RecordedEnv):
             require_embree()
         self.meshcat: Meshcat | None = open_meshcat() if render_mode == "human" else None
 
-        self.action_space = action_space()
-        self._features = features(self.task.keypoints, observed)
-        self.features = self._features
-        self.observation_space = observation_space(self._features)
-        self.action_entry = action_entry()
+        self._observables = observables(self.task.keypoints, observed)
+        self.features = {name: each.spec for name, each in self._observables.items()}
+        self.observation_space = observation_space(self.features)
+        self.action_spec = action_spec(self.task.action)
+        self.action_space = self.action_spec.space
         self.action_scale = action_scale(self.task.action)
 
         self._observer = Observer(observed)
@@ -583,7 +583,7 @@ class ToolUseEnv(RecordedEnv):
         return rewards.dense(self.task, now.outcome, *states)
 
     def _observe(self, episode: _Episode) -> Observation:
-        return observe(self._features, episode.measurement)
+        return observe(self._observables, episode.measurement)
 
     def _info(self, episode: _Episode, verdicts: dict[str, Verdict]) -> dict[str, Any]:
         verdict = conjunction(verdicts.values())

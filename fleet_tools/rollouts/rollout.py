@@ -175,9 +175,7 @@ class _Recorder:
                 name: np.stack([observation[name] for observation in self._observations])
                 for name in self._observations[0]
             },
-            actions=np.array(actions, dtype=np.float32).reshape(
-                -1, *self._env.action_entry.space.shape
-            ),
+            actions=np.array(actions, dtype=np.float32).reshape(-1, *self._env.action_spec.shape),
             rewards=np.array(rewards, dtype=np.float64),
             terminated=np.array(terminated, dtype=bool),
             truncated=np.array(truncated, dtype=bool),
