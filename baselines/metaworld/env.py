@@ -16,9 +16,9 @@ from fleet_tools.baselines.metaworld.scene import MetaWorldScene
 from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, REWARD, task_set
 from fleet_tools.envs.actions import check_action
 from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.envs.making import require_arguments
 from fleet_tools.envs.outcomes import RUNNING, SUCCESS, TIME_LIMIT
-from fleet_tools.envs.recorded import RecordedEnv
+from fleet_tools.envs.recorded_env import RecordedEnv
+from fleet_tools.envs.spec import require_arguments
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.utils.libraries import require
@@ -174,7 +174,8 @@ class MetaWorldEnv(RecordedEnv):
         state, reward, _, _, facts = self._inner.step(executed)
         self._actions.append(executed.copy())
         success, steps = bool(facts["success"]), episode.steps + 1
-        outcome = SUCCESS if success else TIME_LIMIT if steps == MAX_STEPS else RUNNING
+        is_last = steps >= self.steps_at_most(MAX_STEPS)
+        outcome = SUCCESS if success else TIME_LIMIT if is_last else RUNNING
         self._episode = episode = _Episode(
             episode.scene, _single(state), outcome, steps, episode.success_once or success
         )

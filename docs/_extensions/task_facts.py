@@ -11,12 +11,12 @@ from fleet_tools.config.randomization import RandomPose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.actions import action_scale
 from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.envs.making import CUSTOM_ID, env_id
 from fleet_tools.envs.observations import observables
 from fleet_tools.envs.predicate_sentences import joint_units, sentences
 from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.observation_config import OBS_MODES, ObservationConfig
+from fleet_tools.registration import CUSTOM_ID, env_id
 from fleet_tools.sim.catalog import model_names
 from fleet_tools.sim.splits import SPLITS, model_pairs
 

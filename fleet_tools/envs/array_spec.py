@@ -15,7 +15,7 @@ from fleet_tools.config.values import Value, differences
 from fleet_tools.perception.segmentation import SEGMENTS
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.interface import EnvInterface
+    from fleet_tools.envs.recorded_env import EnvInterface
 
 DTYPES = (
     "bool",
@@ -103,14 +103,14 @@ Layout = Mapping[str, ArraySpec]
 
 def describe_action(env: "gymnasium.Env | EnvInterface") -> ArraySpec:
     """Describes the actions of an environment of this package."""
-    from fleet_tools.envs.interface import interface_of
+    from fleet_tools.envs.recorded_env import interface_of
 
     return interface_of(env).action_spec
 
 
 def describe_observation(env: "gymnasium.Env | EnvInterface") -> dict[str, ArraySpec]:
     """Describes the entries of an observation of an environment of this package, by name."""
-    from fleet_tools.envs.interface import interface_of
+    from fleet_tools.envs.recorded_env import interface_of
 
     return dict(interface_of(env).features)
 

@@ -23,7 +23,7 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
 )
 from fleet_tools.envs.predicate_functions import load_bound_task
-from fleet_tools.envs.recorded import RecordedEnv, recorded
+from fleet_tools.envs.recorded_env import RecordedEnv, recorded
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import (
     ConfigError,
@@ -123,7 +123,7 @@ class ToolUseEnv(RecordedEnv):
 
     Args:
         task: Name of a task of the package, or path of a task file, or a stored one (with
-            `fleet_tools.envs.stored_task`). Functions that the file names as predicates are
+            `EnvSpec.make_stored`). Functions that the file names as predicates are
             imported, so it has to be trusted like code.
         obs_mode: "state", "multitask_state", "point_cloud" or "rgbd".
         split: Split from which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
@@ -296,7 +296,7 @@ class ToolUseEnv(RecordedEnv):
             outcome = OBJECT_LOST
         elif steps_held >= self.task.success_steps:
             outcome = SUCCESS
-        elif simulation.steps >= self.task.max_episode_steps:
+        elif simulation.steps >= self.steps_at_most(self.task.max_episode_steps):
             outcome = TIME_LIMIT
         episode = self._episode = replace(
             episode,
@@ -445,8 +445,7 @@ class ToolUseEnv(RecordedEnv):
     def set_state(self, state: EnvState) -> Observation:
         """Returns to a state of `get_state`, of this or another environment of the task.
 
-        Gymnasium's TimeLimit wrapper counts on; branch with `gym.make(..., max_episode_steps=-1)`
-        or on the unwrapped environment, which counts for itself.
+        A TimeLimit that is wrapped around the environment counts on.
 
         Returns:
             The observation there.

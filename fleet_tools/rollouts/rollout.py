@@ -22,7 +22,7 @@ from fleet_tools.utils.disk_errors import disk_errors
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import RecordedEnv, StartScene
+    from fleet_tools.envs.recorded_env import RecordedEnv, StartScene
 
 
 def rollout(
@@ -49,7 +49,7 @@ def rollout(
         ConfigError: Episodes of this environment, or in one of its wrappers, cannot be recorded.
         PredicateError: A predicate of the task file raised an error, for which no policy answers.
     """
-    from fleet_tools.envs.recorded import recorded
+    from fleet_tools.envs.recorded_env import recorded
     from fleet_tools.envs.wrappers import require_entries, require_single_steps
 
     inner = recorded(env)

@@ -8,8 +8,8 @@ from support.environments import press_until_sliding
 
 from fleet_tools.config.tasks import ObservedKeypoints, load_task, task_names
 from fleet_tools.dataset.header import describe_observation
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.observations import observables, observation_space, observe
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.measurement import Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
@@ -92,7 +92,10 @@ def test_an_observation_shares_no_memory_with_the_state(env, observation):
 @pytest.fixture(scope="module", name="multitask")
 def _multitask():
     """An environment of each task, with the layout that all tasks share."""
-    return {task: make_env(task=task, obs_mode="multitask_state") for task in task_names()}
+    return {
+        task: EnvSpec.of(task=task, obs_mode="multitask_state").make_tool_use()
+        for task in task_names()
+    }
 
 
 def test_all_tasks_share_one_layout_and_differ_in_its_masks(multitask):
@@ -111,7 +114,7 @@ def test_all_tasks_share_one_layout_and_differ_in_its_masks(multitask):
 def test_the_shared_layout_holds_the_tasks_own_keypoints_and_nothing_else(multitask, task):
     env = multitask[task]
     shared, _ = env.reset(seed=4)
-    own, _ = make_env(task=task).reset(seed=4)
+    own, _ = EnvSpec.of(task=task).make_tool_use().reset(seed=4)
     for part in ("tool_keypoints", "object_keypoints"):
         rows = shared.pop(part)
         points = own.pop(part)
