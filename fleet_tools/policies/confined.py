@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.envs.array_spec import describe_action, describe_observation
-from fleet_tools.envs.interface import EnvInterface
+from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.perception.observation_config import StoredEnvKwargs

@@ -1,6 +1,10 @@
-"""The studio: pages and tools that make things, above everything that they show.
+"""The studio: programs and pages that make and check things, above everything that they show.
 
-labelling       keypoints and grasps by clicks on a mesh, in the browser (`fleet_tools.label`)
-teleoperation   a person as a policy, in the browser (`fleet_tools.teleop`)
-pictures        recordings, videos, filmstrips and contact sheets (`fleet_tools.view` and others)
+    importing       a model from a mesh or a scan (`assets import`)
+    checking        whether a model is what its family needs (`assets check`)
+    labelling       keypoints and grasps by clicks on a mesh, in the browser (`label`)
+    teleoperation   a person as a policy, in the browser (`teleop`)
+    pictures        recordings, videos, filmstrips and contact sheets (`view` and others)
+
+The benchmark itself imports nothing from here.
 """

@@ -16,7 +16,7 @@ from support.served_policies import ACTION, LAYOUT, Remembering, hello, observat
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies import openpi
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
@@ -84,7 +84,7 @@ def server_answers(folder: Path) -> Subject:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
-    env = make_env(task="hammer")
+    env = EnvSpec.of(task="hammer").make_tool_use()
     seen, _ = env.reset(seed=0)
     env.close()
     action = np.zeros(6, np.float32)

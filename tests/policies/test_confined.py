@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from support.processes import ROOT
 from support.served_policies import hello
 
-from fleet_tools.envs.interface import EnvInterface, interface_of
+from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies.confined import ConfinedPolicy, PolicyProcess, find_policy_apart

@@ -4,7 +4,7 @@
     mesh_subject, folder_subject  a mesh that becomes a model, and the folder of a model
     picking                       where a click meets the surface, and what it means there
     proposals                     what follows from labels: mirror images, the pose of the hand
-    meanings, example             the keypoints of each family, and a model that shows them
+    example                       a model that shows the keypoints of a family
     session                       what a person does, independent of the browser
     expert_trial                  the expert uses the model, in a process of its own
     page, panel, scene_view       the browser

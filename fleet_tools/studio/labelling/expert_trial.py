@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.assets.checking.program import read_model
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import find_policy
@@ -25,6 +24,7 @@ from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import build_world
+from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.viser_links import LinkMesh, LinkPoses, link_meshes, link_poses
 
 
@@ -33,7 +33,7 @@ class ModelReport:
     """The report of `assets check`.
 
     Attributes:
-        content: What `fleet_tools.assets.checking.program.make_report` returns.
+        content: What `fleet_tools.studio.checking.program.make_report` returns.
     """
 
     content: dict[str, Any]
@@ -89,8 +89,8 @@ class TrialProcess:
 def _work(sender: Connection, folder: Path, scenes: int, seed: int, task: str | None) -> None:
     """Checks a model, and records the expert in a scene in which it failed, or in the first one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, which ends this
-    from fleet_tools.assets.checking.program import CheckOptions, make_report
     from fleet_tools.errors import FleetToolsError
+    from fleet_tools.studio.checking.program import CheckOptions, make_report
 
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(BrokenPipeError):
         try:
@@ -159,7 +159,9 @@ def record_motion(folder: Path, task: str, seed: int) -> ExpertMotion:
         FleetToolsError: The scene cannot begin.
     """
     model = read_model(folder)
-    env = make_env(task=task, split="all", **{model.labels.kind: str(model.file.parent)})
+    env = EnvSpec.of(
+        task=task, split="all", **{model.labels.kind: str(model.file.parent)}
+    ).make_tool_use()
     try:
         watched = _Watched(find_policy("expert").make(env), inner := unwrap(env))
         episode = rollout(env, watched, seed=seed)

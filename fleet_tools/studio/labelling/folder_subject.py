@@ -12,9 +12,6 @@ from pydrake.math import RigidTransform
 from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
 from pydrake.systems.framework import DiagramBuilder
 
-from fleet_tools.assets.checking.program import read_model
-from fleet_tools.assets.importing.importer import Placement
-from fleet_tools.assets.importing.repair import cleaned
 from fleet_tools.assets.solids import Solid
 from fleet_tools.config.resources import assets_root
 from fleet_tools.config.values import Vector3
@@ -24,6 +21,9 @@ from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import Keypoint, Keypoints, Model
 from fleet_tools.sim.model_checks import model_frame
 from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.importing.importer import Placement
+from fleet_tools.studio.importing.repair import cleaned
 from fleet_tools.studio.labelling.labels import Identity, ModelLabels, Placed
 
 SIGNATURE = "# labelled by hand: fleet-tools label"

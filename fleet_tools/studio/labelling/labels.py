@@ -11,8 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import yaml
 
-from fleet_tools.assets.importing.importer import Placement
-from fleet_tools.assets.importing.settings import ScaleSettings, UpAxis
 from fleet_tools.assets.materials import MaterialName
 from fleet_tools.assets.solids import Solid
 from fleet_tools.config.poses import Pose
@@ -20,6 +18,8 @@ from fleet_tools.config.values import Positive, Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind
 from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.studio.importing.importer import Placement
+from fleet_tools.studio.importing.settings import ScaleSettings, UpAxis
 
 
 class ModelLabels(Value):

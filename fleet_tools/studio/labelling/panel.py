@@ -5,9 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleet_tools.assets.importing.argument_types import UNITS
-from fleet_tools.assets.importing.settings import ScaleSettings
 from fleet_tools.assets.materials import MATERIALS
+from fleet_tools.studio.importing.settings import UNITS, ScaleSettings
 from fleet_tools.studio.labelling.picking import Snap, size
 from fleet_tools.studio.labelling.scene_view import colours
 from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
@@ -185,7 +184,7 @@ class Panel:
 
 
 def report_html(report: Mapping[str, Any]) -> str:
-    """Returns a report of `fleet_tools.assets.checking.program.make_report` as HTML."""
+    """Returns a report of `fleet_tools.studio.checking.program.make_report` as HTML."""
     rows = []
     if report["error"] is not None:
         rows.append(_row(BAD, "It cannot be loaded", report["error"]))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.assets.families import HAND, Meaning, known_family, meanings_of
 from fleet_tools.assets.solids import Solid
 from fleet_tools.config.poses import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError
@@ -21,7 +22,6 @@ from fleet_tools.studio.labelling.labels import (
     read_draft,
     write_draft,
 )
-from fleet_tools.studio.labelling.meanings import HAND, WORKING, Meaning, meanings_of
 from fleet_tools.studio.labelling.picking import Hit, Snap, across, behind, nearest, pick, snapped
 from fleet_tools.studio.labelling.proposals import (
     centroid,
@@ -315,11 +315,11 @@ class LabellingSession:
         self._change(self.labels.replaced(grasp=grasp))
 
     def _proposed_hand(self, hit: Hit) -> Pose:
-        working, points = WORKING.get(self.subject.identity.family), self.points()
+        family, points = known_family(self.subject.identity.family), self.points()
         ahead, down = centroid(self.surface), None
-        if working is not None:
-            ahead = points.get(working.ahead, ahead)
-            start, end = working.down
+        if family is not None and family.alignment is not None:
+            ahead = points.get(family.alignment.ahead, ahead)
+            start, end = family.alignment.down
             if start in points and end in points:
                 down = points[end] - points[start]
         return propose_hand(self.surface, hit, ahead, down)

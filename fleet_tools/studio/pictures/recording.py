@@ -13,7 +13,7 @@ from pydrake.geometry import Meshcat, MeshcatAnimation, Rgba, Sphere
 from pydrake.math import RigidTransform
 from pydrake.perception import BaseField, Fields, PointCloud
 
-from fleet_tools.envs.recorded import StartScene
+from fleet_tools.envs.recorded_env import StartScene
 from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import Policy, policy_info

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.__main__ import main as assets
-from fleet_tools.assets.importing.settings import ScaleSettings
 from fleet_tools.assets.model_folder import read_files
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.catalog import load_model
+from fleet_tools.studio.importing.settings import ScaleSettings
 from fleet_tools.studio.labelling.folder_subject import FolderSubject
 from fleet_tools.studio.labelling.labels import Draft, History, ModelLabels, read_draft, write_draft
 from fleet_tools.studio.labelling.mesh_subject import MeshSubject
