@@ -31,14 +31,18 @@ from fleet_tools.studio.importing.enclosed_body import (
     volume,
 )
 from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, choose_scale, rotation_to_z
-from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.repair import (
+    cleaned,
+    repaired_shells,
+    simplified,
+    without_degenerate_triangles,
+)
 from fleet_tools.studio.importing.settings import (
     ImportSettings,
     Origin,
     ScaleSettings,
     UpAxis,
 )
-from fleet_tools.studio.importing.simplify import simplified, without_degenerate_triangles
 
 SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
 """Beginning of the files of an imported model."""

@@ -20,9 +20,8 @@ from fleet_tools.studio.importing.enclosed_body import (
     winding_numbers,
 )
 from fleet_tools.studio.importing.mesh_file import check_size, guess_scale, rotation_to_z
-from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.repair import cleaned, repaired_shells, simplified
 from fleet_tools.studio.importing.settings import UpAxis
-from fleet_tools.studio.importing.simplify import simplified
 
 seeds = st.integers(0, 2**32 - 1)
 RING = trimesh.creation.torus(0.1, 0.03, major_sections=24, minor_sections=12)
