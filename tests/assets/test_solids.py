@@ -7,20 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.assets.decimals import decimal
-from fleet_tools.assets.mass_properties import MassProperties, combined, mass_properties
 from fleet_tools.assets.model_description import Position
+from fleet_tools.assets.model_folder import corner_normals, decimal, obj_text
 from fleet_tools.assets.solids import (
+    MassProperties,
     Section,
     Solid,
     Station,
     box,
     circle,
+    combined,
     joined,
     loft,
+    mass_properties,
     section_loft,
 )
-from fleet_tools.assets.wavefront import corner_normals, obj_text
 
 Quaternion = tuple[float, float, float, float]
 

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
-from fleet_tools.assets.mass_properties import MassProperties, mass_properties
-from fleet_tools.assets.solids import Solid, joined, triangle_areas, without_unused_vertices
+from fleet_tools.assets.solids import (
+    MassProperties,
+    Solid,
+    joined,
+    mass_properties,
+    triangle_areas,
+    without_unused_vertices,
+)
 from fleet_tools.errors import ConfigError
 from fleet_tools.studio.importing.repair import Shell, as_manifold, from_manifold
 from fleet_tools.utils.libraries import require

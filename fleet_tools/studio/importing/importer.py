@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_tools.assets.mass_properties import MassProperties
 from fleet_tools.assets.model_description import (
     KeypointDescription,
     LinkDescription,
@@ -15,7 +14,7 @@ from fleet_tools.assets.model_description import (
     as_position,
 )
 from fleet_tools.assets.model_folder import model_files
-from fleet_tools.assets.solids import Solid, distances_to_triangles, joined
+from fleet_tools.assets.solids import MassProperties, Solid, distances_to_triangles, joined
 from fleet_tools.config.poses import Pose
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind

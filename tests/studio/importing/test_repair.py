@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.assets.mass_properties import MassProperties
-from fleet_tools.assets.solids import Solid
+from fleet_tools.assets.solids import MassProperties, Solid
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind
 from fleet_tools.studio.importing.enclosed_body import (
