@@ -27,7 +27,7 @@ FLOORS = (
     "baselines",
     "visualization",
     "teleoperation",
-    "blender",
+    "studio",
 )
 """Rooms from the lowest floor to the highest."""
 

@@ -1,19 +1,17 @@
 """Point clouds of fixed size: samplings, masks and rows without a point."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleet_tools.perception.farthest_points import farthest_indices, farthest_indices_by_blas
-from fleet_tools.perception.observation_config import CLOUD_SAMPLINGS
+from fleet_tools.envs.observation_modes import CLOUD_SAMPLINGS
 from fleet_tools.perception.point_cloud import (
     ABSENT,
     OBJECT_MASK,
-    RENDERED_SAMPLINGS,
     SAMPLINGS,
     TOOL_MASK,
+    farthest_indices,
     stack,
 )
 
@@ -31,7 +29,6 @@ def distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 few = settings(max_examples=50)
-all_farthest = pytest.mark.parametrize("farthest", [farthest_indices, farthest_indices_by_blas])
 
 
 def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
@@ -55,40 +52,36 @@ def test_cells_change_no_sample(n, seed, data):
     assert farthest_indices(points, count).tolist() == farthest_one_by_one(points, count)
 
 
-@all_farthest
 @few
 @given(points=clouds(2), data=st.data())
-def test_each_sample_is_farthest_from_those_before(farthest, points, data):
+def test_each_sample_is_farthest_from_those_before(points, data):
     count = data.draw(st.integers(1, len(points)))
-    picked = farthest(points, count)
+    picked = farthest_indices(points, count)
     distance = distances(points, points)
     for k in range(1, count):
         nearest = distance[:, picked[:k]].min(axis=1)
         np.testing.assert_allclose(nearest[picked[k]], nearest.max(), atol=1e-4)
 
 
-@all_farthest
 @few
 @given(points=clouds(2), data=st.data())
-def test_fewer_points_are_the_first_ones(farthest, points, data):
+def test_fewer_points_are_the_first_ones(points, data):
     many, few = sorted(data.draw(st.lists(st.integers(1, len(points)), min_size=2, max_size=2)))[
         ::-1
     ]
-    some = farthest(points, few)
-    np.testing.assert_array_equal(farthest(points, many)[:few], some)
+    some = farthest_indices(points, few)
+    np.testing.assert_array_equal(farthest_indices(points, many)[:few], some)
 
 
-@all_farthest
 @few
 @given(points=clouds(8, 40), random=st.randoms(use_true_random=False))
-def test_farthest_points_cover_better_than_random_ones_up_to_the_factor_two(
-    farthest, points, random
-):
+def test_farthest_points_cover_better_than_random_ones_up_to_the_factor_two(points, random):
     count = len(points) // 4
     others = random.sample(range(len(points)), count)
     distance = distances(points, points)
     largest, random_one = (
-        distance[:, chosen].min(axis=1).max() for chosen in (farthest(points, count), others)
+        distance[:, chosen].min(axis=1).max()
+        for chosen in (farthest_indices(points, count), others)
     )
     assert largest <= 2 * random_one + 1e-3
 
@@ -125,4 +118,4 @@ def test_no_point_is_sampled_twice_while_others_remain(tool, sampling):
 
 
 def test_every_sampling_has_a_name_in_the_arguments_of_environments():
-    assert set(CLOUD_SAMPLINGS) == set(SAMPLINGS) == set(RENDERED_SAMPLINGS)
+    assert set(CLOUD_SAMPLINGS) == set(SAMPLINGS)
