@@ -41,7 +41,8 @@ def modules():
         for path in sorted((PACKAGE / room).rglob("*.py")):
             names = path.relative_to(PACKAGE).with_suffix("").parts
             if names[-1] != "__main__" and not is_program(path):
-                yield path, room, ".".join(("fleet_tools", *names))
+                its_room = "studio" if names[:2] == ("assets", "labelling") else room  # until moved
+                yield path, its_room, ".".join(("fleet_tools", *names))
 
 
 def is_program(path: Path) -> bool:
@@ -91,7 +92,7 @@ def test_the_top_level_holds_the_public_face_and_the_programs():
         "registration.py",
     }
     programs = {
-        *("collect", "doctor", "evaluate", "label", "new_task", "photograph"),
+        *("blender", "collect", "doctor", "evaluate", "label", "new_task", "photograph"),
         *("replay", "serve", "teleop", "view"),
     }
     assert files == face | {f"{name}.py" for name in programs}

@@ -14,8 +14,6 @@ from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
 
-from fleet_tools.assets.checking.first_load import load
-from fleet_tools.assets.checking.program import read_model
 from fleet_tools.assets.labelling.draft import Draft, read_draft, write_draft
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
@@ -30,6 +28,8 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.sim.scene import Scene, sample_scene
+from fleet_tools.studio.checking.first_load import load
+from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.photographs.photo_jobs import read_scene_file
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
