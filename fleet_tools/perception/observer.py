@@ -11,7 +11,7 @@ from fleet_tools.config.poses import Pose
 from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Pinhole
 from fleet_tools.perception.depth_sensor import DepthSensor
 from fleet_tools.perception.measurement import Capture, Measurement, ObservationConfig
-from fleet_tools.perception.point_cloud import SAMPLINGS, points_of, stack
+from fleet_tools.perception.point_cloud import points_of, sampling_of, stack
 from fleet_tools.perception.renderer import Renderer, make_renderer
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
@@ -86,7 +86,8 @@ class Observer:
             return Measurement(state, shown, latest)
         X_EW = state.X_WE.inverse()
         tool, object = (X_EW.multiply(p_W.T).T for p_W in shown.points)
-        cloud = stack(tool, object, config.cloud_size, SAMPLINGS[config.sampling])
+        sampling = sampling_of(config.sampling, config.renderer)
+        cloud = stack(tool, object, config.cloud_size, sampling)
         return Measurement(state, shown, latest, cloud)
 
     def visible_points(
