@@ -7,7 +7,7 @@ import numpy as np
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
-from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, ROBOT, TOOL
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import find_policy

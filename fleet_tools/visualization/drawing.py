@@ -8,7 +8,7 @@ from pydrake.geometry import Meshcat, Rgba, Sphere
 from pydrake.math import RigidTransform
 from pydrake.perception import BaseField, Fields, PointCloud
 
-from fleet_tools.perception.third_person_view import View
+from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.utils.libraries import require
 from fleet_tools.visualization.annotations import Annotations, Motion
 from fleet_tools.visualization.colors import (
@@ -129,7 +129,7 @@ class MeshcatDrawing:
 
 def draw_on_image(
     image: np.ndarray,
-    view: View,
+    view: CameraView,
     annotations: Annotations,
     travelled: np.ndarray,
     caption: str,
@@ -167,7 +167,7 @@ def draw_on_image(
     return np.asarray(canvas)
 
 
-def _pixels(view: View, p_W: np.ndarray) -> list[tuple[float, float]]:
+def _pixels(view: CameraView, p_W: np.ndarray) -> list[tuple[float, float]]:
     """Returns the pixels of those points (n, 3) that are in front of the camera."""
     uv = view.project(p_W)
     return [(x, y) for x, y in uv[np.isfinite(uv).all(axis=1)].tolist()]

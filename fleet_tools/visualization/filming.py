@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
-from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
-from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.visualization.annotations import annotate, present_state
 from fleet_tools.visualization.drawing import draw_on_image
 from fleet_tools.visualization.recording import PlannedEpisode, run_observed
