@@ -11,9 +11,9 @@ from processor_kinds import OTHER_BITS, SAME_BITS
 from support.processes import ROOT, run_python
 
 from fleet_tools.config.tasks import task_names
-from fleet_tools.envs.making import env_id
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.registration import env_id
 from fleet_tools.rollouts.agreement import WITHIN_M
 from fleet_tools.rollouts.rollout import rollout
 
