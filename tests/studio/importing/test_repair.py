@@ -180,10 +180,7 @@ def test_a_unit_is_guessed_and_noted_or_refused(
         return
     found = guess_scale(longest, kind)
     assert found.factor == metres and re.search(note, found.note), found.note
-
-
-def test_impossible_sizes_are_refused() -> None:
-    for size in (1e-6, 1e3):
+    for size in (1e-6, 1e3):  # impossible whatever the unit
         with pytest.raises(ConfigError, match="--length"):
             check_size(np.full(3, size))
 
@@ -226,8 +223,6 @@ def test_a_sheet_too_thin_for_contact_has_mass_and_a_note(thickness: float, coun
     volume = BLOCK.volume + 0.05 * 0.04 * thickness
     assert result.inertial.mass == pytest.approx(STEEL.density * volume, rel=1e-6)
     assert any("not felt" in note for note in result.notes) == (count == 1)
-
-
-def test_a_mesh_that_is_only_a_thin_sheet_is_refused_with_the_remedy() -> None:
-    with pytest.raises(ConfigError, match=r"only 0\.1 mm thick.*Solidify"):
-        imported(sheet(1e-4))
+    if count == 1:  # and alone it is refused
+        with pytest.raises(ConfigError, match=r"only 0\.\d+ mm thick.*Solidify|no volume"):
+            imported(sheet(thickness))
