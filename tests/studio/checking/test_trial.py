@@ -10,14 +10,15 @@ from support.bad_models import BAD_MODELS
 from support.processes import ROOT
 
 from fleet_tools.assets.__main__ import main
-from fleet_tools.assets.families import family_names
 from fleet_tools.assets.model_folder import write_model
 from fleet_tools.config.resources import assets_root
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.studio.checking.expert_trials import ExpertTrial, counted, failing_stage
 
 SHIPPED = sorted(path.parent for path in assets_root().glob("*/*/*/keypoints.yaml"))
-FIRST = [next(path for path in SHIPPED if path.parent.name == family) for family in family_names()]
+FIRST = [
+    next(path for path in SHIPPED if path.parent.name == family) for family in ("knife", "nut")
+]
 OTHERS = [path for path in SHIPPED if path not in FIRST]
 
 
@@ -59,7 +60,11 @@ def test_a_model_that_ships_is_fine(folder: Path, scenes: int, capsys):
     ("name", "rule", "stage"),
     [
         ("blunt", "edge thickness", "expectation at keyframe after[1]"),
-        ("round", "width across corners by that across flats", "expectation at keyframe after[0]"),
+        pytest.param(
+            *("round", "width across corners by that across flats"),
+            "expectation at keyframe after[0]",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path: Path, capsys):

@@ -84,7 +84,9 @@ def test_cuts_along_faces_divide_a_jaw_exactly_and_no_convex_solid() -> None:
     assert len(face_cut_parts(solid(ball(2, 0.03)), 8, np.zeros((0, 3)), 0.015)) == 1
 
 
-@pytest.mark.parametrize("name", ["cut_wrench", "rounded_wrench"])
+@pytest.mark.parametrize(
+    "name", ["cut_wrench", pytest.param("rounded_wrench", marks=pytest.mark.slow)]
+)
 def test_the_mouth_of_a_wrench_stays_open_and_the_report_tells(name: str, imported: Import) -> None:
     tool = foreign_tool(name)
     whole = trimesh.boolean.union(list(tool.pieces), engine="manifold")
