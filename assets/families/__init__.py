@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleet_tools.errors import require_name
+from fleet_tools.errors import ConfigError, require_name
 
 if TYPE_CHECKING:  # --help answers without numpy
     import numpy as np
@@ -136,9 +136,14 @@ def find_family(name: str) -> Family:
 
     Raises:
         UnknownNameError: There is no such family.
+        ConfigError: Its module declares none.
     """
     require_name("family", name, family_names())
-    return importlib.import_module(f"{__name__}.{name}").FAMILY
+    module = importlib.import_module(f"{__name__}.{name}")
+    family = getattr(module, "FAMILY", None)
+    if not isinstance(family, Family):
+        raise ConfigError(f"{module.__file__} has no FAMILY; a module of this folder declares one.")
+    return family
 
 
 def known_family(name: str) -> Family | None:

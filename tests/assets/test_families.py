@@ -233,7 +233,10 @@ CHECKS: dict[str, Callable[[ModelDescription], None]] = {
 def test_members_that_ship(family: str) -> None:
     found = find_family(family)
     for name in found.catalogue:
-        CHECKS[family](found.member(name))
+        model = found.member(name)
+        assert (model.family, model.kind, model.name) == (family, found.kind, name)
+        assert model.keypoints.keys() == found.keypoints.keys()
+        CHECKS[family](model)
 
 
 @pytest.mark.parametrize("family", CHECKS)
