@@ -127,7 +127,7 @@ class Family:
 
 
 def family_names() -> tuple[str, ...]:
-    """Returns the names of all families, sorted; a family of one's own models alone has no file."""
+    """Returns the names of all families, sorted; a user's own family of models has no file."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
@@ -152,7 +152,7 @@ def known_family(name: str) -> Family | None:
 
 
 def meanings_of(family: str, keypoints: Sequence[str]) -> dict[str, Meaning]:
-    """Returns the meanings of a family's keypoints; those of a family of one's own have no text.
+    """Returns the meanings of a family's keypoints; those of a user's own family have no text.
 
     Args:
         family: Name of the family.
