@@ -16,8 +16,9 @@ from scipy.spatial.transform import Rotation
 from support.processes import ROOT
 
 from fleet_tools.config.poses import Pose
+from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import ZeroPolicy
