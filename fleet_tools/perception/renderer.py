@@ -15,8 +15,8 @@ from pydrake.geometry import QueryObject
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import CameraView, Hits
-from fleet_tools.perception.render_scene import VtkRenderer
 from fleet_tools.perception.ray_renderer import RayRenderer
+from fleet_tools.perception.render_scene import VtkRenderer
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 
