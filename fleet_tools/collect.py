@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.observation_modes import OptionalObsMode
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
@@ -36,9 +37,8 @@ class CollectOptions(cli.Options):
     episodes: Count
     """Number of successful episodes that the dataset is to hold."""
     policy: PolicyName = "expert"
-    obs_mode: str | None = None
-    """Stored observations: state, multitask_state, point_cloud or rgbd (default: those that the
-    policy reads, or else state)."""
+    obs_mode: OptionalObsMode = None
+    """Stored observations (default: those that the policy reads, or else state)."""
     env: tuple[KeyValue, ...] = ()
     """Other keyword arguments of the environment, such as split=unseen_tools
     camera_size=[640,480]."""

@@ -16,6 +16,7 @@ from fleet_tools.envs.observations import Observable
 from fleet_tools.errors import ConfigError, require_name, shown
 from fleet_tools.perception.camera_view import CHANNELS
 from fleet_tools.perception.measurement import ObservationConfig, Seen
+from fleet_tools.utils.option_parser import notation
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,18 @@ OBS_MODES: dict[str, ObservationMode] = {
     ),
 }
 """The modes by name."""
+
+
+def _read_mode(text: str) -> str:
+    require_name("obs_mode", text, OBS_MODES)
+    return text
+
+
+_MODE_NOTATION = notation(_read_mode, "|".join(OBS_MODES))
+ObsModeOption = Annotated[str, _MODE_NOTATION]
+"""An option of programs that names an observation mode."""
+OptionalObsMode = Annotated[str | None, _MODE_NOTATION]
+"""Likewise, where there may be none."""
 
 CLOUD_SAMPLINGS = ("farthest", "even")
 """How points are sampled, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""

@@ -7,6 +7,7 @@ import pydantic
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.sensors import IDEAL, SensorName
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.observation_modes import OptionalObsMode
 from fleet_tools.policies.sources import PolicyName, Track
 
 PROTOCOL = "v2"
@@ -40,9 +41,8 @@ class EvaluationConfig(OptionGroup):
     training_seed: Seed | None = None
     """Seed of the policy's training run, if it is one of several of the same name, which
     leaderboards average."""
-    obs_mode: str | None = None
-    """Observation mode: state, multitask_state, point_cloud or rgbd (default: the policy's own
-    choice, or else state)."""
+    obs_mode: OptionalObsMode = None
+    """Observation mode (default: the policy's own choice, or else state)."""
     sensors: SensorName = IDEAL
     """Depth cameras, whatever sensors a policy has learned with; only policies that see by cameras
     can be evaluated with any but ideal ones."""

@@ -156,15 +156,6 @@ def test_a_task_file_that_has_changed_is_not_continued_silently(tmp_path: Path) 
         pickle.loads(content)
 
 
-def test_cameras_with_delay_and_errors_continue() -> None:
-    env = EnvSpec.of(task="hammer", obs_mode="point_cloud", sensors="active_stereo").make_tool_use()
-    env.reset(seed=6)
-    for _ in range(3):
-        env.step(env.action_space.sample())
-    other = pickled(env)
-    assert future(other) == future(env)
-
-
 def learner(env: gymnasium.Env) -> Policy:
     return DAggerPolicy(env, RandomPolicy(env, 3))
 

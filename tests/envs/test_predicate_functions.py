@@ -107,11 +107,6 @@ def test_a_function_judges_as_the_predicate_that_it_restates(write):
     assert own[-1].progress == 1.0
 
 
-def test_a_bool_is_enough(write):
-    env = EnvSpec.of(task=str(write("deep"))).make_tool_use()
-    assert rollout(env, ExpertPolicy(env), seed=0).outcome == "success"
-
-
 RETURNED = {
     "True": Verdict(True, 1.0),
     "__import__('numpy').False_": Verdict(False, 0.0),
