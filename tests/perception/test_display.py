@@ -1,4 +1,4 @@
-"""Pictures for people: the third-person view, shadows, Meshcat, and what is observed beside them."""
+"""Pictures for people: the third-person view, shadows, Meshcat, and what is observed beside."""
 
 from collections.abc import Callable
 
