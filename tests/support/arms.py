@@ -1,5 +1,6 @@
 """Arms that are not the package's: the Panda with one joint fixed, and files that are wrong."""
 
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,10 +31,8 @@ def six_joints(folder: Path, **changes: Any) -> Path:
     for transmission in robot.findall("transmission"):
         if transmission.find(f"joint[@name='{fixed}']") is not None:
             robot.remove(transmission)
-    for mesh in robot.iter("mesh"):
-        mesh.set("filename", str(model.parent / mesh.get("filename", "")))
     ET.register_namespace("drake", "http://drake.mit.edu")
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(model.parent / "meshes", folder / "meshes", dirs_exist_ok=True)
     ET.ElementTree(robot).write(folder / "six.urdf")
     data = panda.model_dump(mode="json") | {
         "name": "six",
