@@ -107,8 +107,8 @@ class PolicyProvenance(Value):
             robot: Robot of the package, likewise.
 
         Raises:
-            UnknownNameError, ConfigError: There are no such sensors or robot, or its observation mode does
-                not show what they see.
+            UnknownNameError, ConfigError: There are no such sensors or robot, or its observation
+                mode does not show what the sensors see.
         """
         if policy.kind == "dagger":
             raise PolicyError(

@@ -150,7 +150,7 @@ def test_an_unknown_robot_is_refused(given, message):
         ({"base_link": "panda_lnk0"}, "Did you mean 'panda_link0'"),
         ({"end_effector": "panda_hand_tpc"}, "Did you mean 'panda_hand_tcp'"),
         ({"model": "seven.urdf"}, "there is no model file .*seven.urdf"),
-        ({"model": "six.yaml"}, "Drake cannot read"),
+        ({"model": "six.yaml"}, "is not XML"),
         ({"postures": {"ready": [0, 0]}}, "postures.ready: it has 2 positions"),
         ({"postures": {"sideways": [0, 0, -1, 0, 1, 0]}}, "'ready' is missing"),
         ({"postures": {"ready": [0, 0, 0, 0, 1, 0]}}, r"initial_joints_rad\.2: it must lie"),
