@@ -13,9 +13,10 @@ from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import FixedOffsetFrame, Frame, ModelInstanceIndex
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
-from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
+from fleet_tools.sim.model_checks import check_masses, model_frame
 from fleet_tools.sim.model_xml import path_of
 from fleet_tools.sim.visual_meshes import complete_visuals
 
