@@ -15,8 +15,6 @@ from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
 
-from fleet_tools.assets.checking.first_load import load
-from fleet_tools.assets.checking.program import read_model
 from fleet_tools.assets.labelling.draft import Draft, read_draft, write_draft
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
@@ -35,6 +33,8 @@ from fleet_tools.robot.arm import Arm
 from fleet_tools.robot.arm_model import joint_limits
 from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import Scene, sample_scene
+from fleet_tools.studio.checking.first_load import load
+from fleet_tools.studio.checking.program import read_model
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,
