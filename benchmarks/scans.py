@@ -190,11 +190,11 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
 
 
 def _outcomes(folder: Path, family: str, options: ScanOptions) -> list[str]:
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.experts.policy import ExpertPolicy
     from fleet_tools.rollouts.rollout import rollout
 
-    env = make_env(task=family, tool=str(folder), split="all")
+    env = EnvSpec.of(task=family, tool=str(folder), split="all").make_tool_use()
     seeds = range(options.seed, options.seed + options.scenes)
     outcomes = [rollout(env, ExpertPolicy(env), seed=seed).outcome for seed in seeds]
     env.close()
