@@ -16,6 +16,7 @@ from fleet_tools.envs.observations import Observable
 from fleet_tools.errors import ConfigError, require_name, shown
 from fleet_tools.perception.camera_view import CHANNELS
 from fleet_tools.perception.measurement import ObservationConfig, Seen
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils.option_parser import notation
 
 
@@ -104,15 +105,15 @@ def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def canonical_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns keyword arguments of an environment as they are stored and compared.
 
-    They name the source of clouds, and no sensors if these are ideal.
+    They name the source of clouds, and neither sensors if these are ideal nor the default robot.
     """
-    kwargs = {name: value for name, value in env_kwargs.items() if (name, value) != _IDEAL_SENSORS}
+    kwargs = {name: value for name, value in env_kwargs.items() if (name, value) not in _DEFAULTS}
     if kwargs.get("obs_mode") == "point_cloud":
         kwargs.setdefault("cloud_source", "rays")
     return kwargs
 
 
-_IDEAL_SENSORS = ("sensors", IDEAL)
+_DEFAULTS = (("sensors", IDEAL), ("robot", DEFAULT_ROBOT))
 
 EnvKwargs = Annotated[dict[str, pydantic.JsonValue], pydantic.AfterValidator(canonical_kwargs)]
 """Stored keyword arguments of an environment."""

@@ -15,7 +15,6 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Hits
 from fleet_tools.perception.ray_casting import CameraRays, RaySurface, require_embree
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
-from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 
@@ -57,8 +56,7 @@ class RayRenderer:
         Raises:
             ConfigError: A mesh cannot be read.
         """
-        hand = world.plant.GetFrameByName(END_EFFECTOR).body()
-        held = {body.index() for body in world.plant.GetBodiesWeldedTo(hand)}
+        held = {body.index() for body in world.plant.GetBodiesWeldedTo(world.hand().body())}
         self._links = []
         for frame, segment in visible_frames(world):
             triangles = link_triangles(world.scene_graph, frame)

@@ -19,9 +19,8 @@ from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, EpisodeOverError
-from fleet_tools.experts.dagger import DAggerPolicy
-from fleet_tools.experts.noise_injection import NoisyExpert
-from fleet_tools.experts.perceived import perceived_expert
+from fleet_tools.experts.demonstrators import DAggerPolicy, NoisyExpert
+from fleet_tools.experts.perception.perceived import perceived_expert
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import Policy, StoredActions
 from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy

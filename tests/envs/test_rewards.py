@@ -18,9 +18,9 @@ from fleet_tools.config.tasks import task_names
 from fleet_tools.envs import rewards
 from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.conditions import AxisAtAngle, PointNearPoint, condition
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.experts.problem import PlanningProblem
-from fleet_tools.experts.terms import AxisAtAngle, PointNearPoint, condition
 from fleet_tools.policies.trivial import RandomPolicy
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.robot.pose_delta import displacement

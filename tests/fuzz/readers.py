@@ -33,6 +33,7 @@ TRIED: dict[str, str] = {
     "baselines/flower/server.py": "files of fleets, sweeps, protocols, scenes",
     "baselines/sweep.py": "files of fleets, sweeps, protocols, scenes",
     "fleet_tools/utils/option_parser.py": "names and notations",
+    "fleet_tools/robot/arm.py": "files of fleets, sweeps, protocols, scenes",
     # models
     "fleet_tools/studio/checking/first_load.py": "models' SDFormat and URDF",
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
