@@ -122,7 +122,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/teleoperation/page_server.py": _PACKAGE,
     "assets/labelling/trial.py": _CHILD,
-    "fleet_tools/studio/photographs/blender_pool.py": _CHILD,
+    "fleet_tools/studio/photographs/serve.py": _CHILD,
     "fleet_tools/studio/photographs/drawing.py": _CHILD,
     "fleet_tools/parallel/local_workers.py": _CHILD,
     "fleet_tools/parallel/worker_process.py": _CHILD,
