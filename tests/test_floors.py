@@ -25,8 +25,6 @@ FLOORS = (
     "assets",
     "experts",
     "baselines",
-    "visualization",
-    "teleoperation",
     "studio",
 )
 """Rooms from the lowest floor to the highest."""
