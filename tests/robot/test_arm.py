@@ -7,8 +7,8 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from pydrake.multibody.plant import MultibodyPlant
-from pydrake.multibody.tree import JacobianWrtVariable
+from pydrake.multibody.tree import JacobianWrtVariable, MultibodyForces, SpatialInertia
+from support.arm import random_payload
 from support.arms import made_up, six_joints
 from support.processes import ROOT
 
@@ -18,7 +18,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.experts.kinematics import arm_kinematics
 from fleet_tools.robot.arm import Arm, load_robot, robot_names
-from fleet_tools.robot.arm_model import ArmModel, add_arm, fitted_task, require_positions
+from fleet_tools.robot.arm_model import ArmModel, fitted_task, require_positions
 from fleet_tools.robot.osc import operational_space_acceleration
 from fleet_tools.sim.scene import sample_scene
 
@@ -67,29 +67,29 @@ AXES = {
 """Axes of the joints of some arms, by their number."""
 
 
-@pytest.mark.parametrize("count", AXES)
-def test_the_controllers_model_of_any_row_of_joints_is_that_of_drake(count, tmp_path):
-    robot = load_robot(str(made_up(tmp_path, AXES[count], seed=int(count))))
-    model, plant = ArmModel(robot), MultibodyPlant(time_step=0.0)
-    add_arm(plant, robot)
-    plant.Finalize()
-    context = plant.CreateDefaultContext()
-    E, W, n = plant.GetFrameByName(robot.end_effector), plant.world_frame(), robot.num_joints
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        q, v = rng.uniform(model.limits.lower, model.limits.upper), rng.uniform(-1, 1, n)
+@pytest.mark.parametrize("name", [*ROBOTS, *AXES])
+def test_the_controllers_model_of_any_row_of_joints_is_that_of_drake(name, tmp_path):
+    own = made_up(tmp_path, AXES[name], seed=int(name)) if name in AXES else name
+    model, rng = ArmModel(load_robot(str(own))), np.random.default_rng(0)
+    plant, context, n = model.plant, model.context, model.num_joints
+    E, W = plant.GetFrameByName(load_robot(str(own)).end_effector), plant.world_frame()
+    arguments = context, JacobianWrtVariable.kV, E, np.zeros(3), W, W
+    for k in range(20):
+        model.set_payload(random_payload(rng) if k % 2 else SpatialInertia.Zero())
+        q = rng.uniform(model.limits.lower, model.limits.upper)
+        v = rng.choice([0.0, 1.0, 5.0]) * rng.normal(size=n)
         plant.SetPositionsAndVelocities(context, np.concatenate([q, v]))
         terms, X_WE = model.dynamics(q, v)
-        J = plant.CalcJacobianSpatialVelocity(context, JacobianWrtVariable.kV, E, np.zeros(3), W, W)
-        Jdot_v = plant.CalcBiasSpatialAcceleration(
-            context, JacobianWrtVariable.kV, E, np.zeros(3), W, W
-        )
-        bias = plant.CalcBiasTerm(context) - plant.CalcGravityGeneralizedForces(context)
-        np.testing.assert_allclose(terms.M, plant.CalcMassMatrix(context), atol=1e-9)
+        gravity = MultibodyForces(plant)
+        plant.CalcForceElementsContribution(context, gravity)
+        bias = plant.CalcInverseDynamics(context, np.zeros(n), gravity)
+        Jdot_v = plant.CalcBiasSpatialAcceleration(*arguments).get_coeffs()
+        J, X_expected = plant.CalcJacobianSpatialVelocity(*arguments), E.CalcPoseInWorld(context)
+        np.testing.assert_allclose(terms.M, plant.CalcMassMatrix(context), atol=1e-11)
         np.testing.assert_allclose(terms.bias, bias, atol=1e-9)
-        np.testing.assert_allclose(terms.J, J, atol=1e-9)
-        np.testing.assert_allclose(terms.Jdot_v, Jdot_v.get_coeffs(), atol=1e-9)
-        np.testing.assert_allclose(X_WE, E.CalcPoseInWorld(context).GetAsMatrix34(), atol=1e-9)
+        np.testing.assert_allclose(terms.J, J, atol=1e-11)
+        np.testing.assert_allclose(terms.Jdot_v, Jdot_v, atol=1e-9)
+        np.testing.assert_allclose(X_WE, X_expected.GetAsMatrix34(), atol=1e-11)
 
 
 @pytest.mark.parametrize("count", AXES)
