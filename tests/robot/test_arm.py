@@ -233,7 +233,8 @@ def test_an_arm_goes_to_json_and_back():
 
 def test_no_other_room_knows_an_arm_by_name():
     """Nothing outside of `robot/`, the robots' assets and YAML files names an arm or its parts."""
-    names = re.compile("|".join(("franka", *robot_names())), re.IGNORECASE)
+    sizes = r"\(7,\)|eye\(7\)|zeros\(7\)|size=7|_box\(7\)"
+    names = re.compile("|".join(("franka", sizes, *robot_names())), re.IGNORECASE)
     found = []
     for room in ("fleet_tools", "experts", "assets", "task_configs"):
         for path in sorted((ROOT / room).rglob("*")):
