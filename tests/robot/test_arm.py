@@ -1,15 +1,17 @@
 """Arms as values: the package's fit their models, others are driven, and wrong ones are refused."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
+import yaml
 from pydrake.multibody.tree import JacobianWrtVariable, MultibodyForces, SpatialInertia
 from support.arm import random_payload
-from support.arms import made_up, six_joints
+from support.arms import made_up, six_joints, write_arm
 from support.processes import ROOT
 
 import fleet_tools
@@ -18,8 +20,9 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.experts.kinematics import arm_kinematics
 from fleet_tools.robot.arm import Arm, load_robot, robot_names
-from fleet_tools.robot.arm_model import ArmModel, fitted_task, require_positions
+from fleet_tools.robot.arm_model import ArmModel, fitted_task, joint_limits, require_positions
 from fleet_tools.robot.osc import operational_space_acceleration
+from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import sample_scene
 
 MOST = [f"panda_joint{i}" for i in (1, 2, 4, 5, 6)]
@@ -224,6 +227,30 @@ def test_what_the_file_says_of_limits_and_plans_replaces_what_the_model_says(tmp
     assert [each[0] for each in limits] == [-1.0, 1.5, 0.5, 20.0]
     kinematics = arm_kinematics(load_robot(str(file)))
     assert (kinematics.lower[1], kinematics.upper[1]) == (-1.0, 1.0)
+
+
+def test_a_joint_without_limits_is_refused_until_the_file_gives_them(tmp_path):
+    file = made_up(tmp_path, AXES["2"], seed=0)
+    model = tmp_path / "made_up.urdf"
+    unlimited = model.read_text().replace('<limit lower="-3" upper="3" velocity="2" ', "<limit ")
+    limit = {"position_rad": [-2.0, 1.0], "speed_rad_s": 3.0}
+    load_admitted_robot(str(file))
+    assert joint_limits(load_robot(str(file))).lower[0] == -3
+    os.utime(model, (1, 1))
+    model.write_text(unlimited)
+    with pytest.raises(ConfigError, match=r"turn0 of the robot 'made_up' needs limits"):
+        joint_limits(load_robot(str(file)))
+    write_arm(file, yaml.safe_load(file.read_text()) | {"limits": {"turn0": limit}})
+    limits = joint_limits(load_robot(str(file)))
+    assert [each[0] for each in limits] == [-2.0, 1.0, 3.0, 90.0]
+
+
+def test_a_model_that_lies_elsewhere_is_refused(tmp_path):
+    file = made_up(tmp_path / "mine", AXES["2"], seed=0)
+    (tmp_path / "mine" / "made_up.urdf").rename(tmp_path / "made_up.urdf")
+    write_arm(file, yaml.safe_load(file.read_text()) | {"model": "../made_up.urdf"})
+    with pytest.raises(ConfigError, match="must lie beside this file"):
+        EnvSpec.of("hammer", robot=str(file)).make()
 
 
 def test_an_arm_goes_to_json_and_back():
