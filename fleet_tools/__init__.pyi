@@ -19,6 +19,8 @@ from .experts.policy import ExpertPolicy as ExpertPolicy
 from .parallel.workers import WorkerOptions as WorkerOptions
 from .policies.policy import Policy as Policy
 from .policies.sources import load_policy as load_policy
+from .robot.arm import load_robot as load_robot
+from .robot.arm import robot_names as robot_names
 from .rollouts.episode import Episode as Episode
 from .rollouts.rollout import rollout as rollout
 from .sim.scene import Scene as Scene

@@ -33,6 +33,7 @@ TRIED: dict[str, str] = {
     "baselines/flower/server.py": "files of fleets, sweeps, protocols, scenes",
     "baselines/sweep.py": "files of fleets, sweeps, protocols, scenes",
     "fleet_tools/utils/option_parser.py": "names and notations",
+    "fleet_tools/robot/arm.py": "files of fleets, sweeps, protocols, scenes",
     # models
     "fleet_tools/studio/checking/first_load.py": "models' SDFormat and URDF",
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
@@ -90,9 +91,9 @@ TRIED: dict[str, str] = {
     "baselines/policies/resnet.py": "weights of others",
     "baselines/training/record.py": "states of training runs",
     # policies, pages and servers
-    "fleet_tools/policies/channel.py": "answers of policy servers",
     "fleet_tools/studio/photographs/photo_jobs.py": "files of fleets, sweeps, protocols, scenes",
     "fleet_tools/studio/photographs/render_requests.py": "forms of the Blender server",
+    "fleet_tools/policies/channel.py": "answers of policy servers",
     "fleet_tools/policies/confined.py": "answers of confined policies",
     "fleet_tools/policies/openpi.py": "requests in openpi's protocol",
     "fleet_tools/policies/server_access.py": "environment variables",
