@@ -183,7 +183,7 @@ class _Seen:
     """What an observation shows.
 
     Attributes:
-        q, v, tau_external: The arm's own senses, (7,) each.
+        q, v, tau_external: The arm's own senses, (n,) each.
         X_WE: Pose of the end effector.
         F_E: (6,), moment and force on it.
         tool_E: (n, 3), points of the tool in E, m.

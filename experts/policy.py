@@ -125,7 +125,8 @@ class ExpertPolicy:
         source: StateSource | None = None,
     ) -> None:
         inner = unwrap(env)
-        self._task, self._action_scale = inner.task, inner.action_scale
+        self._task, self._robot = inner.task, inner.robot
+        self._action_scale = inner.action_scale
         self._through_wrappers = ThroughWrappers(env)
         self._source: StateSource = PrivilegedState(inner) if source is None else source
         self._actuation: ActuationMethod = actuation
@@ -273,6 +274,7 @@ class ExpertPolicy:
         problem = PlanningProblem(
             expert=task.expert,
             action=task.action,
+            robot=self._robot,
             q0=state.q,
             p_E_tool={
                 name: p

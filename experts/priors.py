@@ -15,7 +15,7 @@ def camera_positions(task: TaskConfig, X_WE: RigidTransform) -> np.ndarray:
     """Returns where a task's cameras are, in the middle of what it randomizes.
 
     Args:
-        task: The task.
+        task: The task of an environment.
         X_WE: Pose of the end effector.
 
     Returns:
@@ -23,8 +23,9 @@ def camera_positions(task: TaskConfig, X_WE: RigidTransform) -> np.ndarray:
     """
     positions = np.zeros((len(task.cameras), 3))
     for k, (name, camera) in enumerate(task.cameras.items()):
-        drawn = task.randomization.cameras[name].translation_m
-        p_FC = np.mean([bounds(each) for each in drawn], axis=1)
+        drawn = task.randomization.cameras[name]
+        assert isinstance(drawn, RandomPose)  # the task is an environment's
+        p_FC = np.mean([bounds(each) for each in drawn.translation_m], axis=1)
         positions[k] = X_WE @ p_FC if camera.frame == "end_effector" else p_FC
     return positions
 

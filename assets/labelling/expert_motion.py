@@ -96,7 +96,7 @@ def record_motion(folder: Path, task: str, seed: int) -> Motion:
         env.close()
     tool = find_task_model(config, "tool", scene.tool)
     object_ = find_task_model(config, "object", scene.object)
-    simulation = Simulation(build_world(config, tool, object_), tool, object_, scene)
+    simulation = Simulation(build_world(config, inner.robot, tool, object_), tool, object_, scene)
     frames = list(visible_frames(simulation.world))
     poses: list[list[np.ndarray]] = [[] for _ in frames]
     for snapshot in snapshots:

@@ -21,7 +21,7 @@ from fleet_tools.perception.display import check_camera, find_view
 from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
 from fleet_tools.perception.third_person_view import THIRD
-from fleet_tools.robot.panda import Visuals
+from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.task_models import find_task_model
@@ -96,6 +96,7 @@ class Photographer:
 
     Args:
         task: Task of the environment.
+        robot: Its robot.
         server: URL of a Blender server, see `fleet_tools.blender`.
         size: (width, height) of the images, in pixels.
         robot_visuals: Visual meshes of the arm, as in the environment.
@@ -107,12 +108,13 @@ class Photographer:
     def __init__(
         self,
         task: TaskConfig,
+        robot: Arm,
         server: str,
         size: tuple[int, int] = (640, 480),
-        robot_visuals: Visuals = "light",
+        robot_visuals: str = LIGHT,
     ) -> None:
         self._task, self._server, self._size = task, server.rstrip("/"), size
-        self._robot_visuals: Visuals = robot_visuals
+        self._robot, self._robot_visuals = robot, robot_visuals
         self._stage: _Stage | None = None
         self.cameras = (THIRD, *task.cameras)
 
@@ -158,7 +160,9 @@ class Photographer:
         if stage is None or not stage.has_models_of(scene):
             tool = find_task_model(self._task, "tool", scene.tool)
             object = find_task_model(self._task, "object", scene.object)
-            world = build_world(self._task, tool, object, robot_visuals=self._robot_visuals)
+            world = build_world(
+                self._task, self._robot, tool, object, robot_visuals=self._robot_visuals
+            )
             render_scene = self._new_render_scene(world) if stage is None else stage.render_scene
             render_scene.enter(world)
             stage = self._stage = _Stage(Simulation(world, tool, object, scene), render_scene)

@@ -3,6 +3,7 @@
 It describes an environment completely, so that the same one can be made again from it.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
@@ -17,6 +18,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.stored_task import make_stored_env
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.json_documents import rename_keys
 from fleet_tools.storage.provenance import TaskFile, installed_packages
@@ -82,6 +84,13 @@ class Header(CarriesModels, Document):
                 f"The dataset was made with {self.packages}."
             )
         return self.env_spec.make(**others)
+
+    @property
+    def robot(self) -> str:
+        """Name of the robot; of the arena, where it has none of this package."""
+        if self.env_spec.arena is not TOOL_USE:
+            return self.env_spec.arena.name
+        return Path(str(self.env_spec.kwargs.get("robot", DEFAULT_ROBOT))).stem
 
     def local_spec(self) -> EnvSpec:
         """Returns the specification with paths of the models that the dataset carries."""

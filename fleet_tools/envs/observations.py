@@ -45,20 +45,28 @@ class Feature:
     entries: tuple[str, ...] = ()
 
 
-def features(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Feature]:
+def features(
+    keypoints: ObservedKeypoints, config: ObservationConfig, num_joints: int
+) -> dict[str, Feature]:
     """Returns the entries of an environment's observations, by name.
+
+    Args:
+        keypoints: Keypoints that are observed.
+        config: What is observed.
+        num_joints: Number of the robot's joints.
 
     Raises:
         ConfigError: A task has too many keypoints for the layout common to all tasks.
     """
+    own = _proprioception(num_joints)
     match config.obs_mode:
         case "state":
-            return _PROPRIOCEPTION | _keypoints(keypoints)
+            return own | _keypoints(keypoints)
         case "multitask_state":
-            return _PROPRIOCEPTION | _padded(_keypoints(keypoints))
+            return own | _padded(_keypoints(keypoints))
         case "point_cloud":
-            return _PROPRIOCEPTION | _point_cloud(config)
-    return _PROPRIOCEPTION | _images(config)
+            return own | _point_cloud(config)
+    return own | _images(config)
 
 
 def observation_space(features: dict[str, Feature]) -> spaces.Dict:
@@ -88,25 +96,27 @@ def _box(*shape: int) -> spaces.Box:
     return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
 
-_PROPRIOCEPTION = {
-    "joint_position": Feature(_box(7), "rad", None, lambda measurement: measurement.state.q),
-    "joint_velocity": Feature(_box(7), "rad/s", None, lambda measurement: measurement.state.v),
-    "joint_external_torque": Feature(  # on the joints, from contact
-        _box(7), "N m", None, lambda measurement: measurement.state.tau_external
-    ),
-    "end_effector_pose": Feature(
-        _box(3, 4),
-        "rotation matrix | m",
-        "world: [R_WE | p_WE]",
-        lambda measurement: measurement.state.X_WE.GetAsMatrix34(),
-    ),
-    "end_effector_wrench": Feature(  # on the end effector, from contact
-        _box(6),
-        "N m, N",
-        "end effector: [moment, force] at its origin",
-        lambda measurement: measurement.state.F_E,
-    ),
-}
+def _proprioception(num_joints: int) -> dict[str, Feature]:
+    joints = _box(num_joints)
+    return {
+        "joint_position": Feature(joints, "rad", None, lambda measurement: measurement.state.q),
+        "joint_velocity": Feature(joints, "rad/s", None, lambda measurement: measurement.state.v),
+        "joint_external_torque": Feature(  # on the joints, from contact
+            joints, "N m", None, lambda measurement: measurement.state.tau_external
+        ),
+        "end_effector_pose": Feature(
+            _box(3, 4),
+            "rotation matrix | m",
+            "world: [R_WE | p_WE]",
+            lambda measurement: measurement.state.X_WE.GetAsMatrix34(),
+        ),
+        "end_effector_wrench": Feature(  # on the end effector, from contact
+            _box(6),
+            "N m, N",
+            "end effector: [moment, force] at its origin",
+            lambda measurement: measurement.state.F_E,
+        ),
+    }
 
 
 def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Feature]:

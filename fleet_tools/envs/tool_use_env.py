@@ -41,7 +41,8 @@ from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.ray_casting import require_embree
 from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH, View, open_meshcat
-from fleet_tools.robot.panda import Visuals
+from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm, load_robot
+from fleet_tools.robot.arm_model import fitted_task
 from fleet_tools.sim.own_models import OwnModel, own_models
 from fleet_tools.sim.scene import (
     RandomizationSwitch,
@@ -95,7 +96,7 @@ class _Episode:
 
 
 class ToolUseEnv(RecordedEnv):
-    """A Panda arm with a tool in its hand, and an object on which the tool is used.
+    """An arm with a tool in its hand, and an object on which the tool is used.
 
     Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step (1/6
     s) relative to its present pose, in its own frame: translation, then rotation vector, in units
@@ -133,7 +134,8 @@ class ToolUseEnv(RecordedEnv):
         randomization: "on", "off", or a mapping from groups to bool (`fleet_tools.sim.scene`).
         reward: "sparse" or "dense".
         render_mode: None, "rgb_array", or "human" (Meshcat, in the browser).
-        robot_visuals: "light", or "franka" for the manufacturer's meshes (`fleet_tools.robot`).
+        robot: Name of a robot of the package, or path of a robot's file (`fleet_tools.robot.arm`).
+        robot_visuals: "light", or another name of the robot's visual meshes.
         camera_size: (width, height) of the cameras' images, in pixels.
         channels: Channels of the mode "rgbd", of "rgb", "depth" and "segmentation"; no others are
             rendered.
@@ -144,7 +146,8 @@ class ToolUseEnv(RecordedEnv):
             figures are the task file's (`fleet_tools.config.sensors`).
 
     Attributes:
-        task: The task file's content.
+        task: The task file's content, with the robot's numbers where the file leaves them to it.
+        robot: The arm.
         features: Entries of the observation, by name.
         action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
         meshcat: The viewer of the render mode "human"; None in other modes.
@@ -167,7 +170,8 @@ class ToolUseEnv(RecordedEnv):
         randomization: RandomizationSwitch = "on",
         reward: str = "sparse",
         render_mode: str | None = None,
-        robot_visuals: Visuals = "light",
+        robot: str | Arm = DEFAULT_ROBOT,
+        robot_visuals: str = LIGHT,
         camera_size: Sequence[int] = (320, 240),
         channels: Sequence[str] = CHANNELS,
         cloud_size: Sequence[int] = (512, 512),
@@ -175,7 +179,9 @@ class ToolUseEnv(RecordedEnv):
         cloud_source: str = "rays",
         sensors: SensorName = "ideal",
     ) -> None:
-        self.task = load_bound_task(task)
+        self.robot = robot if isinstance(robot, Arm) else load_robot(robot)
+        self.robot.model_file(robot_visuals)  # raises if it has no such meshes
+        self.task = fitted_task(self.robot, load_bound_task(task))
         observed = ObservationConfig.of(
             self.task,
             obs_mode,
@@ -189,7 +195,6 @@ class ToolUseEnv(RecordedEnv):
         require_name("reward", reward, REWARDS)
         if render_mode is not None:
             require_name("render_mode", render_mode, self.metadata["render_modes"], "Or None.")
-        require_name("robot_visuals", robot_visuals, ("light", "franka"))
         check_randomization(randomization)
         self.reward, self.render_mode = reward, render_mode
         if tool is not None:
@@ -204,7 +209,7 @@ class ToolUseEnv(RecordedEnv):
             "object": object,
             "randomization": randomization,
         }
-        self._robot_visuals: Visuals = robot_visuals
+        self._robot_visuals = robot_visuals
         if observed.needs_renderer or render_mode == "rgb_array":
             require_gl()
         if observed.casts_rays:
@@ -212,7 +217,7 @@ class ToolUseEnv(RecordedEnv):
         self.meshcat: Meshcat | None = open_meshcat() if render_mode == "human" else None
 
         self.action_space = action_space()
-        self._features = features(self.task.keypoints, observed)
+        self._features = features(self.task.keypoints, observed, self.robot.num_joints)
         self.features = self._features
         self.observation_space = observation_space(self._features)
         self.action_entry = action_entry()
@@ -251,7 +256,7 @@ class ToolUseEnv(RecordedEnv):
             require_name("option of reset", name, ["scene"])
         seed = None if seed is None else check_seed(seed)
         given = (options or {}).get("scene")
-        scene = check_scene(self.task, given) if given is not None else None
+        scene = check_scene(self.task, self.robot, given) if given is not None else None
         super().reset(seed=seed)
         if scene is None:
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))
@@ -455,7 +460,7 @@ class ToolUseEnv(RecordedEnv):
             ConfigError, UnknownNameError: The state belongs to another task.
             SimulationError: No simulation can continue from it.
         """
-        scene = check_scene(self.task, state.scene)
+        scene = check_scene(self.task, self.robot, state.scene)
         simulation, episode = self._begin(scene)
         simulation.restore(state.snapshot)
         episode = self._episode = replace(
@@ -535,7 +540,12 @@ class ToolUseEnv(RecordedEnv):
             object = find_task_model(self.task, "object", scene.object)
             self._release()
             world = build_world(
-                self.task, tool, object, meshcat=self.meshcat, robot_visuals=self._robot_visuals
+                self.task,
+                self.robot,
+                tool,
+                object,
+                meshcat=self.meshcat,
+                robot_visuals=self._robot_visuals,
             )
             simulation = Simulation(world, tool, object, scene)
             self._observer.enter(world)

@@ -11,6 +11,7 @@ from fleet_tools.config.cameras import Camera
 from fleet_tools.config.sensors import IDEAL, SENSORS, Sensor, SensorName
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError, require_name, shown
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 
 # Programs read keyword arguments before they compile anything.
 if TYPE_CHECKING:
@@ -64,20 +65,20 @@ def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def in_one_form(env_kwargs: Mapping[str, Any], source: str = CLOUD_SOURCES[0]) -> dict[str, Any]:
     """Returns keyword arguments of an environment as they are stored and compared.
 
-    They name the source of clouds, and no sensors if these are ideal.
+    They name the source of clouds, and neither sensors if these are ideal nor the default robot.
 
     Args:
         env_kwargs: Keyword arguments.
         source: The source if they have clouds and name none. Stored ones without a source are of
             version 0.1, whose clouds were rendered: `RENDERED`.
     """
-    kwargs = {key: value for key, value in env_kwargs.items() if (key, value) != _IDEAL_SENSORS}
+    kwargs = {key: value for key, value in env_kwargs.items() if (key, value) not in _DEFAULTS}
     if kwargs.get("obs_mode") != "point_cloud":
         return kwargs
     return {**kwargs, "cloud_source": kwargs.get("cloud_source", source)}
 
 
-_IDEAL_SENSORS = ("sensors", IDEAL)
+_DEFAULTS = (("sensors", IDEAL), ("robot", DEFAULT_ROBOT))
 
 StoredEnvKwargs = Annotated[
     dict[str, pydantic.JsonValue],

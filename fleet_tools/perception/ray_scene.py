@@ -16,7 +16,6 @@ from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.ray_casting import CameraRays, Surface
 from fleet_tools.perception.segmentation import OBJECT, TOOL
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
-from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.world import World
 
 
@@ -50,8 +49,7 @@ class RayScene:
         Raises:
             ConfigError: A mesh cannot be read.
         """
-        hand = world.plant.GetFrameByName(END_EFFECTOR).body()
-        held = {body.index() for body in world.plant.GetBodiesWeldedTo(hand)}
+        held = {body.index() for body in world.plant.GetBodiesWeldedTo(world.hand().body())}
         self._links = []
         for frame, segment in visible_frames(world):
             triangles = link_triangles(world.scene_graph, frame)

@@ -135,4 +135,4 @@ def test_more_keypoints_than_the_shared_layout_holds_are_refused():
         "ideal",
     )
     with pytest.raises(ConfigError, match=r"holds 8 tool_keypoints, and the task observes 9"):
-        features(many, config)
+        features(many, config, num_joints=7)
