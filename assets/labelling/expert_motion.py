@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.assets.checking.program import read_model
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
@@ -17,6 +16,7 @@ from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import build_world
+from fleet_tools.studio.checking.program import read_model
 
 COLOURS = {
     BACKGROUND: (196, 188, 176),

@@ -16,6 +16,7 @@ from fleet_tools.envs.predicate_sentences import joint_units, sentences
 from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.observation_config import OBS_MODES, ObservationConfig
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import model_names
 from fleet_tools.sim.splits import SPLITS, model_pairs
 
@@ -94,9 +95,15 @@ def actions(task: TaskConfig) -> str:
     return f"`Box(-1, 1, (6,), float32)`\n\n{table(head, rows)}"
 
 
+_ROBOT = load_robot()
+
+
 def observations(task: TaskConfig) -> str:
     """Returns the table of the entries of observations, by observation mode."""
-    modes = {mode: features(task.keypoints, _config(task, mode)) for mode in _modes(task)}
+    modes = {
+        mode: features(task.keypoints, _config(task, mode), _ROBOT.num_joints)
+        for mode in _modes(task)
+    }
     common = set.intersection(*(set(entries) for entries in modes.values()))
     rows = [
         ("every" if shared else f"`{mode}`", *_feature_row(name, feature))
@@ -146,14 +153,14 @@ def splits(task: TaskConfig) -> str:
 
 
 def randomization(task: TaskConfig) -> str:
-    """Returns the table of what is drawn for a scene, in uniform distributions and choices."""
+    """Returns the table of what is drawn for a scene of the default robot."""
     rows = [(f"`{group}`", *row) for group, *row in _drawn(task)]
     return table(("group", "quantity", "distribution"), rows)
 
 
 def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
     """Yields group, quantity and distribution of all that is drawn."""
-    drawn = task.randomization
+    drawn = _ROBOT.fill(task).randomization
     for group in type(drawn).model_fields:
         match getattr(drawn, group):
             case RandomPose() as pose:

@@ -3,7 +3,6 @@
 It describes an environment completely, so that the same one can be made again from it.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
@@ -66,6 +65,7 @@ class Header(CarriesModels, Document):
         if self.env_spec.arena is TOOL_USE:
             kwargs = {**self.env_spec.kwargs, **others}
             kwargs.pop("task")  # a path, where another file may be now
+            kwargs |= self.robot_path(kwargs)
             return make_stored_env(
                 self.with_models_of(self.task),
                 "the dataset",
@@ -90,7 +90,7 @@ class Header(CarriesModels, Document):
         """Name of the robot; of the arena, where it has none of this package."""
         if self.env_spec.arena is not TOOL_USE:
             return self.env_spec.arena.name
-        return Path(str(self.env_spec.kwargs.get("robot", DEFAULT_ROBOT))).stem
+        return str(self.env_spec.kwargs.get("robot", DEFAULT_ROBOT)).partition("@")[0]
 
     def local_spec(self) -> EnvSpec:
         """Returns the specification with paths of the models that the dataset carries."""

@@ -23,8 +23,8 @@ MAKE_META_WORLD = "fleet_tools.baselines.metaworld.env:make_env"
 
 
 def env_id(task: str) -> str:
-    """Returns the id of a task of the package."""
-    return f"FleetTools/{task.title()}-v0"
+    """Returns the id of a task of the package, such as FleetTools/HexKey-v0 of hex_key."""
+    return f"FleetTools/{task.title().replace('_', '')}-v0"
 
 
 def make_env(**kwargs: Any) -> "ToolUseEnv":

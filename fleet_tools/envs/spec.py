@@ -9,6 +9,7 @@ from fleet_tools.config.values import Value
 from fleet_tools.envs.arenas import Arena, arena_of
 from fleet_tools.envs.making import CUSTOM_ID, env_id
 from fleet_tools.perception.observation_config import StoredEnvKwargs, in_one_form
+from fleet_tools.robot.arm import robot_names, robot_path
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded import RecordedEnv
@@ -45,8 +46,11 @@ class EnvSpec(Value):
         """Returns the specification for a task, given by its name or path.
 
         Raises:
-            UnknownNameError: There is no such task.
+            UnknownNameError: There is no such task, or no such robot.
+            ConfigError: A name is none.
         """
+        if "robot" in kwargs and kwargs["robot"] not in robot_names():
+            kwargs["robot"] = str(robot_path(kwargs["robot"]))
         kwargs = in_one_form(kwargs)
         if task in task_names():
             return cls(id=env_id(task), kwargs={"task": task, **kwargs})

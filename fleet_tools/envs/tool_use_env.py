@@ -41,9 +41,9 @@ from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.ray_casting import require_embree
 from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH, View, open_meshcat
-from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm, load_robot
+from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm
 from fleet_tools.robot.arm_model import fitted_task
-from fleet_tools.sim.own_models import OwnModel, own_models
+from fleet_tools.sim.own_models import OwnModel, load_admitted_robot, own_models, own_robot
 from fleet_tools.sim.scene import (
     RandomizationSwitch,
     Scene,
@@ -179,7 +179,7 @@ class ToolUseEnv(RecordedEnv):
         cloud_source: str = "rays",
         sensors: SensorName = "ideal",
     ) -> None:
-        self.robot = robot if isinstance(robot, Arm) else load_robot(robot)
+        self.robot = robot if isinstance(robot, Arm) else load_admitted_robot(robot)
         self.robot.model_file(robot_visuals)  # raises if it has no such meshes
         self.task = fitted_task(self.robot, load_bound_task(task))
         observed = ObservationConfig.of(
@@ -345,7 +345,7 @@ class ToolUseEnv(RecordedEnv):
 
     def own_models(self) -> dict[OwnModel, Path]:
         """Returns the models beside the package's, see `RecordedEnv.own_models`."""
-        return own_models(self.task)
+        return own_models(self.task) | own_robot(self.robot)
 
     @property
     def task_name(self) -> str:

@@ -8,6 +8,7 @@ from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.sensors import IDEAL, SensorName
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.policies.sources import PolicyName, Track
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 
 PROTOCOL = "v2"
 """The protocol, unless another one is named."""
@@ -46,6 +47,9 @@ class EvaluationConfig(OptionGroup):
     sensors: SensorName = IDEAL
     """Depth cameras, whatever sensors a policy has learned with; only policies that see by cameras
     can be evaluated with any but ideal ones."""
+
+    robot: str = DEFAULT_ROBOT
+    """Robot of the package by name."""
 
     @pydantic.model_validator(mode="after")
     def _one_task(self) -> Self:

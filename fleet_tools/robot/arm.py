@@ -105,6 +105,11 @@ class Arm(Value):
         """The file that says this."""
         return self._file
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's own, and not one of the package."""
+        return self._file.resolve().parent != _robots().resolve()
+
     def model_file(self, visuals: str = LIGHT) -> Path:
         """Returns the model file with certain visual meshes.
 

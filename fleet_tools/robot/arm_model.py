@@ -24,6 +24,9 @@ from fleet_tools.robot.osc import Dynamics
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
 from fleet_tools.utils.straight_line import pack, straight_line
 
+PARSER_ERRORS = (RuntimeError, ValueError, SystemExit)
+"""What Drake's parser raises; where an assertion of Drake fails, that is a SystemExit."""
+
 
 def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelInstanceIndex:
     """Adds an arm, with its base fixed to the world.
@@ -40,7 +43,7 @@ def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelIns
     file = robot.model_file(visuals)
     try:
         instances = Parser(plant).AddModels(file)
-    except RuntimeError as error:
+    except PARSER_ERRORS as error:
         raise ConfigError(f"Drake cannot read {file}: {error}") from error
     if len(instances) != 1:
         raise ConfigError(f"{file} must hold one model; it holds {len(instances)}.")

@@ -18,10 +18,11 @@ from fleet_tools.experts.loose import Loose
 from fleet_tools.experts.priors import camera_positions
 from fleet_tools.experts.registration import Fit
 from fleet_tools.experts.shapes import Shape
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import Kind, find_model
 from fleet_tools.sim.splits import model_pairs
 
-TASK = load_task("hammer")
+TASK = load_robot().fill(load_task("hammer"))
 
 CORNERS = np.array([[0, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [0.03, 0.02, 0.05]])
 TETRAHEDRON = Surface(CORNERS[[[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]])

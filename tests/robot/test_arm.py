@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import JacobianWrtVariable
-from support.arms import six_joints
+from support.arms import made_up, six_joints
 from support.processes import ROOT
 
 import fleet_tools
@@ -18,6 +18,7 @@ from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.experts.kinematics import arm_kinematics
 from fleet_tools.robot.arm import Arm, load_robot, robot_names
 from fleet_tools.robot.arm_model import ArmModel, add_arm, fitted_task, require_positions
+from fleet_tools.robot.osc import operational_space_acceleration
 from fleet_tools.sim.scene import sample_scene
 
 MOST = [f"panda_joint{i}" for i in (1, 2, 4, 5, 6)]
@@ -56,24 +57,54 @@ def test_the_hand_looks_down_in_every_posture(name, six):
         assert X_WE[2, 2] < -0.95 and 0.3 < X_WE[0, 3] < 0.7 and 0.25 < X_WE[2, 3] < 0.5
 
 
-def test_an_arm_of_another_file_has_the_dynamics_of_drake(six):
-    robot = load_robot(str(six))
+OBLIQUE = (1.0, -2.0, 2.0)
+AXES = {
+    "6": [(0, 0, 1), (0, 1, 0), (0, 1, 0), (1, 0, 0), (0, -1, 0), (0, 0, -1)],
+    "7": [(0, 0, 1), OBLIQUE, (1, 0, 0), OBLIQUE, (0, 1, 0), (0, 0, 1), (-1, 0, 0)],
+    "2": [(0, 1, 0), OBLIQUE],
+}
+"""Axes of the joints of some arms, by their number."""
+
+
+@pytest.mark.parametrize("count", AXES)
+def test_the_controllers_model_of_any_row_of_joints_is_that_of_drake(count, tmp_path):
+    robot = load_robot(str(made_up(tmp_path, AXES[count], seed=int(count))))
     model, plant = ArmModel(robot), MultibodyPlant(time_step=0.0)
     add_arm(plant, robot)
     plant.Finalize()
     context = plant.CreateDefaultContext()
-    E, W = plant.GetFrameByName(robot.end_effector), plant.world_frame()
+    E, W, n = plant.GetFrameByName(robot.end_effector), plant.world_frame(), robot.num_joints
     rng = np.random.default_rng(0)
-    for _ in range(20):
-        q, v = rng.uniform(model.limits.lower, model.limits.upper), rng.uniform(-1, 1, 6)
+    for _ in range(10):
+        q, v = rng.uniform(model.limits.lower, model.limits.upper), rng.uniform(-1, 1, n)
         plant.SetPositionsAndVelocities(context, np.concatenate([q, v]))
         terms, X_WE = model.dynamics(q, v)
         J = plant.CalcJacobianSpatialVelocity(context, JacobianWrtVariable.kV, E, np.zeros(3), W, W)
+        Jdot_v = plant.CalcBiasSpatialAcceleration(
+            context, JacobianWrtVariable.kV, E, np.zeros(3), W, W
+        )
         bias = plant.CalcBiasTerm(context) - plant.CalcGravityGeneralizedForces(context)
         np.testing.assert_allclose(terms.M, plant.CalcMassMatrix(context), atol=1e-9)
         np.testing.assert_allclose(terms.bias, bias, atol=1e-9)
         np.testing.assert_allclose(terms.J, J, atol=1e-9)
+        np.testing.assert_allclose(terms.Jdot_v, Jdot_v.get_coeffs(), atol=1e-9)
         np.testing.assert_allclose(X_WE, E.CalcPoseInWorld(context).GetAsMatrix34(), atol=1e-9)
+
+
+@pytest.mark.parametrize("count", AXES)
+def test_an_arm_with_fewer_or_more_joints_than_motions_moves_as_far_as_it_can(count, tmp_path):
+    robot = load_robot(str(made_up(tmp_path, AXES[count], seed=int(count))))
+    model, rng = ArmModel(robot), np.random.default_rng(1)
+    n = robot.num_joints
+    for _ in range(10):
+        terms, _ = model.dynamics(rng.uniform(-2, 2, n), rng.uniform(-1, 1, n))
+        J, posture = terms.J, rng.uniform(-3, 3, n)
+        A = J @ rng.uniform(-3, 3, n)  # what the arm can do
+        vdot = operational_space_acceleration(terms.M, J, A, posture)
+        np.testing.assert_allclose(J @ vdot, A, atol=1e-6)
+        if n <= 6:  # no null space: the posture changes nothing
+            unasked = operational_space_acceleration(terms.M, J, A, np.zeros(n))
+            np.testing.assert_allclose(vdot, unasked, atol=1e-6)
 
 
 def test_an_arm_that_is_not_redundant_follows_actions_and_its_observations_have_its_size(env):
@@ -150,7 +181,7 @@ def test_an_unknown_robot_is_refused(given, message):
         ({"base_link": "panda_lnk0"}, "Did you mean 'panda_link0'"),
         ({"end_effector": "panda_hand_tpc"}, "Did you mean 'panda_hand_tcp'"),
         ({"model": "seven.urdf"}, "there is no model file .*seven.urdf"),
-        ({"model": "six.yaml"}, "Drake cannot read"),
+        ({"model": "six.yaml"}, "is not XML"),
         ({"postures": {"ready": [0, 0]}}, "postures.ready: it has 2 positions"),
         ({"postures": {"sideways": [0, 0, -1, 0, 1, 0]}}, "'ready' is missing"),
         ({"postures": {"ready": [0, 0, 0, 0, 1, 0]}}, r"initial_joints_rad\.2: it must lie"),
