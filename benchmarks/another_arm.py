@@ -19,7 +19,6 @@ from fleet_tools.config.values import Count
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob
-from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils import cli
 
 NOTHING = "nothing"
@@ -29,9 +28,9 @@ NOTHING = "nothing"
 class AnotherArmOptions(cli.Options):
     """Runs the policies of training runs on several arms, and a control that does nothing.
 
-    Each acts in the first scenes of the validation range, which are in no dataset; on one arm they
-    are the same for all policies of a task. A cell has the number of scenes that are solved, and a
-    95% Wilson interval of the rate.
+    Each acts with its last weights in the first scenes of the validation range, which are in no
+    dataset, and on one arm are the same for all policies of a task. A cell has the number of
+    scenes that are solved, and a 95% Wilson interval of the rate.
 
     Exit codes:
     0: everything is measured.
@@ -70,10 +69,13 @@ class Cell:
 def _measure_all(options: AnotherArmOptions) -> int:
     policies = [_policy_of(run) for run in options.runs]
     tasks = list(dict.fromkeys(task for task, *_ in policies))
-    rows = [
-        row for task in tasks for row in [(task, NOTHING, 0, None), *policies] if row[0] == task
+    cells = [
+        Cell(task, learned_on, demonstrations, checkpoint, robot)
+        for each in tasks
+        for task, learned_on, demonstrations, checkpoint in [(each, NOTHING, 0, None), *policies]
+        for robot in options.robots
+        if task == each
     ]
-    cells = [Cell(*row, robot) for row in rows for robot in options.robots]
     columns = ["task", "learned on", "episodes", *(f"on the {name}" for name in options.robots)]
     print_now(options, table_head(columns))
     summaries: list[dict[str, Any]] = []
@@ -92,17 +94,17 @@ def _measure_all(options: AnotherArmOptions) -> int:
 def _policy_of(run: Path) -> tuple[str, str, int, Path]:
     """Returns task and arm of a run's demonstrations, their number, and the policy's file."""
     from fleet_tools.baselines.training.errors import TrainingError
-    from fleet_tools.baselines.training.record import chosen_checkpoint
+    from fleet_tools.baselines.training.record import LAST
     from fleet_tools.baselines.training.run_spec import TrainingRunSpec
     from fleet_tools.dataset.reader import Dataset
     from fleet_tools.storage.run_folder import read_spec
 
     spec = read_spec(run, TrainingRunSpec, TrainingError)
     headers = [Dataset(folder).header for folder in spec.datasets]
-    of = {(each.task.name, each.env.kwargs.get("robot", DEFAULT_ROBOT)) for each in headers}
+    of = {(each.task.name, each.robot) for each in headers}
     if len(of) > 1:
         raise TrainingError(f"{run} has learned from several tasks or arms: {sorted(of)}.")
-    return *of.pop(), spec.episodes, chosen_checkpoint(run)
+    return *of.pop(), spec.episodes, run / LAST
 
 
 def _complete(
