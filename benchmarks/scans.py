@@ -158,7 +158,7 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
     import numpy as np
     from virtual_scanner import around, scan
 
-    from fleet_tools.experts.closest_points import Surface, sample
+    from fleet_tools.experts.perception.shapes import TriangleSurface, sample
     from fleet_tools.studio.importing.enclosed_body import enclosed_body
     from fleet_tools.studio.importing.repair import cleaned, repaired_shells
 
@@ -172,7 +172,7 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
     points = points[np.linspace(0, len(points) - 1, _SAMPLES).round().astype(int)]
 
     def distances(points: np.ndarray, triangles: np.ndarray) -> list[float]:
-        closest, _ = Surface(triangles).closest(points)
+        closest, _ = TriangleSurface(triangles).closest(points)
         gaps = np.linalg.norm(closest - points, axis=1)
         return [MM * float(gap) for gap in np.percentile(gaps, [50, 95, 100])]
 
@@ -190,11 +190,11 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
 
 
 def _outcomes(folder: Path, family: str, options: ScanOptions) -> list[str]:
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.experts.policy import ExpertPolicy
     from fleet_tools.rollouts.rollout import rollout
 
-    env = make_env(task=family, tool=str(folder), split="all")
+    env = EnvSpec.of(task=family, tool=str(folder), split="all").make_tool_use()
     seeds = range(options.seed, options.seed + options.scenes)
     outcomes = [rollout(env, ExpertPolicy(env), seed=seed).outcome for seed in seeds]
     env.close()

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.solvers import MathematicalProgram
 
+from fleet_tools.experts.conditions import SLACK, AtPose, Violation, feasible, violations
 from fleet_tools.experts.keyframes import ACTUATION, Leg
 from fleet_tools.experts.kinematics import Kinematics
-from fleet_tools.experts.solver import SLACK, Violation, feasible, violations
-from fleet_tools.experts.terms import AtPose
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
@@ -86,7 +86,9 @@ def record_motion(folder: Path, task: str, seed: int) -> Motion:
         FleetToolsError: The scene cannot begin.
     """
     model = read_model(folder)
-    env = make_env(task=task, split="all", **{model.labels.kind: str(model.file.parent)})
+    env = EnvSpec.of(
+        task=task, split="all", **{model.labels.kind: str(model.file.parent)}
+    ).make_tool_use()
     try:
         watched = _Watched(find_policy("expert").make(env), inner := unwrap(env))
         episode = rollout(env, watched, seed=seed)

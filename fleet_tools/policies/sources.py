@@ -79,17 +79,17 @@ _BUILT_IN = {
         privileged=True,
     ),
     "noisy_expert": _BuiltIn(
-        "fleet_tools.experts.noise_injection:NoisyExpert",
+        "fleet_tools.experts.demonstrators:NoisyExpert",
         "The expert, with noise injected into its actions",
         privileged=True,
     ),
     "perceived_expert": _BuiltIn(
-        "fleet_tools.experts.perceived:perceived_expert",
+        "fleet_tools.experts.perception.perceived:perceived_expert",
         "Plans from point clouds; it is told which tool and object there are",
         env_kwargs=_WHOLE_CLOUDS,
     ),
     "perceived_expert_category": _BuiltIn(
-        "fleet_tools.experts.perceived:perceived_expert_category",
+        "fleet_tools.experts.perception.perceived:perceived_expert_category",
         "Plans from point clouds; it knows the models of training, not those of the scene",
         env_kwargs=_WHOLE_CLOUDS,
     ),
@@ -101,7 +101,7 @@ _BUILT_IN = {
 _FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
 
 _DAGGER = "dagger:"
-_DAGGER_POLICY = "fleet_tools.experts.dagger:DAggerPolicy"
+_DAGGER_POLICY = "fleet_tools.experts.demonstrators:DAggerPolicy"
 _LOAD_CHECKPOINT_POLICY = "fleet_tools.baselines.policies.policy:load_checkpoint_policy"
 _REMOTE_POLICY = "fleet_tools.policies.remote.policy:RemotePolicy"
 _READ_HELLO = "fleet_tools.policies.remote.policy:read_hello"

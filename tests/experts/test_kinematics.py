@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.planning_problems import arm, planning_problem
 
-from fleet_tools.experts.terms import AtPose
+from fleet_tools.experts.conditions import AtPose
 
 
 @pytest.mark.parametrize("seed", range(5))

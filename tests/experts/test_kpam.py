@@ -12,10 +12,9 @@ from support.planning_problems import arm, planning_problem
 from fleet_tools.config.expert import AxisToAxis, PointToPoint
 from fleet_tools.errors import InfeasibleError, UnknownNameError
 from fleet_tools.experts import kpam
+from fleet_tools.experts.conditions import AtPose, condition, violations
 from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.problem import PlanningProblem
-from fleet_tools.experts.solver import violations
-from fleet_tools.experts.terms import AtPose, condition
 
 SOLVERS = [kpam.solve_joint_space, kpam.solve_pose_space]
 SEEDS = range(3)

@@ -7,8 +7,8 @@ from support.planning_problems import arm, planning_problem
 
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts import keyframes, kpam, trajectory
+from fleet_tools.experts.conditions import AtPose
 from fleet_tools.experts.kinematics import Kinematics
-from fleet_tools.experts.terms import AtPose
 from fleet_tools.experts.trajectory import Knot
 
 

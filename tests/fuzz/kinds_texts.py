@@ -26,7 +26,7 @@ from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Value, load_yaml, parse
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.robot.arm import Arm
@@ -108,7 +108,7 @@ def tasks_run(folder: Path) -> Subject:
 
     def read(given: tuple[bytes, int]) -> Any:
         path.write_bytes(given[0])
-        env = make_env(task=str(path))
+        env = EnvSpec.of(task=str(path)).make_tool_use()
         try:
             first, _ = env.reset(seed=given[1])
             second, reward, *_ = env.step(np.full(6, 0.5, np.float32))

@@ -14,6 +14,7 @@ from support.processes import ROOT
 
 import fleet_tools
 from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.experts.kinematics import arm_kinematics
 from fleet_tools.robot.arm import Arm, load_robot, robot_names
@@ -32,7 +33,7 @@ def _six(tmp_path_factory) -> Path:
 
 @pytest.fixture(name="env", scope="module")
 def _env(six):
-    env = fleet_tools.make_env(task="hammer", robot=str(six))
+    env = EnvSpec.of("hammer", robot=str(six)).make()
     yield env
     env.close()
 
@@ -165,7 +166,7 @@ def test_the_robot_is_a_keyword_of_gymnasium():
 )
 def test_an_unknown_robot_is_refused(given, message):
     with pytest.raises((UnknownNameError, ConfigError), match=message):
-        fleet_tools.make_env(task="hammer", robot=given)
+        EnvSpec.of("hammer", robot=given).make()
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_a_robots_file_that_is_wrong_is_refused(tmp_path, changes, message):
     six_joints(tmp_path, **changes)
     assert file.read_text() != text
     with pytest.raises((UnknownNameError, ConfigError), match=re.compile(message, re.DOTALL)):
-        fleet_tools.make_env(task="hammer", robot=str(file))
+        EnvSpec.of("hammer", robot=str(file)).make()
 
 
 def test_a_task_asks_for_a_posture_by_name_or_gives_the_joints_of_one_arm(six):

@@ -7,8 +7,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.config.tasks import load_task, task_names
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.policies.policy import EXPLANATION, Policy
 from fleet_tools.policies.sources import find_policy
@@ -82,7 +82,7 @@ def try_model(model: Model, task: str, seeds: Iterable[int]) -> Iterator[ExpertT
     kind, folder = model.labels.kind, str(model.file.parent)
     partner = "object" if kind == "tool" else "tool"
     try:
-        env = make_env(task=task, split="all", **{kind: folder})
+        env = EnvSpec.of(task=task, split="all", **{kind: folder}).make_tool_use()
     except FleetToolsError as error:
         yield from (ExpertTrial(task, None, seed, LOADING, LOADING, str(error)) for seed in seeds)
         return

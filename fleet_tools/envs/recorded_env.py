@@ -1,20 +1,24 @@
-"""What is needed of an environment whose episodes are recorded, of whatever simulator."""
+"""Environments whose episodes are recorded, of whatever simulator, and what policies know of them.
+
+`RecordedEnv` is what the package needs of an environment. `EnvInterface` is what a policy may know
+of it before it acts, as a value without a simulation.
+"""
 
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
-from fleet_tools.envs.interface import EnvInterface, refusal
+from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.interface import Entry
-    from fleet_tools.envs.observations import Feature
     from fleet_tools.sim.own_models import OwnModel
 
 
@@ -66,14 +70,14 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     and attributes that others have set stay behind.
 
     Attributes:
-        action_entry: The action: its space, unit, frame and entries.
-        action_scale: Meaning of an entry of 1, in its unit.
+        action_spec: The action.
+        action_scale: Meaning of an entry of 1 of the action, in its unit.
         features: Entries of the observation, by name.
     """
 
-    action_entry: "Entry"
+    action_spec: ArraySpec
     action_scale: np.ndarray
-    features: "Mapping[str, Entry | Feature]"
+    features: Mapping[str, ArraySpec]
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -138,6 +142,15 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
             EpisodeOverError: No episode has begun.
         """
 
+    def steps_at_most(self, own: int) -> int:
+        """Returns the time limit of an episode, in steps.
+
+        Args:
+            own: The task's own, which `gymnasium.make(..., max_episode_steps=...)` can shorten.
+        """
+        given = self.spec.max_episode_steps if self.spec is not None else None
+        return own if given is None else min(own, given)
+
     @abstractmethod
     def end_by_time_limit(self) -> str:
         """Ends a running episode, for wrappers that limit time; returns its outcome.
@@ -145,6 +158,48 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         Raises:
             EpisodeOverError: No episode has begun.
         """
+
+
+@dataclass(frozen=True, eq=False)
+class EnvInterface:
+    """The interface of an environment, which other processes can be sent.
+
+    A factory of policies takes it where it would take the environment; what it asks for is found
+    under the same names.
+
+    Attributes:
+        task: Name of the task.
+        observation_space, action_space: The spaces.
+        features: Entries of the observation, by name.
+        action_spec: The action.
+        action_scale: Meaning of an entry of 1 of the action, in its unit.
+        metadata: Gymnasium's, with the control rate as "render_fps", Hz.
+    """
+
+    task: str
+    observation_space: spaces.Dict
+    action_space: spaces.Box
+    features: Mapping[str, ArraySpec]
+    action_spec: ArraySpec
+    action_scale: np.ndarray
+    metadata: Mapping[str, Any]
+
+    @property
+    def unwrapped(self) -> "EnvInterface":
+        """Itself, as an environment without wrappers has it."""
+        return self
+
+    def get_wrapper_attr(self, name: str) -> Any:
+        """Returns an attribute, as Gymnasium's wrappers do."""
+        return getattr(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        """Says that there is no more to know.
+
+        Raises:
+            AttributeError: Always.
+        """
+        raise AttributeError(refusal(repr(name)))
 
 
 def recorded(env: gymnasium.Env) -> RecordedEnv:
@@ -162,6 +217,35 @@ def recorded(env: gymnasium.Env) -> RecordedEnv:
             f"given: {type(inner).__name__}."
         )
     return inner
+
+
+def refusal(what: str) -> str:
+    """Returns why a policy is not given something of its environment."""
+    known = ", ".join(EnvInterface.__dataclass_fields__)
+    return (
+        f"In the track of observations a policy is given no environment, only its {known}. This "
+        f"one asks for {what}. Act on the observations, or evaluate with --track privileged."
+    )
+
+
+def interface_of(env: "gymnasium.Env | EnvInterface") -> EnvInterface:
+    """Returns the interface of an environment of this package.
+
+    Raises:
+        ConfigError: Episodes of it cannot be recorded.
+    """
+    if isinstance(env, EnvInterface):
+        return env
+    inner = recorded(env)
+    return EnvInterface(
+        task=inner.task_name,
+        observation_space=cast(spaces.Dict, inner.observation_space),
+        action_space=cast(spaces.Box, inner.action_space),
+        features=dict(inner.features),
+        action_spec=inner.action_spec,
+        action_scale=inner.action_scale.copy(),
+        metadata=dict(inner.metadata),
+    )
 
 
 def _remade(

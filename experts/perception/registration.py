@@ -9,9 +9,89 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import KDTree
 
-from fleet_tools.experts.closest_points import Surface
-from fleet_tools.experts.loose import WEIGHT, Loose
+from fleet_tools.experts.perception.shapes import TriangleSurface, sample
+
+SAMPLES = 300
+"""Number of points of a model that the cloud should show."""
+HIDDEN_M = 4e-3
+"""Distance from the cloud, across the surface, from which a point of the model is hidden, m."""
+SPACING_M = 2e-3
+"""Distance between neighbouring points of a cloud that has no gap, m."""
+GRAZING = 0.1
+"""Cosine of the angle to its normal from behind which a surface is not seen."""
+WEIGHT = 0.05
+"""Weight of the model's points, all together, relative to those of the cloud."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleTerms:
+    """Terms of the fit of a model whose scale is unknown, beside the distances from the cloud.
+
+    A plane lies in a larger plane, so distances from the cloud alone do not tell the size of a
+    blade. The points of the model have cloud beside them if it is not too large. Nor do distances
+    tell the two sides of a thin blade apart, of which cameras see the one that faces them.
+
+    Attributes:
+        spread: (n,), standard deviation that a parameter is expected to have about 0; infinite for
+            those that may have any value.
+        points, normals: (links, m, 3) each, points of the links' surfaces in their frames, m.
+        cloud: The cloud that should show them.
+        cameras: (k, 3), where the cloud may have been seen from, in its frame, m.
+    """
+
+    spread: np.ndarray
+    points: np.ndarray
+    normals: np.ndarray
+    cloud: KDTree
+    cameras: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        links: Sequence[TriangleSurface],
+        spread: np.ndarray,
+        cloud: np.ndarray,
+        cameras: np.ndarray,
+    ) -> "ScaleTerms":
+        """Makes the terms of links and a cloud, (n, 3), m."""
+        points = np.array([sample(each.triangles, SAMPLES)[0] for each in links])
+        normals = np.array([each.closest(p)[1] for each, p in zip(links, points, strict=True)])
+        return cls(spread, points, normals, KDTree(cloud), cameras)
+
+    def gaps(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Returns how far from the cloud points of the model are, along its surface.
+
+        Across the surface would tell nothing: the far side of a blade is not seen.
+
+        Args:
+            A: (links, 4, 4), maps of the links into the cloud's frame.
+
+        Returns:
+            Distances (m,), directions to the cloud (m, 3), points (m, 3) and links (m,).
+        """
+        M = A[:, :3, :3]
+        points = np.einsum("lij,lmj->lmi", M, self.points) + A[:, None, :3, 3]
+        normals = np.einsum("lji,lmj->lmi", np.linalg.inv(M), self.normals)
+        link = np.repeat(np.arange(len(A)), points.shape[1])
+        points, normals = points.reshape(-1, 3), normals.reshape(-1, 3)
+        normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-30)
+        _, nearest = self.cloud.query(points)
+        directions = self.cloud.data[nearest] - points
+        across = np.einsum("mi,mi->m", directions, normals)
+        directions -= across[:, None] * normals
+        directions[np.abs(across) > HIDDEN_M] = 0.0
+        distances = np.linalg.norm(directions, axis=1)
+        directions /= np.maximum(distances, 1e-12)[:, None]
+        return np.maximum(distances - SPACING_M, 0.0), directions, points, link
+
+    def hidden(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """Returns which points of surfaces, (m, 3), face away from all cameras, (m,)."""
+        rays = self.cameras[:, None] - points
+        facing = np.einsum("kmi,mi->km", rays, normals) / np.linalg.norm(rays, axis=2)
+        return (facing < -GRAZING).all(axis=0)
+
 
 Placement = Callable[[np.ndarray], np.ndarray]
 """Given parameters (n,), returns affine maps (links, 4, 4) into the cloud's frame."""
@@ -41,7 +121,7 @@ class Registration:
     Attributes:
         parameters: (n,), m or rad.
         residual_m: Distance to the surface that 95% of the cloud's points keep, m. The mean would
-            hide the few points that tell how far something is turned. Of a loose fit, the mean
+            hide the few points that tell how far something is turned. With scale terms, the mean
             distance of the cloud from the model plus that of the model from the cloud; points on a
             side that no camera sees do not fit.
     """
@@ -87,14 +167,14 @@ class Fit:
         links: Surfaces of the links, each in its frame.
         place: Their poses by the parameters.
         low, high: (n,), bounds of the parameters.
-        loose: Terms for a model that does not have the shape of what the cloud shows.
+        scale_terms: Terms for a model that does not have the shape of what the cloud shows.
     """
 
-    links: Sequence[Surface]
+    links: Sequence[TriangleSurface]
     place: Placement
     low: np.ndarray
     high: np.ndarray
-    loose: Loose | None = None
+    scale_terms: ScaleTerms | None = None
 
     def register(
         self, cloud: np.ndarray, start: np.ndarray, scales_m: Iterable[float]
@@ -119,10 +199,10 @@ class Fit:
         A = self.place(x)
         points, normals, _ = self._closest(cloud, A)
         distances = np.abs(_distances(cloud - points, normals)[0])
-        if self.loose is None:
+        if self.scale_terms is None:
             return Registration(x, float(np.percentile(distances, 95)))
-        distances[self.loose.hidden(points, normals)] = FAR_M
-        gaps, *_ = self.loose.gaps(A)
+        distances[self.scale_terms.hidden(points, normals)] = FAR_M
+        gaps, *_ = self.scale_terms.gaps(A)
         return Registration(
             x, float(np.minimum(distances, FAR_M).mean() + WEIGHT * np.minimum(gaps, FAR_M).mean())
         )
@@ -136,11 +216,11 @@ class Fit:
         J = _slopes(rates, points, directions, link)
         weights = np.minimum(1.0, scale / np.maximum(np.abs(distances), 1e-12))
         H, g = J.T @ (weights[:, None] * J), J.T @ (weights * distances)
-        if self.loose is not None:
-            gaps, directions, points, link = self.loose.gaps(A)
+        if self.scale_terms is not None:
+            gaps, directions, points, link = self.scale_terms.gaps(A)
             J = _slopes(rates, points, directions, link)
             weights = WEIGHT * len(cloud) / len(gaps) / (1 + (gaps / scale) ** 2) ** 2
-            stiffness = len(cloud) * (EXPECTED_M / self.loose.spread) ** 2
+            stiffness = len(cloud) * (EXPECTED_M / self.scale_terms.spread) ** 2
             H += J.T @ (weights[:, None] * J) + np.diag(stiffness)
             g += J.T @ (weights * gaps) - stiffness * x
         stiffest = max(H.diagonal().max(), LEAST_STIFFNESS * len(cloud))
@@ -174,7 +254,7 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class StartedFit:
     """A model and where to start with it.
 
     Attributes:
@@ -190,31 +270,31 @@ class Trial:
 
 
 def best(
-    cloud: np.ndarray, trials: Sequence[Trial], coarse: Schedule, fine: Schedule
+    cloud: np.ndarray, candidates: Sequence[StartedFit], coarse: Schedule, fine: Schedule
 ) -> tuple[int, Registration]:
     """Returns the best fit of several models and starts; the first one that is good enough.
 
     Args:
         cloud: (m, 3), points on the surface of one of the models, m; m > 0.
-        trials: Models and starts, at least one.
+        candidates: Models and starts, at least one.
         coarse: Schedule from each start.
         fine: Schedule from the best results of this.
 
     Returns:
-        Index of the trial, and its fit.
+        Index of the candidate, and its fit.
     """
     few, many = coarse.points_of(cloud), fine.points_of(cloud)
     waiting: list[tuple[int, Registration]] = []
     fits: list[tuple[int, Registration]] = []
 
     def refine(k: int, rough: Registration) -> Registration:
-        found = trials[k].fit.register(many, rough.parameters, fine.scales_m)
+        found = candidates[k].fit.register(many, rough.parameters, fine.scales_m)
         fits.append((k, found))
         return found
 
-    for k, trial in enumerate(trials):
-        for start in trial.starts:
-            rough = trial.fit.register(few, start, coarse.scales_m)
+    for k, candidate in enumerate(candidates):
+        for start in candidate.starts:
+            rough = candidate.fit.register(few, start, coarse.scales_m)
             if rough.residual_m > coarse.fits_m:
                 waiting.append((k, rough))
             elif refine(k, rough).residual_m <= fine.fits_m:
@@ -222,8 +302,8 @@ def best(
     for k, rough in sorted(waiting, key=_residual)[: fine.starts]:
         refine(k, rough)
     k, found = min(fits, key=_residual)
-    steps = trials[k].offsets
-    around = [(k, trials[k].fit.judged(many, found.parameters + step)) for step in steps]
+    steps = candidates[k].offsets
+    around = [(k, candidates[k].fit.judged(many, found.parameters + step)) for step in steps]
     for k, rough in sorted(around, key=_residual)[: fine.starts]:
         refine(k, rough)
     return min(fits, key=_residual)
