@@ -72,3 +72,19 @@ def test_a_policy_that_reads_no_joints_acts_on_both_arms_and_one_that_does_is_re
             assert observation in env.observation_space
         with pytest.raises(LayoutError, match="joint_position"):
             blueprint_on(panda, ()).require_environment(ur5e)
+
+
+def test_the_ur5e_pulled_straight_keeps_its_speeds_and_comes_back():
+    with env_of("ur5e", "wrench") as env:
+        observation, _ = env.reset(seed=5)
+        limits = ArmModel(load_robot("ur5e")).limits
+        reach = {}
+        for step in range(40):
+            outwards = 1.0 if step < 28 else -1.0
+            action = np.array([outwards, 0, 0, 0, 0, 0], np.float32)
+            observation, _, terminated, truncated, _ = env.step(action)
+            assert not terminated and not truncated
+            assert (np.abs(observation["joint_velocity"]) < limits.speed).all()
+            reach[step] = float(observation["end_effector_pose"][0, 3])
+        assert reach[27] - reach[26] < 0.005  # the arm is straight: it goes no further
+        assert reach[27] - reach[39] > 0.2
