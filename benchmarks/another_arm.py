@@ -17,8 +17,7 @@ from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.utils import cli
 
 NOTHING = "nothing"

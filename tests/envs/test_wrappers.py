@@ -17,8 +17,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.experts.demonstrators import DAggerPolicy, NoisyExpert
 from fleet_tools.experts.perception.perceived import perceived_expert, perceived_expert_category
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.policies.policy import Policy, StoredActions
-from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.policies.policy import Policy, RandomPolicy, StoredActions, ZeroPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 Wrap = Callable[[gymnasium.Env], gymnasium.Env]
