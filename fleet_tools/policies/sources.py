@@ -254,8 +254,7 @@ def _file(kind: str, source: str) -> Path | None:
 
 
 def _env_kwargs_of_factory(factory: Callable, source: str) -> dict[str, Any]:
-    former = getattr(factory, "environment", {})  # the attribute's name in version 0.1
-    env_kwargs = dict(getattr(factory, "env_kwargs", former))
+    env_kwargs = dict(getattr(factory, "env_kwargs", {}))
     for name in env_kwargs:
         if name not in policy_kwargs():
             what = f"argument of an environment that {source} may choose"
