@@ -146,7 +146,7 @@ def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
     one-sided. Of the two, the one that turns fewer triangles is taken.
     """
     count = len(triangles)
-    pairs, edges = face_adjacency(triangles, return_edges=True)
+    pairs, edges = map(np.asarray, face_adjacency(triangles, return_edges=True))
     one, other = pairs.T
 
     def along(faces: np.ndarray) -> np.ndarray:
@@ -179,7 +179,7 @@ def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
 
 def _open_edges(triangles: np.ndarray) -> list[tuple[int, int]]:
     """Returns the directed edges that no other one cancels."""
-    edges = faces_to_edges(triangles)
+    edges = np.asarray(faces_to_edges(triangles))
     ordered, sign = np.sort(edges, axis=1), np.where(edges[:, 0] < edges[:, 1], 1, -1)
     unique, inverse = np.unique(ordered, axis=0, return_inverse=True)
     excess = np.bincount(inverse.reshape(-1), sign).astype(int)
