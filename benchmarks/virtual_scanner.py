@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_tools.experts.shapes import Shape
+from fleet_tools.experts.perception.shapes import Shape
 from fleet_tools.perception.camera_view import Pinhole
 from fleet_tools.perception.ray_casting import CameraRays, RaySurface
 from fleet_tools.sim.catalog import Model

@@ -13,10 +13,9 @@ from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.inverse_kinematics import PositionCost
 from pydrake.solvers import MathematicalProgram
 
+from fleet_tools.experts.conditions import AtPose, PoseCondition, condition, feasible, violations
 from fleet_tools.experts.kinematics import Kinematics, free_body
 from fleet_tools.experts.problem import ActuationPose, PlanningProblem
-from fleet_tools.experts.solver import feasible, violations
-from fleet_tools.experts.terms import AtPose, Condition, condition
 
 RESTARTS = 8
 """Number of initial guesses after the first."""
@@ -128,7 +127,7 @@ def _solve_for_joints(
     q: np.ndarray,
     arm: Kinematics,
     problem: PlanningProblem,
-    conditions: Sequence[Condition],
+    conditions: Sequence[PoseCondition],
     failure: str,
 ) -> Iterator[np.ndarray]:
     """Adds the conditions and the cost of joint motion, and solves."""

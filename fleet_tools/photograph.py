@@ -93,6 +93,7 @@ def _photograph(options: PhotographOptions) -> int:
         partial(
             make_photographs,
             source.task,
+            source.robot,
             options.server,
             options.size,
             source.robot_visuals,

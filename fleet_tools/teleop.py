@@ -15,6 +15,7 @@ import pydantic
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.observation_modes import ObsModeOption
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.utils import cli
@@ -44,8 +45,8 @@ class TeleopOptions(cli.Options):
     task: TaskOptions
     episodes: Count | None = None
     """Number of successful episodes that the dataset is to hold (default: until Ctrl-C)."""
-    obs_mode: str = "state"
-    """Stored observations: state, multitask_state, point_cloud or rgbd."""
+    obs_mode: ObsModeOption = "state"
+    """Stored observations."""
     env: tuple[KeyValue, ...] = ()
     """Other keyword arguments of the environment, such as split=unseen_tools."""
     seed: Seed = 0
@@ -72,7 +73,7 @@ def _teleop(options: TeleopOptions) -> int:
     from fleet_tools.dataset.writer import DatasetWriter
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.envs.tool_use_env import unwrap
-    from fleet_tools.teleoperation.operator_policy import NAME
+    from fleet_tools.studio.teleoperation.operator_policy import NAME
 
     given = dict(options.env)
     if "task" in given:
@@ -98,7 +99,7 @@ def _act(
     options: TeleopOptions, env: "ToolUseEnv", writer: "DatasetWriter"
 ) -> BaseException | None:
     """Lets the person act; returns Ctrl-C, or an error of the disk, if one ended it."""
-    from fleet_tools.teleoperation.opening import open_session
+    from fleet_tools.studio.teleoperation.session import open_session
 
     try:
         with open_session(

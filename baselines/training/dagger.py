@@ -9,7 +9,7 @@ from fleet_tools.dataset.collection import fill_with_bar
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.writer import DatasetWriter
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.storage.provenance import installed_packages
 
@@ -28,7 +28,7 @@ def collect_round(
     quiet: bool,
     stop: Callable[[], bool],
 ) -> list[Path]:
-    """Collects a round's datasets, or goes on with them; see `experts.dagger`.
+    """Collects a round's datasets, or goes on with them; see `experts.demonstrators`.
 
     Args:
         datasets: Folders of the first demonstrations, whose tasks and environments are used.

@@ -14,6 +14,7 @@ from fleet_tools.envs.observation_modes import OBS_MODES, observables, observati
 from fleet_tools.envs.predicate_sentences import joint_units, sentences
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.registration import CUSTOM_ID, env_id
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import model_names
 from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.splits import SPLITS, model_pairs
@@ -82,10 +83,13 @@ def actions(task: TaskConfig) -> str:
     return f"`Box(-1, 1, (6,), float32)`\n\n{table(head, rows)}"
 
 
+_ROBOT = load_robot()
+
+
 def observations(task: TaskConfig) -> str:
     """Returns the table of the entries of observations, by observation mode."""
     modes = {
-        mode: observables(mode, task.keypoints, observation_config(task, mode), 7)
+        mode: observables(mode, task.keypoints, observation_config(task, mode), _ROBOT.num_joints)
         for mode in _modes(task)
     }
     common = set.intersection(*(set(entries) for entries in modes.values()))
@@ -131,14 +135,14 @@ def splits(task: TaskConfig) -> str:
 
 
 def randomization(task: TaskConfig) -> str:
-    """Returns the table of what is drawn for a scene, in uniform distributions and choices."""
+    """Returns the table of what is drawn for a scene of the default robot."""
     rows = [(f"`{group}`", *row) for group, *row in _drawn(task)]
     return table(("group", "quantity", "distribution"), rows)
 
 
 def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
     """Yields group, quantity and distribution of all that is drawn."""
-    drawn = task.randomization
+    drawn = _ROBOT.fill(task).randomization
     for group in type(drawn).model_fields:
         match getattr(drawn, group):
             case RandomPose() as pose:

@@ -15,6 +15,7 @@ from fleet_tools.envs.recorded_env import recorded
 from fleet_tools.envs.spec import TOOL_USE, EnvSpec
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.json_documents import rename_keys
 from fleet_tools.storage.provenance import TaskFile, installed_packages
@@ -61,6 +62,7 @@ class Header(CarriesModels, Document):
         """
         if self.env_spec.arena is TOOL_USE:
             task = self.with_models_of(self.task)
+            others |= self.robot_path({**self.env_spec.kwargs, **others})
             return self.env_spec.make_stored(
                 task, "the dataset", DatasetError, trusted=trusted, **others
             )
@@ -75,6 +77,13 @@ class Header(CarriesModels, Document):
                 f"The dataset was made with {self.packages}."
             )
         return self.env_spec.make(**others)
+
+    @property
+    def robot(self) -> str:
+        """Name of the robot; of the arena, where it has none of this package."""
+        if self.env_spec.arena is not TOOL_USE:
+            return self.env_spec.arena.name
+        return str(self.env_spec.kwargs.get("robot", DEFAULT_ROBOT)).partition("@")[0]
 
     def local_spec(self) -> EnvSpec:
         """Returns the specification with paths of the models that the dataset carries."""

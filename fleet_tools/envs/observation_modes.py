@@ -16,6 +16,8 @@ from fleet_tools.envs.observations import Observable
 from fleet_tools.errors import ConfigError, require_name, shown
 from fleet_tools.perception.camera_view import CHANNELS
 from fleet_tools.perception.measurement import ObservationConfig, Seen
+from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.utils.option_parser import notation
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,18 @@ OBS_MODES: dict[str, ObservationMode] = {
 }
 """The modes by name."""
 
+
+def _read_mode(text: str) -> str:
+    require_name("obs_mode", text, OBS_MODES)
+    return text
+
+
+_MODE_NOTATION = notation(_read_mode, "|".join(OBS_MODES))
+ObsModeOption = Annotated[str, _MODE_NOTATION]
+"""An option of programs that names an observation mode."""
+OptionalObsMode = Annotated[str | None, _MODE_NOTATION]
+"""Likewise, where there may be none."""
+
 CLOUD_SAMPLINGS = ("farthest", "even")
 """How points are sampled, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""
 MAX_CAMERA_SIZE = 4096
@@ -94,15 +108,15 @@ def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def canonical_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns keyword arguments of an environment as they are stored and compared.
 
-    They name the source of clouds, and no sensors if these are ideal.
+    They name the source of clouds, and neither sensors if these are ideal nor the default robot.
     """
-    kwargs = {name: value for name, value in env_kwargs.items() if (name, value) != _IDEAL_SENSORS}
+    kwargs = {name: value for name, value in env_kwargs.items() if (name, value) not in _DEFAULTS}
     if kwargs.get("obs_mode") == "point_cloud":
         kwargs.setdefault("cloud_source", "rays")
     return kwargs
 
 
-_IDEAL_SENSORS = ("sensors", IDEAL)
+_DEFAULTS = (("sensors", IDEAL), ("robot", DEFAULT_ROBOT))
 
 EnvKwargs = Annotated[dict[str, pydantic.JsonValue], pydantic.AfterValidator(canonical_kwargs)]
 """Stored keyword arguments of an environment."""

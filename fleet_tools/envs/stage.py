@@ -7,7 +7,7 @@ from typing import Protocol
 from pydrake.geometry import Meshcat
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.robot.panda import Visuals
+from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.task_models import find_task_model
@@ -35,6 +35,7 @@ class Stage:
 
     Args:
         task: The task.
+        robot: The arm.
         viewers: Who watches; they enter each world, and begin each scene.
         robot_visuals: Visual meshes of the arm.
         meshcat: Viewer in the browser.
@@ -46,13 +47,14 @@ class Stage:
     def __init__(
         self,
         task: TaskConfig,
+        robot: Arm,
         viewers: Sequence[Viewer],
         *,
-        robot_visuals: Visuals = "light",
+        robot_visuals: str = LIGHT,
         meshcat: Meshcat | None = None,
     ) -> None:
         self._task, self._viewers, self._meshcat = task, tuple(viewers), meshcat
-        self._robot_visuals: Visuals = robot_visuals
+        self._robot, self._robot_visuals = robot, robot_visuals
         self.simulation: Simulation | None = None
 
     def begin(self, scene: Scene) -> Simulation:
@@ -83,7 +85,12 @@ class Stage:
         object = find_task_model(self._task, "object", scene.object)
         self._release()
         world = build_world(
-            self._task, tool, object, meshcat=self._meshcat, robot_visuals=self._robot_visuals
+            self._task,
+            self._robot,
+            tool,
+            object,
+            meshcat=self._meshcat,
+            robot_visuals=self._robot_visuals,
         )
         simulation = Simulation(world, tool, object, scene)
         for viewer in self._viewers:

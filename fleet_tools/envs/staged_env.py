@@ -21,7 +21,8 @@ from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH, find_view, show_table
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.render_scene import VtkRenderer
-from fleet_tools.sim.own_models import OwnModel, own_models
+from fleet_tools.robot.arm import Arm
+from fleet_tools.sim.own_models import OwnModel, own_models, own_robot
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.task_models import check_scene
@@ -33,10 +34,12 @@ class StagedEnv(RecordedEnv):
 
     Attributes:
         task: The task file's content.
+        robot: The arm.
         meshcat: The viewer of the render mode "human"; None in other modes.
     """
 
     task: TaskConfig
+    robot: Arm
     meshcat: Meshcat | None
 
     _stage: Stage
@@ -48,7 +51,7 @@ class StagedEnv(RecordedEnv):
 
     def own_models(self) -> dict[OwnModel, Path]:
         """Returns the models beside the package's, see `RecordedEnv.own_models`."""
-        return own_models(self.task)
+        return own_models(self.task) | own_robot(self.robot)
 
     @property
     def task_name(self) -> str:
@@ -162,7 +165,7 @@ class StagedEnv(RecordedEnv):
             ConfigError, UnknownNameError: The state belongs to another task.
             SimulationError: No simulation can continue from it.
         """
-        scene = check_scene(self.task, state.scene)
+        scene = check_scene(self.task, self.robot, state.scene)
         simulation, episode = self._begin(scene)
         simulation.restore(state.snapshot)
         episode = self._episode = replace(

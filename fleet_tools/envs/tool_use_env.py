@@ -21,7 +21,9 @@ from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, r
 from fleet_tools.perception.camera_view import CHANNELS
 from fleet_tools.perception.display import open_meshcat, picture_renderer
 from fleet_tools.perception.observer import Observer
-from fleet_tools.robot.panda import Visuals
+from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm
+from fleet_tools.robot.arm_model import fitted_task
+from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import RandomizationSwitch, check_randomization, check_seed, sample_scene
 from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.splits import model_pairs
@@ -32,7 +34,7 @@ REWARDS = ("sparse", "dense")
 
 
 class ToolUseEnv(StagedEnv):
-    """A Panda arm with a tool in its hand, and an object on which the tool is used.
+    """An arm with a tool in its hand, and an object on which the tool is used.
 
     Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step (1/6
     s) relative to its present pose, in its own frame: translation, then rotation vector, in units
@@ -70,7 +72,8 @@ class ToolUseEnv(StagedEnv):
         randomization: "on", "off", or a mapping from groups to bool (`fleet_tools.sim.scene`).
         reward: "sparse" or "dense".
         render_mode: None, "rgb_array", or "human" (Meshcat, in the browser).
-        robot_visuals: "light", or "franka" for the manufacturer's meshes (`fleet_tools.robot`).
+        robot: Name of a robot of the package, or path of a robot's file (`fleet_tools.robot.arm`).
+        robot_visuals: "light", or another name of the robot's visual meshes.
         camera_size: (width, height) of the cameras' images, in pixels.
         channels: Channels of the mode "rgbd", of "rgb", "depth" and "segmentation"; no others are
             rendered.
@@ -85,7 +88,8 @@ class ToolUseEnv(StagedEnv):
             figures are the task file's (`fleet_tools.config.sensors`).
 
     Attributes:
-        task: The task file's content.
+        task: The task file's content, with the robot's numbers where the file leaves them to it.
+        robot: The arm.
         features: Entries of the observation, by name.
         action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
         meshcat: The viewer of the render mode "human"; None in other modes.
@@ -108,7 +112,8 @@ class ToolUseEnv(StagedEnv):
         randomization: RandomizationSwitch = "on",
         reward: str = "sparse",
         render_mode: str | None = None,
-        robot_visuals: Visuals = "light",
+        robot: str | Arm = DEFAULT_ROBOT,
+        robot_visuals: str = LIGHT,
         camera_size: Sequence[int] = (320, 240),
         channels: Sequence[str] = CHANNELS,
         cloud_size: Sequence[int] = (512, 512),
@@ -118,7 +123,9 @@ class ToolUseEnv(StagedEnv):
         sensors: SensorName = "ideal",
         keypoint_rows: int = 8,
     ) -> None:
-        self.task = load_bound_task(task)
+        self.robot = robot if isinstance(robot, Arm) else load_admitted_robot(robot)
+        self.robot.model_file(robot_visuals)  # raises if it has no such meshes
+        self.task = fitted_task(self.robot, load_bound_task(task))
         observed = observation_config(
             self.task,
             obs_mode,
@@ -134,7 +141,6 @@ class ToolUseEnv(StagedEnv):
         require_name("reward", reward, REWARDS)
         if render_mode is not None:
             require_name("render_mode", render_mode, self.metadata["render_modes"], "Or None.")
-        require_name("robot_visuals", robot_visuals, ("light", "franka"))
         check_randomization(randomization)
         self.reward, self.render_mode = reward, render_mode
         if tool is not None:
@@ -153,7 +159,9 @@ class ToolUseEnv(StagedEnv):
         self._display = picture_renderer() if render_mode == "rgb_array" else None
         self.meshcat = open_meshcat() if render_mode == "human" else None
 
-        self._observables = observables(obs_mode, self.task.keypoints, observed, 7)
+        self._observables = observables(
+            obs_mode, self.task.keypoints, observed, self.robot.num_joints
+        )
         self.features = {name: each.spec for name, each in self._observables.items()}
         self.observation_space = observation_space(self.features)
         self.action_spec = action_spec(self.task.action)
@@ -161,7 +169,9 @@ class ToolUseEnv(StagedEnv):
         self.action_scale = action_scale(self.task.action)
 
         viewers = [self._observer] if self._display is None else [self._observer, self._display]
-        self._stage = Stage(self.task, viewers, robot_visuals=robot_visuals, meshcat=self.meshcat)
+        self._stage = Stage(
+            self.task, self.robot, viewers, robot_visuals=robot_visuals, meshcat=self.meshcat
+        )
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -188,7 +198,7 @@ class ToolUseEnv(StagedEnv):
             require_name("option of reset", name, ["scene"])
         seed = None if seed is None else check_seed(seed)
         given = (options or {}).get("scene")
-        scene = check_scene(self.task, given) if given is not None else None
+        scene = check_scene(self.task, self.robot, given) if given is not None else None
         super().reset(seed=seed)
         if scene is None:
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))

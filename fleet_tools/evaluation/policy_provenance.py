@@ -13,8 +13,9 @@ from fleet_tools.envs.observation_modes import (
     require_sensors,
     shows_cameras,
 )
-from fleet_tools.errors import PolicyError, shown
+from fleet_tools.errors import PolicyError, UnknownNameError, require_name, shown
 from fleet_tools.policies.sources import PolicySource, Track, natural_track
+from fleet_tools.robot.arm import DEFAULT_ROBOT, robot_names
 
 
 class PolicyProvenance(Value):
@@ -62,10 +63,23 @@ class PolicyProvenance(Value):
         """Its depth cameras, one of `SENSORS`."""
         return str(self.env_kwargs.get("sensors", IDEAL))
 
+    @pydantic.model_validator(mode="after")
+    def _known_robot(self) -> Self:
+        if self.robot not in robot_names():
+            raise ValueError(str(UnknownNameError("robot", self.robot, robot_names())))
+        return self
+
+    @property
+    def robot(self) -> str:
+        """The robot on which it acts, one of the package."""
+        return str(self.env_kwargs.get("robot", DEFAULT_ROBOT))
+
     @property
     def label(self) -> str:
-        """Its name, with its sensors unless they are ideal."""
-        return self.name if self.sensors == IDEAL else f"{self.name} ({self.sensors})"
+        """Its name, with robot and sensors unless they are the default one and ideal."""
+        usual = (("robot", DEFAULT_ROBOT), ("sensors", IDEAL))
+        others = [value for name, default in usual if (value := getattr(self, name)) != default]
+        return f"{self.name} ({', '.join(others)})" if others else self.name
 
     @classmethod
     def of(
@@ -76,6 +90,7 @@ class PolicyProvenance(Value):
         training_seed: int | None = None,
         track: Track = "observations",
         sensors: SensorName = IDEAL,
+        robot: str = DEFAULT_ROBOT,
     ) -> "PolicyProvenance":
         """Returns the provenance of a policy.
 
@@ -89,10 +104,11 @@ class PolicyProvenance(Value):
             training_seed: See the class.
             track: What a policy of others is given; those of the package know what they know.
             sensors: Depth cameras, which the policy has no say in.
+            robot: Robot of the package, likewise.
 
         Raises:
-            UnknownNameError, ConfigError: There are no such sensors, or its observation mode does
-                not show what they see.
+            UnknownNameError, ConfigError: There are no such sensors or robot, or its observation
+                mode does not show what the sensors see.
         """
         if policy.kind == "dagger":
             raise PolicyError(
@@ -101,7 +117,8 @@ class PolicyProvenance(Value):
             )
         natural = natural_track(policy.kind, policy.source)
         chosen = {"obs_mode": obs_mode} if obs_mode else {}
-        env_kwargs = {**policy.env_kwargs, **chosen, "sensors": sensors}
+        require_name("robot", robot, robot_names())
+        env_kwargs = {**policy.env_kwargs, **chosen, "sensors": sensors, "robot": robot}
         require_sensors(sensors, env_kwargs.get("obs_mode", "state"))
         return cls(
             name=name or default_name(policy),

@@ -19,6 +19,7 @@ from fleet_tools.evaluation.admission import missing_keys
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.own_models import models_of_all, other_models
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import TaskFile, read_task_file
@@ -120,7 +121,10 @@ def _problems(
     yield from (Problem("episodes", reason) for reason in wrong_episodes)
     if not wrong_episodes:
         if result.protocol_digest == expected:
-            yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
+            yield from (
+                Problem("scenes", reason)
+                for reason in _wrong_scenes(episodes, protocol, result.policy.robot)
+            )
         yield from (Problem("scores", reason) for reason in _wrong_scores(result, episodes))
 
 
@@ -169,12 +173,14 @@ def _wrong_episodes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> It
     )
 
 
-def _wrong_scenes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> Iterator[str]:
+def _wrong_scenes(
+    episodes: Sequence[EpisodeResult], protocol: Protocol, robot: str
+) -> Iterator[str]:
     wrong = []
     for episode in episodes:
         claimed = (episode.tool, episode.object, episode.scene_digest)
         unknown = episode.outcome == WORKER_ERROR and claimed == (None, None, None)
-        if not unknown and claimed != _drawn_scene(protocol, *episode.key):
+        if not unknown and claimed != _drawn_scene(protocol, robot, *episode.key):
             wrong.append(episode.key)
     yield from _listed("episodes in other scenes than their seeds draw", wrong)
 
@@ -222,24 +228,28 @@ def _agree(name: str, claimed: Mapping[str, object], computed: Mapping[str, obje
     return one == other
 
 
-def _drawn_scene(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, str, str]:
+def _drawn_scene(
+    protocol: Protocol, robot: str, task: str, split: str, index: int
+) -> tuple[str, str, str]:
     """Returns tool, object and digest of a trial's scene."""
     seed, given = protocol.splits[split].seeds()[index], protocol.own_file(task) or task
-    return _sampled_scene(given, split, seed, json.dumps(protocol.randomization))
+    return _sampled_scene(given, robot, split, seed, json.dumps(protocol.randomization))
 
 
 @functools.lru_cache(maxsize=100_000)
 def _sampled_scene(
-    task: str | TaskFile, split: str, seed: int, randomization: str
+    task: str | TaskFile, robot: str, split: str, seed: int, randomization: str
 ) -> tuple[str, str, str]:
-    scene = sample_scene(_task(task), seed, split=split, randomization=json.loads(randomization))
+    switch = json.loads(randomization)
+    scene = sample_scene(_task(task, robot), seed, split=split, randomization=switch)
     return scene.tool, scene.object, scene.digest()
 
 
 # Reading YAML takes longer than all other checks together, and task files do not change meanwhile.
 @functools.cache
-def _task(task: str | TaskFile) -> TaskConfig:
-    return load_task(task) if isinstance(task, str) else task.load()
+def _task(task: str | TaskFile, robot: str) -> TaskConfig:
+    loaded = load_task(task) if isinstance(task, str) else task.load()
+    return load_robot(robot).fill(loaded)
 
 
 @functools.cache

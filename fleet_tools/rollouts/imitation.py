@@ -15,9 +15,9 @@ from fleet_tools.config.values import CountOrZero, Number, Value, parse
 from fleet_tools.errors import ConfigError, DatasetError
 
 NOISE_STEPS = "noise_steps"
-"""Key of the steps with noise in their actions, see `experts.noise_injection`."""
+"""Key of the steps with noise in their actions, see `experts.demonstrators`."""
 LEARNER_STEPS, EXPERT_ACTIONS = "learner_steps", "expert_actions"
-"""Keys of a learner's steps, and of the expert's actions there, see `experts.dagger`."""
+"""Keys of a learner's steps, and of the expert's actions there, see `experts.demonstrators`."""
 
 _FORMER_KEY = "disturbed"  # of noise steps, in datasets of schema version 1
 _Entry = Annotated[Number, pydantic.Field(ge=-1, le=1)]

@@ -12,7 +12,7 @@ from support.processes import run_python
 
 from fleet_tools.config.tasks import load_task, task_names, task_path
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, EpisodeOverError
 from fleet_tools.registration import CUSTOM_ID, env_id, register_environments
 
 
@@ -57,6 +57,8 @@ def test_gymnasiums_time_limit_is_one_of_the_environment_and_shortens_episodes()
         one.reset(seed=0)
         start = unwrap(one).get_state()
         assert steps_of(one) == expected
+        with pytest.raises(EpisodeOverError, match="ended as 'time_limit'"):
+            one.step(np.zeros(6, np.float32))
         unwrap(one).set_state(start)  # the steps of the state count, not those of the wrapper
         assert steps_of(one) == expected
     long = gymnasium.make("FleetTools/Hammer-v0", max_episode_steps=10**6, **kwargs)

@@ -11,7 +11,7 @@ from support.planning_problems import planning_problem
 
 from fleet_tools.config.predicates import JointDisplacement
 from fleet_tools.config.tasks import load_task
-from fleet_tools.experts.assessment import MOVED_M, Assessment, Failure, assess
+from fleet_tools.experts.assessment import MOVED_M, Assessment, FailedAttempt, assess
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.sim.world_state import WorldState
@@ -30,7 +30,7 @@ def _start(hammer):
 
 def assess_changed(
     start: WorldState, step: int, problem: PlanningProblem = PROBLEM, **changes: Any
-) -> Assessment | Failure:
+) -> Assessment | FailedAttempt:
     return assess(PLAN, problem, SUCCESS, step, start, replace(start, **changes))
 
 
@@ -59,14 +59,14 @@ def test_an_object_moved_by_the_tool_is_on_track(start, step):
 def test_a_plan_that_ends_without_success_has_failed(start):
     last = len(PLAN.X_WE) - 1
     failure = assess_changed(start, last)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, FailedAttempt)
     assert failure.keyframe == PLAN.names[-1] == f"after[{len(PROBLEM.expert.after) - 1}]"
     assert failure.unmet[0] == "joint_displacement slide 0 of 0.02"
     assert assess_changed(start, last - 1) is Assessment.ON_TRACK
     joints = {"slide": start.object_joints["slide"] + 0.03}
     head = {**start.p_W_tool, "head": start.p_W_object["head"]}
     by_hand = assess_changed(start, last, object_joints=joints, p_W_tool=head)
-    assert isinstance(by_hand, Failure)
+    assert isinstance(by_hand, FailedAttempt)
     assert by_hand.unmet == ("caused_by_part face joint_displacement slide 0 of 0.018",)
     motion = {"face": replace(start.part_motion["face"], object_joints={"slide": 0.03})}
     changes = {"object_joints": joints, "p_W_tool": head, "part_motion": motion}
@@ -99,5 +99,5 @@ def test_an_expectation_is_checked_at_its_keyframe(start, keyframe):
         assert (verdict is not Assessment.ON_TRACK) == at_it
         if at_it:
             unmet = ("joint_displacement slide 0 of 0.01",)
-            assert verdict == Failure(PLAN.names[keyframe], unmet)
+            assert verdict == FailedAttempt(PLAN.names[keyframe], unmet)
         assert assess_changed(start, step, problem, object_joints=moved) is Assessment.ON_TRACK

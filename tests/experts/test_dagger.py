@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.experts.dagger import DAggerPolicy
+from fleet_tools.experts.demonstrators import DAggerPolicy
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import first_difference

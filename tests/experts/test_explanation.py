@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 from fleet_tools.config.predicates import AxisUpright, Contact, JointDisplacement, KeypointsNear
 from fleet_tools.envs.success import Verdict
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.experts.assessment import Failure
-from fleet_tools.experts.explanation import explanation
+from fleet_tools.experts.assessment import FailedAttempt, describe, explanation
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.experts.predicate_words import describe
 from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import Push, Scene
 
-MISSED = Failure("after[1]", ("joint_displacement slide 0.0003 of 0.001",))
+MISSED = FailedAttempt("after[1]", ("joint_displacement slide 0.0003 of 0.001",))
 names = st.sampled_from(["before[0]", "actuation", "after[0]", "after[1]"])
-failures = st.lists(st.builds(Failure, names, st.just(("contact tool and object",))))
+failures = st.lists(st.builds(FailedAttempt, names, st.just(("contact tool and object",))))
 
 
 @given(failures, st.lists(st.sampled_from(["far", "near"])), names)

@@ -7,15 +7,14 @@ import pytest
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 from scipy.optimize import minimize
-from support.planning_problems import planning_problem
+from support.planning_problems import arm, planning_problem
 
 from fleet_tools.config.expert import AxisToAxis, PointToPoint
 from fleet_tools.errors import InfeasibleError, UnknownNameError
 from fleet_tools.experts import kpam
-from fleet_tools.experts.kinematics import Kinematics, arm
+from fleet_tools.experts.conditions import AtPose, condition, violations
+from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.problem import PlanningProblem
-from fleet_tools.experts.solver import violations
-from fleet_tools.experts.terms import AtPose, condition
 
 SOLVERS = [kpam.solve_joint_space, kpam.solve_pose_space]
 SEEDS = range(3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fleet_tools.experts.noise_injection import (
+from fleet_tools.experts.demonstrators import (
     MAX_DEVIATION,
     NOISE_PROBABILITY,
     NoisyExpert,

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from pydrake.math import RigidTransform
-from support.planning_problems import planning_problem
+from support.planning_problems import arm, planning_problem
 
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts import keyframes, kpam, trajectory
-from fleet_tools.experts.kinematics import Kinematics, arm
-from fleet_tools.experts.terms import AtPose
+from fleet_tools.experts.conditions import AtPose
+from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.trajectory import Knot
 
 

@@ -23,9 +23,8 @@ from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Hits
 from fleet_tools.perception.measurement import ObservationConfig
-from fleet_tools.perception.ray_renderer import RayRenderer
 from fleet_tools.perception.render_scene import VtkRenderer
-from fleet_tools.perception.renderer import RENDERERS, Renderer
+from fleet_tools.perception.renderer import RENDERERS, RayRenderer, Renderer
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 

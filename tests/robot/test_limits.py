@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.limits import (
     APPROACH_RATE,
@@ -17,7 +18,7 @@ from fleet_tools.robot.limits import (
 )
 from fleet_tools.sim.world import TIME_STEP
 
-ARM = ArmModel()
+ARM = ArmModel(load_robot())
 LIMITS = ARM.limits
 seeds = st.integers(0, 2**32 - 1)
 strengths = st.sampled_from([1.0, 30.0, 1e3, 1e6])

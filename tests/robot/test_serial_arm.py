@@ -5,12 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.multibody.tree import JacobianWrtVariable, MultibodyForces, SpatialInertia
-from support.arm import ARM, random_payload
-
-from fleet_tools.robot.panda import END_EFFECTOR
+from support.arm import ARM, ROBOT, random_payload
 
 PLANT, CONTEXT = ARM.plant, ARM.context
-E, WORLD = PLANT.GetFrameByName(END_EFFECTOR), PLANT.world_frame()
+E, WORLD = PLANT.GetFrameByName(ROBOT.end_effector), PLANT.world_frame()
 states = st.tuples(st.integers(0, 2**32 - 1), st.booleans(), st.floats(0.0, 5.0))
 
 

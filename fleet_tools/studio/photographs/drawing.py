@@ -1,4 +1,4 @@
-"""One Blender that draws glTF scenes, as a program with which `blender_pool.py` talks by pipes.
+"""One Blender that draws glTF scenes, as a program with which `serve.py` talks by pipes.
 
 It needs only `bpy`. Each line of its input is a job in JSON, and each line of its output the
 answer: {} once the image is written, or {"error": "..."}. It ends with its input.

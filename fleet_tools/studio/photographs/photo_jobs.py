@@ -14,7 +14,7 @@ from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
-from fleet_tools.robot.panda import Visuals
+from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.strict_json import load
 from fleet_tools.studio.photographs.photographer import Photographer
@@ -41,12 +41,14 @@ class StateSource:
 
     Attributes:
         task: The task.
-        robot_visuals: Visual meshes of the arm.
+        robot: The arm.
+        robot_visuals: Its visual meshes.
         states: The states by name; each is simulated when it is asked for.
     """
 
     task: TaskConfig
-    robot_visuals: Visuals
+    robot: Arm
+    robot_visuals: str
     states: Iterator[tuple[str, EnvState]]
 
 
@@ -72,7 +74,7 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSourc
     header = dataset.header
     header.require_tool_use()
     env = unwrap(header.make_env(obs_mode="state"))
-    franka = header.env_spec.kwargs.get("robot_visuals") == "franka"
+    visuals = str(header.env_spec.kwargs.get("robot_visuals", LIGHT))
 
     def states() -> Iterator[tuple[str, EnvState]]:
         for record in records:
@@ -91,7 +93,7 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSourc
                 if step % every == 0 and not failed:
                     yield f"{record.attempt:06d}_{step:03d}", env.get_state()
 
-    return StateSource(env.task, "franka" if franka else "light", states())
+    return StateSource(env.task, env.robot, visuals, states())
 
 
 def read_scene_file(file: Path) -> Scene:
@@ -124,16 +126,22 @@ def scene_state(file: Path, task: str | None) -> StateSource:
         raise UnknownNameError(f"task of the scene {file}", scene.task, task_names(), remedy)
     env = EnvSpec.of(task=task or scene.task).make_tool_use()
     env.reset(options={"scene": scene})
-    return StateSource(env.task, "light", iter([(file.stem, env.get_state())]))
+    return StateSource(env.task, env.robot, LIGHT, iter([(file.stem, env.get_state())]))
 
 
 def make_photographs(
-    task: TaskConfig, server: str, size: tuple[int, int], robot_visuals: Visuals, folder: Path
+    task: TaskConfig,
+    robot: Arm,
+    server: str,
+    size: tuple[int, int],
+    robot_visuals: str,
+    folder: Path,
 ) -> Callable[[PhotoJob], dict[str, Any]]:
     """Returns a function that takes a photograph, and writes its files.
 
     Args:
         task: See `Photographer`.
+        robot: See `Photographer`.
         server: See `Photographer`.
         size: See `Photographer`.
         robot_visuals: See `Photographer`.
@@ -142,7 +150,7 @@ def make_photographs(
     Returns:
         The function; it returns what the index of photographs holds about one, as plain JSON data.
     """
-    photographer = Photographer(task, server, size, robot_visuals)
+    photographer = Photographer(task, robot, server, size, robot_visuals)
 
     def photograph(job: PhotoJob) -> dict[str, Any]:
         taken = photographer.photograph(job.state, job.camera)

@@ -26,7 +26,7 @@ from fleet_tools.perception.display import THIRD, check_camera, find_view
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.renderer import Renderer
-from fleet_tools.robot.panda import Visuals
+from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 from fleet_tools.storage.atomic_files import write_file
@@ -145,6 +145,7 @@ class Photographer:
 
     Args:
         task: Task of the environment.
+        robot: Its robot.
         server: URL of a Blender server, see `fleet_tools.blender`.
         size: (width, height) of the images, in pixels.
         robot_visuals: Visual meshes of the arm, as in the environment.
@@ -156,13 +157,14 @@ class Photographer:
     def __init__(
         self,
         task: TaskConfig,
+        robot: Arm,
         server: str,
         size: tuple[int, int] = (640, 480),
-        robot_visuals: Visuals = "light",
+        robot_visuals: str = LIGHT,
     ) -> None:
         self._task, self._size = task, size
         self._renderer: Renderer = BlenderRenderer(server)
-        self._stage = Stage(task, [self._renderer], robot_visuals=robot_visuals)
+        self._stage = Stage(task, robot, [self._renderer], robot_visuals=robot_visuals)
         self.cameras = (THIRD, *task.cameras)
 
     def photograph(self, state: EnvState, camera: str) -> Photograph:

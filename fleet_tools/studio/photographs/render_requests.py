@@ -39,7 +39,7 @@ _MAX_BOUNDARY, _MAX_HEADERS = 70, 4096  # bytes; RFC 2046 allows 70
 _CHUNK, _MAX_DIGITS = 2**16, 18
 
 Draw = Callable[[dict[str, Any], dict[str, float]], bytes]
-"""Function that returns a scene's image as PNG, see `blender_pool.BlenderPool.draw`."""
+"""Function that returns a scene's image as PNG, see `serve.BlenderPool.draw`."""
 
 
 class RequestError(Exception):

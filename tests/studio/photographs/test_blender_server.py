@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 
 from fleet_tools.studio.photographs import render_requests as server
-from fleet_tools.studio.photographs.blender_pool import proper_gltf
+from fleet_tools.studio.photographs.serve import proper_gltf
 from fleet_tools.utils import accept_loop
 
 

@@ -152,7 +152,7 @@ def test_a_photograph_shows_its_state_and_does_not_change_the_environment(
     hammer.reset(options={"scene": hammer.scene.model_copy(update={**dark, **plain})})
     hammer.step(np.array([0, 0, -0.5, 0, 0, 0], np.float32))
     state, digest = hammer.get_state(), hammer.state_digest()
-    photographer = Photographer(hammer.task, url, (320, 240))
+    photographer = Photographer(hammer.task, hammer.robot, url, (320, 240))
     taken = photographer.photograph(state, THIRD)
     assert (taken.rgb.shape, taken.rgb.dtype) == ((240, 320, 3), np.uint8)
     assert taken.depth.shape == taken.segmentation.shape == (240, 320)
@@ -202,7 +202,7 @@ def test_an_episode_is_photographed_two_at_a_time(
 def test_a_blender_that_dies_is_replaced(hammer: ToolUseEnv, server: Server) -> None:
     url, process = server
     hammer.reset(seed=0)
-    photographer = Photographer(hammer.task, url, (32, 24))
+    photographer = Photographer(hammer.task, hammer.robot, url, (32, 24))
     photographer.photograph(hammer.get_state(), THIRD)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         os.kill(int(child), signal.SIGKILL)
@@ -214,7 +214,9 @@ def test_a_blender_that_dies_is_replaced(hammer: ToolUseEnv, server: Server) -> 
 def test_the_servers_reason_for_a_refusal_is_reported(hammer: ToolUseEnv, url: str) -> None:
     hammer.reset(seed=0)
     with pytest.raises(RenderServerError, match="a whole number from 1 to 4096"):
-        Photographer(hammer.task, url, (5000, 8)).photograph(hammer.get_state(), THIRD)
+        Photographer(hammer.task, hammer.robot, url, (5000, 8)).photograph(
+            hammer.get_state(), THIRD
+        )
 
 
 def test_a_missing_server_is_reported_with_the_command_that_starts_one(
@@ -224,7 +226,9 @@ def test_a_missing_server_is_reported_with_the_command_that_starts_one(
     with pytest.raises(RenderServerError, match=r"python -m fleet_tools\.blender --python"):
         require_server(NO_SERVER)
     with pytest.raises(RenderServerError, match=NO_SERVER):
-        Photographer(hammer.task, NO_SERVER, (32, 24)).photograph(hammer.get_state(), THIRD)
+        Photographer(hammer.task, hammer.robot, NO_SERVER, (32, 24)).photograph(
+            hammer.get_state(), THIRD
+        )
     scene = tmp_path / "scene.json"
     scene.write_text(hammer.scene.model_dump_json())
     options = [str(scene), "--output", str(tmp_path / "new"), "--server", NO_SERVER]
@@ -236,7 +240,7 @@ def test_a_missing_server_is_reported_with_the_command_that_starts_one(
 def test_an_unknown_camera_is_refused_before_the_server_is_asked(hammer: ToolUseEnv) -> None:
     hammer.reset(seed=0)
     with pytest.raises(UnknownNameError, match="Did you mean 'wrist'"):
-        Photographer(hammer.task, NO_SERVER).photograph(hammer.get_state(), "wrst")
+        Photographer(hammer.task, hammer.robot, NO_SERVER).photograph(hammer.get_state(), "wrst")
 
 
 @pytest.mark.parametrize("size", ["64", "0x48", "64x48x3", "ax48"])
