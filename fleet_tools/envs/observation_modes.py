@@ -42,6 +42,7 @@ OBS_MODES: dict[str, ObservationMode] = {
     "multitask_state": ObservationMode(
         "keypoints of tool and object, in a layout common to all tasks",
         observations.padded_keypoints,
+        kwargs=("keypoint_rows",),
     ),
     "point_cloud": ObservationMode(
         "the fused point cloud of tool and object",
@@ -76,6 +77,8 @@ MAX_CAMERA_SIZE = 4096
 """Largest width and height of images, in pixels."""
 MAX_CLOUD_SIZE = 100_000
 """Largest number of points of the tool, and of the object, in a point cloud."""
+MAX_KEYPOINT_ROWS = 1000
+"""Largest number of rows for the keypoints of tool and object."""
 _ARENA_KWARGS = {"features": ("encoder",)}
 """Modes of environments of other arenas, and their keyword arguments that affect observations."""
 
@@ -150,6 +153,7 @@ def observation_config(
     cloud_source: str = "rays",
     image_source: str = "vtk",
     sensors: SensorName = IDEAL,
+    keypoint_rows: int = 8,
 ) -> ObservationConfig:
     """Checks the keyword arguments of an environment, see `ToolUseEnv`.
 
@@ -164,6 +168,11 @@ def observation_config(
     require_name("cloud_sampling", cloud_sampling, CLOUD_SAMPLINGS)
     require_sensors(sensors, obs_mode)
     _require_channels(channels)
+    if not _is_count(keypoint_rows, MAX_KEYPOINT_ROWS):
+        raise ConfigError(
+            f"keypoint_rows is a positive integer up to {MAX_KEYPOINT_ROWS:,}; given: "
+            f"{shown(keypoint_rows)}."
+        )
     seen = OBS_MODES[obs_mode].seen
     if seen != "nothing" and not task.cameras:
         raise ConfigError(
@@ -181,6 +190,7 @@ def observation_config(
         sampling=cloud_sampling,
         sensor=task.sensors.named(sensors),
         cameras=task.cameras,
+        keypoint_rows=keypoint_rows,
     )
 
 

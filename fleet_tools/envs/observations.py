@@ -16,9 +16,6 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import SEGMENTS, Channel, Pinhole
 from fleet_tools.perception.measurement import Measurement, ObservationConfig
 
-MULTITASK_ROWS = 8
-"""Number of rows for the keypoints of each part in the layout common to all tasks."""
-
 Observation = dict[str, Any]
 """Arrays by the names of features."""
 
@@ -120,22 +117,23 @@ def padded_keypoints(
     Raises:
         ConfigError: A task has too many keypoints for it.
     """
+    number = config.keypoint_rows
 
     def observable(name: str, own: Observable) -> Observable:
         count = len(own.spec.entries)
-        if count > MULTITASK_ROWS:
+        if count > number:
             raise ConfigError(
-                f'obs_mode="multitask_state" holds {MULTITASK_ROWS} {name}, and the task observes '
-                f'{count}. Observe fewer, or use "state".'
+                f'obs_mode="multitask_state" has {number} rows, and the task observes {count} '
+                f"{name}. Give keypoint_rows={count}, or more, to all tasks that share a policy."
             )
 
         def read(measurement: Measurement) -> np.ndarray:
-            rows = np.zeros((MULTITASK_ROWS, 4))
+            rows = np.zeros((number, 4))
             rows[:count, :3], rows[:count, 3] = own.read(measurement), 1
             return rows
 
         unit = "m, mask: 1 there, 0 not"
-        return _numbers("masked_keypoints", (MULTITASK_ROWS, 4), unit, own.spec.frame, read)
+        return _numbers("masked_keypoints", (number, 4), unit, own.spec.frame, read)
 
     own = own_keypoints(keypoints, config)
     return {name: observable(name, each) for name, each in own.items()}

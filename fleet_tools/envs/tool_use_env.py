@@ -82,6 +82,8 @@ class ToolUseEnv(StagedEnv):
         cloud_source: How cameras see the cloud's points: "rays", "vtk" (rendered, needs OpenGL),
             or another name in `fleet_tools.perception.renderer.RENDERERS`.
         image_source: What renders the images of the mode "rgbd": "vtk", or another such name.
+        keypoint_rows: Rows for the keypoints of the tool, and of the object, in the mode
+            "multitask_state"; policies for several tasks need the same number in all.
         sensors: "ideal", or "active_stereo" or "structured_light": errors of the cameras, whose
             figures are the task file's (`fleet_tools.config.sensors`).
 
@@ -119,6 +121,7 @@ class ToolUseEnv(StagedEnv):
         cloud_source: str = "rays",
         image_source: str = "vtk",
         sensors: SensorName = "ideal",
+        keypoint_rows: int = 8,
     ) -> None:
         self.robot = robot if isinstance(robot, Arm) else load_admitted_robot(robot)
         self.robot.model_file(robot_visuals)  # raises if it has no such meshes
@@ -133,6 +136,7 @@ class ToolUseEnv(StagedEnv):
             cloud_source,
             image_source,
             sensors,
+            keypoint_rows,
         )
         require_name("reward", reward, REWARDS)
         if render_mode is not None:

@@ -31,6 +31,7 @@ class ObservationConfig:
         sampling: How points are sampled, a name in `fleet_tools.perception.point_cloud.SAMPLINGS`.
         sensor: Errors of the cameras; None if they are ideal.
         cameras: The task's cameras.
+        keypoint_rows: Rows for the keypoints of each part in the layout common to all tasks.
     """
 
     seen: Seen
@@ -41,6 +42,7 @@ class ObservationConfig:
     sampling: str
     sensor: Sensor | None
     cameras: dict[str, Camera]
+    keypoint_rows: int = 8
 
     @property
     def delayed(self) -> bool:

@@ -50,6 +50,7 @@ def _task():
         ({"camera_size": (320.0, 240.0)}, "two positive integers"),
         ({"camera_size": (320, 10**9)}, "two positive integers up to 4,096"),
         ({"cloud_size": (10**9, 512)}, "two positive integers up to 100,000"),
+        ({"keypoint_rows": 0}, "keypoint_rows is a positive integer up to 1,000; given: 0"),
         ({"cloud_size": (512, True)}, r"of \(tool, object\), two positive integers"),
     ],
     ids=str,
