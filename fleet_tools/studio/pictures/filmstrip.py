@@ -61,7 +61,11 @@ class Filmstrip:
 
 def color_cameras(header: Header) -> list[str]:
     """Returns the names of the cameras whose colour images a dataset stores."""
-    return [name.removesuffix("_rgb") for name in header.observation if name.endswith("_rgb")]
+    return [
+        name.removesuffix("_rgb")
+        for name, array in header.observation.items()
+        if array.kind == "rgb"
+    ]
 
 
 def make_filmstrips(dataset: Dataset, records: Iterable[AttemptRecord]) -> Iterator[Filmstrip]:
