@@ -17,8 +17,7 @@ from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.result import EpisodeResult, Result
-from fleet_tools.evaluation.trial import guarded, present_env, verify
-from fleet_tools.evaluation.verdict import Verdict
+from fleet_tools.evaluation.trial import Verdict, guarded, present_env, verify
 from fleet_tools.leaderboard.records import Verification, kept_differences
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.parallel.options import WorkerOptions

@@ -19,10 +19,9 @@ from fleet_tools.evaluation.admission import admission
 from fleet_tools.evaluation.config import PROTOCOL, EvaluationConfig
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol, with_task
-from fleet_tools.evaluation.result_file import RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import make_trials, present_env
-from fleet_tools.evaluation.writer import EvaluationWriter
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.policies.sources import find_policy
 

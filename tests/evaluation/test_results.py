@@ -24,9 +24,8 @@ from fleet_tools.evaluation.result import (
     decode_actions,
     encode_actions,
 )
-from fleet_tools.evaluation.result_file import EPISODES, RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.scores import score
-from fleet_tools.evaluation.writer import EvaluationWriter
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -17,12 +17,12 @@ from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Trial
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
 from fleet_tools.evaluation.trial import (
+    Verdict,
     make_trials,
     require_same_versions,
     run_trial,
     verify,
 )
-from fleet_tools.evaluation.verdict import Verdict
 from fleet_tools.policies.guarded import GuardedPolicy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy

@@ -28,12 +28,12 @@ from fleet_tools.assets.importing.settings import ImportSettings, ScanSettings
 from fleet_tools.baselines.experiments.studies import sources
 from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.leaderboard.board import Board, present_rankings
-from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.leaderboard.texts import as_markdown
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
 from fuzz.kernel import Subject, require

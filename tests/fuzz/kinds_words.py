@@ -25,7 +25,7 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
-from fleet_tools.evaluation.result_file import load_evaluation
+from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.parallel import cluster
 from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
 from fleet_tools.policies.remote.access import TOKEN_VARIABLE, read_token, require_url

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.processes import ROOT
 
-from fleet_tools.evaluation.result_file import RESULT
+from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.records import VERIFIED
 from fleet_tools.leaderboard.wording import SUBMITTING, SUBMITTING_PAGE
 

@@ -18,9 +18,8 @@ from support.processes import ROOT
 from fleet_tools import evaluate
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.result_file import EPISODES, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
-from fleet_tools.evaluation.writer import EvaluationWriter
 from fleet_tools.parallel.options import WorkerOptions
 from fleet_tools.parallel.workers import LostJob, Work
 

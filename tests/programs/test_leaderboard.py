@@ -27,7 +27,7 @@ from fleet_tools.evaluation.result import (
     decode_actions,
     encode_actions,
 )
-from fleet_tools.evaluation.result_file import RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.__main__ import main
 from fleet_tools.leaderboard.records import VERIFIED

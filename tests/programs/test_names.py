@@ -23,7 +23,7 @@ from fleet_tools import collect, evaluate, new_task, replay, view
 from fleet_tools.assets.__main__ import main as assets
 from fleet_tools.baselines import merge, train
 from fleet_tools.dataset.export.exporting import export_dataset
-from fleet_tools.evaluation.result_file import load_evaluation
+from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.sim.catalog import find_model, name_of_own
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.utils import libraries

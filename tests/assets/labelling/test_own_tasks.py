@@ -21,7 +21,7 @@ from fleet_tools.assets.labelling.trial import Report, Trial
 from fleet_tools.config.tasks import load_task
 from fleet_tools.evaluate import main as evaluate
 from fleet_tools.evaluation.protocol_file import load_protocol
-from fleet_tools.evaluation.result_file import load_evaluation
+from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.label import main as label
 from fleet_tools.leaderboard.standings import make_standings, rank_methods
 from fleet_tools.leaderboard.submissions import read_submissions

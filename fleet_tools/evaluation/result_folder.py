@@ -1,31 +1,18 @@
-"""The files of an evaluation: `result.json` describes it, `episodes.jsonl` holds its episodes."""
+"""The folder of an evaluation: `result.json` describes it, `episodes.jsonl` holds its episodes.
+
+Episodes are stored as they end, so that those that ended stay, whatever happens to the process.
+"""
 
 from pathlib import Path
-from typing import Any
 
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import SCHEMA_VERSION, EpisodeResult, Evaluation, Result
-from fleet_tools.policies.sources import current_name
-from fleet_tools.storage.json_documents import rename_keys
-from fleet_tools.storage.record_folder import FolderKind
+from fleet_tools.evaluation.scores import score
+from fleet_tools.storage.record_folder import FolderKind, RecordWriter
 
 RESULT = "result.json"
 EPISODES = "episodes.jsonl"
-
-
-def upgrade_from_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Brings a result of schema version 1 to version 2, which renames some entries."""
-    upgraded = {**data, "schema_version": 2}
-    if isinstance(data.get("policy"), dict):
-        policy = rename_keys(data["policy"], {"environment": "env_kwargs"})
-        if isinstance(policy.get("source"), str):
-            policy["source"] = current_name(policy["source"])
-        upgraded["policy"] = policy
-    if "scores" in data:
-        upgraded["scores"] = _with_renamed_rates(data["scores"])
-    return upgraded
-
 
 EVALUATION: FolderKind[Result, EpisodeResult] = FolderKind(
     what="an evaluation",
@@ -36,7 +23,6 @@ EVALUATION: FolderKind[Result, EpisodeResult] = FolderKind(
     version=SCHEMA_VERSION,
     record=EpisodeResult,
     log_name=EPISODES,
-    upgrades={1: upgrade_from_1},
 )
 
 
@@ -83,9 +69,45 @@ def in_order(protocol: Protocol, episodes: list[EpisodeResult], file: Path) -> l
     return [by_key[key] for key in seeds if key in by_key]
 
 
-def _with_renamed_rates(scores: Any) -> Any:
-    if not isinstance(scores, dict):
-        return scores
-    if "simulation_errors" in scores:  # a score
-        return rename_keys(scores, {"end": "success", "any_time": "success_once"})
-    return {key: _with_renamed_rates(value) for key, value in scores.items()}
+class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
+    """Adds episodes to a new evaluation, or to one that was begun with the same policy.
+
+    Args:
+        folder: Created if it does not exist; otherwise empty, or an evaluation.
+        result: Description of the evaluation, without scores.
+
+    Attributes:
+        folder: As given.
+        result: As given, with the models that the evaluation carries.
+        records: Results of all trials so far.
+
+    Raises:
+        ResultError: The folder holds something else, or another process is writing to it; or a
+            model that it is to carry has been edited since it was described.
+        OSError: The disk is full or gone.
+    """
+
+    def __init__(self, folder: str | Path, result: Result) -> None:
+        self.result = result
+        super().__init__(EVALUATION, Path(folder), result)
+        try:
+            self.result = result.carry(self.folder)
+            self._in_order()
+            self.replace_document(result)  # the present command, and no scores yet
+        except BaseException:
+            self.close()
+            raise
+
+    def finish(self) -> Evaluation:
+        """Stores the scores of the present episodes, and returns the evaluation."""
+        protocol, episodes = self.result.protocol, self._in_order()
+        update = {
+            "complete": len(episodes) == len(protocol.trials()),
+            "scores": score(protocol, episodes),
+        }
+        result = self.result.model_copy(update=update)
+        self.replace_document(result)
+        return Evaluation(result, episodes)
+
+    def _in_order(self) -> list[EpisodeResult]:
+        return in_order(self.result.protocol, self.records, self.folder / EPISODES)

@@ -1,14 +1,18 @@
-"""The leaderboard as Markdown, for readers of the repository."""
+"""The leaderboard as Markdown for the repository, and as text and plain data for the terminal."""
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
+from pathlib import Path
+from typing import Any
 
 from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.board import Board, Ranking, Reruns, reruns
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
+from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.leaderboard.wording import (
-    FORMER,
     PREVIEW,
     READING,
     SUBMITTING,
@@ -22,10 +26,12 @@ from fleet_tools.leaderboard.wording import (
     notes,
     percent,
     preview_columns,
+    preview_rates,
     preview_row,
     ranking_notes,
     readable,
     reruns_text,
+    training_run_note,
 )
 
 
@@ -56,11 +62,6 @@ def _lines(board: Board) -> Iterator[str]:
         yield "\n## Rejected\n"
         for rejection in board.rejections:
             yield f"- {_code(rejection.folder)} ({rejection.kind}): {_code(rejection.reason)}"
-    for former in board.former:
-        title = _plain(former.protocol.title)
-        yield f"\n## As of {title}\n\n{FORMER.format(version=title)}"
-        yield f"\n{_protocol(former.protocol, former.digest)}"
-        yield from _table_of(former)
     steps = SUBMITTING if board.takes_submissions else ()
     if steps:
         link = f"[{SUBMITTING_PAGE}](../{SUBMITTING_PAGE})"
@@ -140,3 +141,93 @@ def _code(text: str) -> str:
     text = re.sub(r"\s+", " ", text).strip()
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
+
+
+# --- For the terminal -----------------------------------------------------------------------
+
+
+def summary(board: Board, page: Path | None) -> dict[str, Any]:
+    """Returns a board as plain data, for `--json`.
+
+    Args:
+        board: The board.
+        page: Its page, if one was written.
+    """
+    found = [e.verification for each in board.standings for e in each.submissions]
+    return {
+        "page": None if page is None else str(page),
+        "protocol": board.protocol.title,
+        "protocol_digest": board.digest,
+        "methods": [
+            _plain_method(each) | {"ranking": ranking.kind}
+            for ranking in board.rankings
+            for each in ranking.standings
+        ],
+        "preview": [_plain_preview(board, submission) for submission in board.previews],
+        "rejected": [asdict(rejection) for rejection in board.rejections],
+        "verified": [each.model_dump() for each in found if each is not None],
+    }
+
+
+def _plain_preview(board: Board, submission: Submission) -> dict[str, Any]:
+    tasks = score(board.protocol, submission.evaluation.episodes).tasks
+    return {
+        "name": submission.policy.name,
+        "sensors": submission.policy.sensors,
+        "training_seed": submission.policy.training_seed,
+        "folder": submission.folder,
+        "missing": submission.missing,
+        "tasks": {task: of_task.success.model_dump() for task, of_task in tasks.items()},
+    }
+
+
+def _plain_method(standing: Standing) -> dict[str, Any]:
+    overall = standing.overall
+    return {
+        "rank": overall and overall.rank,
+        "name": standing.name,
+        "sensors": standing.sensors,
+        "track": standing.track,
+        "results": [submission.folder for submission in standing.submissions],
+        "training_seeds": [run.seed for run in standing.training_runs],
+        "total": overall and asdict(overall.total),
+        "success_once": overall and overall.success_once,
+        "tasks": {task: asdict(rate) for task, rate in standing.tasks.items()},
+        "splits": {
+            split: asdict(rate) for split, rate in (overall.splits if overall else {}).items()
+        },
+    }
+
+
+def as_text(board: Board, page: Path | None) -> str:
+    """Returns a board as text for the terminal, see `summary`."""
+    lines = [f"{board.protocol.title} ({board.digest}): {len(board.standings)} methods"]
+    for ranking in board.rankings:
+        lines += [f"{heading(ranking)}:", *_terminal_lines(ranking)]
+    for submission in board.previews:
+        rates = [
+            f"{task} {text}" for task, text in preview_rates(board.protocol, submission).items()
+        ]
+        name, folder = submission.policy.label, submission.folder
+        method = "" if name in Path(folder).parts else f" ({name})"
+        lines.append(f"Preview: {folder}{method}: {', '.join(rates)}; {submission.missing}")
+    if page is not None:
+        lines.append(f"Written: {page} and {page.with_suffix('.md')}")
+    return "\n".join(lines)
+
+
+def _terminal_lines(ranking: Ranking) -> list[str]:
+    lines = []
+    for standing in ranking.standings:
+        rank, total = "-", "no total"
+        if standing.overall:
+            rate = standing.overall.total
+            rank = str(standing.overall.rank or "-")
+            total = f"{percent(rate.rate)} ({interval(rate)})"
+        again = reruns(standing)
+        notes = [
+            training_run_note(standing),
+            reruns_text(again) if again else "",
+        ]
+        lines.append(f"  {rank}  {standing.label}: {', '.join(filter(None, [total, *notes]))}")
+    return lines
