@@ -29,7 +29,7 @@ from fleet_tools.baselines.experiments.studies import sources
 from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
-from fleet_tools.leaderboard.board import Board, present_rankings
+from fleet_tools.leaderboard.board import Board, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
@@ -72,9 +72,7 @@ def leaderboards(folder: Path) -> Subject:
 
     def read() -> Any:
         submissions, rejections = read_submissions(root, SMALL)
-        board = Board(
-            SMALL, "00", present_rankings(submissions, SMALL, "00"), rejections=rejections
-        )
+        board = Board(SMALL, "00", make_rankings(submissions, SMALL), rejections=rejections)
         for text in (as_html(board), as_markdown(board)):
             text.encode()
         accepted = {each.folder: each for each in submissions}

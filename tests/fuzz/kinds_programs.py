@@ -78,7 +78,7 @@ LINES = (
     "assets import absent.obj --kind tool --family hammer --mass 0.5 --keypoint head=1,2,3",
     "assets check absent --scenes 0 --seed 3",
     "new-task hammer --output out --tool-family presser --object-family button",
-    "view --data absent --episodes 1 --save out.mp4 --size 64x48 --camera third",
+    "view --dataset absent --episodes 1 --output out.mp4 --size 64x48 --camera third",
     "teleop --task absent.yaml --episodes 1 --output out --port 0",
     "serve absent.safetensors --host 127.0.0.1 --port 0 --token-file absent",
     "label absent.obj --family hammer --output out --port 0",

@@ -44,7 +44,7 @@ def episodes(folder: Path) -> list[EpisodeResult]:
 
 def write_protocol(path: Path, **changes: Any) -> str:
     """Writes the small protocol with some of its entries replaced; returns the path."""
-    path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json") | changes))
+    path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json", exclude={"task_files"}) | changes))
     return str(path)
 
 

@@ -41,7 +41,7 @@ def evaluating(beside: Path, output: Path) -> tuple[Main, list[str]]:
 
     protocol = beside / "protocol.yaml"
     changes = {"tasks": [str(write_quick_task(beside))]}
-    protocol.write_text(json.dumps(SMALL.model_dump(mode="json") | changes))
+    protocol.write_text(json.dumps(SMALL.model_dump(mode="json", exclude={"task_files"}) | changes))
     more = ["--split", "train", "--scenes", "3", "--workers", "0", "--quiet"]
     policy = ["--policy", "zero", "--protocol", str(protocol)]
     return evaluate.main, [*policy, *more, "--output", str(output)]

@@ -93,7 +93,7 @@ def through_the_programs(root: Path) -> str:
     runs = [root / f"{k}{name}" for k in range(2)]
     for seed, run in enumerate(runs):
         small = ["--policy", "mlp", "--epochs", "1", "--seed", str(seed), "--quiet"]
-        assert train.main(["--data", str(data), f"--output={run}", *small]) == 0
+        assert train.main(["--dataset", str(data), f"--output={run}", *small]) == 0
     merged = root / f"merged{name}.safetensors"
     models_to_merge = [str(run / "best.safetensors") for run in runs]
     method = ["--method", "naive_average", f"--output={merged}", "--quiet"]
@@ -102,7 +102,7 @@ def through_the_programs(root: Path) -> str:
     by = ["--policy", str(merged), "--task", task, "--scenes", "1", "--name", "m"]
     assert evaluate.main([*by, f"--output={result}", *alone]) == 0
     recording = root / f"{name}.html"
-    assert view.main(["--data", str(data), f"--save={recording}", "--quiet"]) == 0
+    assert view.main(["--dataset", str(data), f"--output={recording}", "--quiet"]) == 0
     assert recording.stat().st_size > 100_000
 
     lines = [json.loads(line) for line in (data / "manifest.jsonl").read_text().splitlines()]

@@ -139,11 +139,11 @@ def test_stored_episode_is_shown_again(
     folder, file = tmp_path / "data", tmp_path / "again.html"
     collected = ["--task", quick_task, "--policy", "zero", "--episodes", "1", "--workers", "0"]
     assert collect.main([*collected, "--output", str(folder), "--quiet"]) == 0
-    assert view.main(["--dataset", str(folder), "--save", str(file), "--json"]) == 0
+    assert view.main(["--dataset", str(folder), "--output", str(file), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == {"outcomes": ["success"], "output": str(file)}
     assert tracks(file.read_text())
-    assert view.main(["--data", str(folder), "--attempt", "7", "--output", str(file)]) == 2
+    assert view.main(["--dataset", str(folder), "--attempt", "7", "--output", str(file)]) == 2
     assert "from attempt 7" in capsys.readouterr().err
 
 
