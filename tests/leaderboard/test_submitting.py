@@ -52,6 +52,7 @@ def _clone(tmp_path: Path) -> Path:
     return clone
 
 
+@pytest.mark.slow  # starts git and the program
 def test_the_commands_commit_the_results_and_nothing_else(clone: Path) -> None:
     """All but the first, which evaluates 480 scenes; of its result, two are run again here."""
     for command in COMMANDS[1:]:

@@ -93,6 +93,7 @@ def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
     assert result.machine.cores > 0
 
 
+@pytest.mark.slow  # starts the program; of `collect`: test_collect.py
 def test_episodes_before_a_kill_are_kept(two: Path, tmp_path: Path) -> None:
     process = subprocess.Popen([*COMMAND, *options(tmp_path, "--quiet", scenes=20)], cwd=ROOT)
     log = tmp_path / EPISODES

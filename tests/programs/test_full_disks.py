@@ -202,7 +202,13 @@ def run_in(
     assert codes[0] == 1 and codes[-1] == 0
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+QUICK = ("collect", "merge", "export to minari")  # the others store as these do
+
+
+@pytest.mark.parametrize(
+    "program",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],
+)
 def test_a_program_resumes_after_the_disk_was_full(
     program: str, disk: Disk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

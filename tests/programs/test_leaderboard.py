@@ -184,6 +184,7 @@ def test_consistent_forgeries_are_out_once_they_run_again(
     assert page.read_text().count("2 of 2, 1 to the same bits") == len(harmless)
 
 
+@pytest.mark.slow  # policies in processes of their own
 def test_checkpoints_are_verified_by_their_policies(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,7 +304,7 @@ def test_a_result_holds_one_training_seed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = evaluation_options(root, tmp_path / "out", "support.submitted:QuittingPolicy")
-    options += ["--scenes", "1"]
+    options += ["--scenes", "1", "--track", "privileged"]
     assert evaluate.main([*options, "--training-seed", "3"]) == 1
     assert load_evaluation(tmp_path / "out").result.policy.training_seed == 3
     assert evaluate.main([*options, "--training-seed", "4"]) == 2

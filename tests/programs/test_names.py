@@ -117,6 +117,7 @@ def through_the_programs(root: Path) -> str:
     )
 
 
+@pytest.mark.slow  # runs every program
 def test_the_programs_take_a_name_with_all_characters(outcome: str, tmp_path: Path) -> None:
     assert through_the_programs(tmp_path / ALL_AT_ONCE) == outcome
 

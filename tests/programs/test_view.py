@@ -205,7 +205,10 @@ def test_video_without_its_libraries_is_refused_with_the_command_that_installs_t
 
 
 @needs_gl
-@pytest.mark.parametrize(("options", "fps"), [([], 30), (["--fps", "6", "--annotated"], 6)])
+@pytest.mark.parametrize(
+    ("options", "fps"),
+    [pytest.param([], 30, marks=pytest.mark.slow), (["--fps", "6", "--annotated"], 6)],
+)
 def test_video_shows_every_frame(
     options: list[str], fps: int, quick_task: str, tmp_path: Path
 ) -> None:

@@ -301,8 +301,12 @@ def test_stdout_holds_text_or_only_json_or_nothing(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("view", "--tool", "hammer", "--output", "episode.html"),
-        ("evaluate", "--policy", "zero", "--output", "result"),
+        pytest.param(
+            ("view", "--tool", "hammer", "--output", "episode.html"), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("evaluate", "--policy", "zero", "--output", "result"), marks=pytest.mark.slow
+        ),
         ("collect", "--tool", "hammer", "--episodes", "1", "--workers", "0", "--output", "data"),
     ],
     ids=lambda arguments: arguments[0],
