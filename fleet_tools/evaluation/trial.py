@@ -26,7 +26,7 @@ _END = ("scene_digest", "steps", "outcome", "success", "success_once")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Rerun:
     """What came of an episode that ran again.
 
     Attributes:
@@ -138,7 +138,7 @@ def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
 
 def verify(
     env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult, policy: Policy | None = None
-) -> Verdict:
+) -> Rerun:
     """Runs an episode again, from its stored actions or by its policy, and compares the result.
 
     Args:
@@ -152,7 +152,7 @@ def verify(
     return judge(episode, run_trial(env, policy, protocol, episode))
 
 
-def judge(stored: EpisodeResult, again: EpisodeResult) -> Verdict:
+def judge(stored: EpisodeResult, again: EpisodeResult) -> Rerun:
     """Compares the result of an episode that ran again with the stored one."""
     differing = [name for name in (*_END, *_BITS) if getattr(stored, name) != getattr(again, name)]
     distance_m = distance_of_points(stored.final_points_m, again.final_points_m)
@@ -163,7 +163,7 @@ def judge(stored: EpisodeResult, again: EpisodeResult) -> Verdict:
     if "state_digest" in differing and distance_m is not None:
         differences.append(f"the last states are {distance_m:.2g} m apart")
     same_outcome = not {*differing}.intersection(_END)
-    return Verdict(tuple(differences), Agreement(not differing, same_outcome, distance_m))
+    return Rerun(tuple(differences), Agreement(not differing, same_outcome, distance_m))
 
 
 def trial_scene(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:
