@@ -119,7 +119,6 @@ _VARIABLE = "whether a variable of Python or the desktop, or a path of the user'
 NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
-    "fleet_tools/registration.py": _PACKAGE,
     "fleet_tools/teleoperation/page_server.py": _PACKAGE,
     "assets/labelling/trial.py": _CHILD,
     "fleet_tools/blender/blender_pool.py": _CHILD,
