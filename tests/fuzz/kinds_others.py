@@ -221,26 +221,10 @@ _CLOUD_TOKENS = (
         "property list uchar int x\n",
         "property float x\n",
     ),
-    *(
-        "format ascii 1.0\n",
-        "double",
-        "float",
-        "uchar",
-        "comment ",
-        "obj_info",
-        "end_header",
-        "nan",
-    ),
-    *(
-        "COUNT 0 0 0\n",
-        "DATA ascii\n",
-        "DATA binary_compressed\n",
-        "\0",
-        "9" * 30,
-        "-1",
-        "é",
-        "\r\n",
-    ),
+    *("format ascii 1.0\n", "double", "float", "uchar", "comment ", "obj_info", "end_header"),
+    "nan",
+    *("COUNT 0 0 0\n", "DATA ascii\n", "DATA binary_compressed\n", "\0", "9" * 30, "-1", "é"),
+    "\r\n",
 )
 
 
