@@ -50,10 +50,11 @@ def parse(options: type[G], arguments: Sequence[str] | None, prog: str) -> G:
     Raises:
         SystemExit: The arguments are not valid, or ask for help.
     """
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         with _REGISTRY:
             return tyro.cli(
-                options,
+                _as_listing(options) if given[:1] in (["-h"], ["--help"]) else options,
                 prog=prog,
                 args=arguments,
                 description=_description(options),
@@ -76,24 +77,35 @@ def union_of(commands: Mapping[str, Any], description: str) -> Any:
         commands: Class of the options of each command, or another union.
         description: Description of all commands.
     """
-    alternatives = [
-        Annotated[options, tyro.conf.subcommand(name, description=_description(options))]
-        for name, options in commands.items()
-    ]
-    return Annotated[Union[tuple(alternatives)], _Description(description)]  # noqa: UP007
+    return _union(_Description(description, tuple(commands.items())), _description)
 
 
 @dataclass(frozen=True)
 class _Description:
-    """Description of a union, in the metadata of its annotation."""
+    """Description of a union and its commands, in the metadata of its annotation."""
 
     text: str
+    commands: tuple[tuple[str, Any], ...]
+
+
+def _union(described: _Description, text_of: Callable[[Any], str]) -> Any:
+    alternatives = [
+        Annotated[options, tyro.conf.subcommand(name, description=text_of(options))]
+        for name, options in described.commands
+    ]
+    return Annotated[Union[tuple(alternatives)], described]  # noqa: UP007
+
+
+def _as_listing(options: Any) -> Any:
+    """Returns options whose help has one paragraph for each command."""
+    described = _metadata(options, _Description)
+    if not described:
+        return options
+    return _union(described[0], lambda command: _description(command).partition("\n\n")[0])
 
 
 def _description(options: Any) -> str:
-    described = [
-        each for each in getattr(options, "__metadata__", ()) if type(each) is _Description
-    ]
+    described = _metadata(options, _Description)
     text = inspect.cleandoc(described[0].text if described else options.__doc__ or "")
     # The exit codes, a line each for whoever reads the class, are one paragraph of the help.
     text, heading, codes = text.partition("\nExit codes:\n")
@@ -114,24 +126,32 @@ def _compact(name: str, annotation: Any, text: str) -> tuple[str | None, str]:
 
     The metavar is None where tyro's own is short.
     """
-    inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    inner = next((each for each in _alternatives(inner) if each is not NoneType), inner)
+    if len(_metadata(annotation, object)) > len(_metadata(annotation, _ArgConfig)):
+        return None, text  # it has a notation of its own, or may be repeated
+    inner = next(
+        (each for each in _alternatives(_bare(annotation)) if each is not NoneType), annotation
+    )
     spelled = len(f"--{name} ")
     if get_origin(inner) is tuple and get_args(inner)[1:] == (...,):
-        own = [each.metavar for each in _metadata(get_args(inner)[0], PrimitiveConstructorSpec)]
-        return f"{own[0] if own else _TYPE_NAMES.get(get_args(inner)[0], 'VALUE')} ...", text
+        item = get_args(inner)[0]
+        own = [each.metavar for each in _metadata(item, PrimitiveConstructorSpec)]
+        return f"{own[0] if own else _TYPE_NAMES.get(_bare(item), 'VALUE')} ...", text
     if get_origin(inner) is Literal:
         choices = list(map(str, get_args(inner)))
         if spelled + len(",".join(choices)) + 2 > _WIDEST:
             listing = f"{', '.join(choices[:-1])} or {choices[-1]}"
             return "NAME", f"{text} One of {listing}."
-    inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
-    if spelled + len(_TYPE_NAMES.get(inner, "")) > _WIDEST:
-        return {int: "N", float: "X"}.get(inner), text
+    if spelled + len(_TYPE_NAMES.get(_bare(inner), "")) > _WIDEST:
+        return {int: "N", float: "X"}.get(_bare(inner)), text
     return None, text
 
 
 _TYPE_NAMES: Mapping[Any, str] = {Path: "PATH", str: "STR", int: "INT", float: "FLOAT"}
+
+
+def _bare(annotation: Any) -> Any:
+    """Returns a type without its metadata."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
@@ -163,7 +183,7 @@ def _option_group(info: StructTypeInfo) -> StructConstructorSpec | None:
             default = field.get_default(call_default_factory=True)
         plain = _plain(types[name])
         metavar, text = _compact(name, plain, " ".join((field.description or "").split()))
-        own = any(each.metavar for each in _metadata(plain, _ArgConfig))
+        own = any(getattr(each, "metavar", None) for each in _metadata(plain, _ArgConfig))
         configuration = arg(
             metavar=None if own else metavar,
             # The help says what happens without the option, if its default is one of these.
