@@ -54,7 +54,7 @@ def parse(options: type[G], arguments: Sequence[str] | None, prog: str) -> G:
     try:
         with _REGISTRY:
             return tyro.cli(
-                _as_listing(options) if given[:1] in (["-h"], ["--help"]) else options,
+                _as_listing(options) if list(given[:1]) in (["-h"], ["--help"]) else options,
                 prog=prog,
                 args=arguments,
                 description=_description(options),
@@ -135,18 +135,25 @@ def _compact(name: str, annotation: Any, text: str) -> tuple[str | None, str]:
     if get_origin(inner) is tuple and get_args(inner)[1:] == (...,):
         item = get_args(inner)[0]
         own = [each.metavar for each in _metadata(item, PrimitiveConstructorSpec)]
-        return f"{own[0] if own else _TYPE_NAMES.get(_bare(item), 'VALUE')} ...", text
+        long, short = _TYPE_NAMES.get(_bare(item), ("VALUE", "V"))
+        fits = spelled + len(f"{long} ...") <= _WIDEST
+        return f"{own[0]} ..." if own else f"{long} ..." if fits else f"{short}...", text
     if get_origin(inner) is Literal:
         choices = list(map(str, get_args(inner)))
         if spelled + len(",".join(choices)) + 2 > _WIDEST:
             listing = f"{', '.join(choices[:-1])} or {choices[-1]}"
             return "NAME", f"{text} One of {listing}."
-    if spelled + len(_TYPE_NAMES.get(_bare(inner), "")) > _WIDEST:
-        return {int: "N", float: "X"}.get(_bare(inner)), text
-    return None, text
+    long, short = _TYPE_NAMES.get(_bare(inner), ("", ""))
+    return short if spelled + len(long) > _WIDEST else None, text
 
 
-_TYPE_NAMES: Mapping[Any, str] = {Path: "PATH", str: "STR", int: "INT", float: "FLOAT"}
+_TYPE_NAMES: Mapping[Any, tuple[str, str]] = {
+    Path: ("PATH", "PATH"),
+    str: ("STR", "STR"),
+    int: ("INT", "N"),
+    float: ("FLOAT", "X"),
+}
+"""By type, how its values are called, and in short."""
 
 
 def _bare(annotation: Any) -> Any:
