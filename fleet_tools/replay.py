@@ -57,7 +57,7 @@ class ReplayOptions(cli.Options):
 
 
 def _replay(options: ReplayOptions) -> int:
-    from fleet_tools.dataset.reader import Dataset
+    from fleet_tools.dataset.dataset_folder import Dataset
     from fleet_tools.dataset.replays import summarize
     from fleet_tools.rollouts.distance import compared_points
     from fleet_tools.storage.provenance import other_versions

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.samples import Samples, window_steps
 from fleet_tools.errors import DatasetError
 from fleet_tools.utils import machine
 
@@ -43,7 +43,7 @@ class Trajectories:
     lie on the device if they fit, and are read from the disk batch by batch otherwise.
 
     Args:
-        samples: Single steps.
+        samples: The episodes; whether they are cut into windows makes no difference.
         blueprint: Blueprint of the policy, from which follow the entries that are read, and
             whether it has a memory and thus learns from whole episodes.
         device: Device of the batches.
@@ -58,8 +58,8 @@ class Trajectories:
         nbytes: Size of the observations of all steps.
 
     Raises:
-        DatasetError: The samples are windows, there is no step to imitate, an episode's `info` is
-            not valid, or a file cannot be read.
+        DatasetError: There is no step to imitate, an episode's `info` is not valid, or a file
+            cannot be read.
     """
 
     def __init__(
@@ -69,21 +69,15 @@ class Trajectories:
         device: str | torch.device = "cpu",
         taught: np.ndarray | None = None,
     ) -> None:
-        if samples.sequence_length is not None:
-            raise DatasetError(
-                "Trajectories are made of single steps, not of windows. Leave out sequence_length."
-            )
         self.device = torch.device(device)
         self.with_memory = blueprint.config.body.type != "mlp"
-        episodes = [episode for episode in samples.episodes if episode.record.steps > 0]
-        self.lengths = np.array([episode.record.steps for episode in episodes], np.int64)
-        self.imitated = np.concatenate([np.zeros(0, bool), *(each.imitate for each in episodes)])
-        self._starts = np.cumsum(self.lengths) - self.lengths
+        filled = samples.lengths > 0
+        self.lengths, self._starts = samples.lengths[filled], samples.starts[filled]
+        self.imitated = samples.imitate
         self._chunk = np.arange(blueprint.config.chunk)
         self._last = np.repeat(self._starts + self.lengths - 1, self.lengths)  # of a row's episode
         corrected = np.zeros(len(self.imitated) + 1, np.int64)
-        for start, episode in zip(self._starts, episodes, strict=True):
-            corrected[start + np.array(episode.labels.learner_steps, np.int64) + 1] = 1
+        corrected[samples.corrections[0] + 1] = 1
         self._corrections_before = np.cumsum(corrected)
         if not self.imitated.any():
             raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
@@ -134,9 +128,7 @@ class Trajectories:
         """
         lengths = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
         starts = self._starts[items] if self.with_memory else items
-        ages = np.arange(lengths.max())
-        rows = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
-        return rows, ages < lengths[:, None]
+        return window_steps(starts, lengths, lengths.max())
 
     def batch(self, items: np.ndarray) -> Batch:
         """Returns items, padded at the end.
@@ -166,9 +158,9 @@ class Trajectories:
         )
 
     def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        gathered = self._samples.gather(rows)
-        observed = {name: self._on_device(gathered["observation"][name]) for name in self._names}
-        actions = gathered["action"] if self._taught is None else self._taught[rows]
+        read = self._samples.read(rows)
+        observed = {name: self._on_device(read["observation"][name]) for name in self._names}
+        actions = read["action"] if self._taught is None else self._taught[rows]
         return observed, self._on_device(actions)
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:

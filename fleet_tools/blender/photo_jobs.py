@@ -9,7 +9,7 @@ from typing import Any
 from fleet_tools.blender.photographer import Photographer
 from fleet_tools.config.tasks import TaskConfig, task_names
 from fleet_tools.config.values import parse
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.tool_use_env import EnvState, unwrap

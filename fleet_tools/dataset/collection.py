@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Generator
 
 from fleet_tools.dataset.attempts import attempt_record
+from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.parallel.workers import LostJob
 from fleet_tools.rollouts.rollout import Attempt

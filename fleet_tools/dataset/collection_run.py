@@ -10,10 +10,9 @@ from typing import Any
 
 from fleet_tools.dataset.attempts import make_attempts
 from fleet_tools.dataset.collection import fill_with_bar
+from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
 from fleet_tools.dataset.header import Header, describe
-from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.summary import summarize
-from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.parallel.options import WorkerOptions

@@ -16,9 +16,7 @@ from fleet_tools.envs.recorded import recorded
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.stored_task import make_stored_env
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
-from fleet_tools.policies.sources import current_name
 from fleet_tools.sim.own_models import CarriesModels
-from fleet_tools.storage.json_documents import rename_keys
 from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 HEADER = "dataset.json"
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 
 
 class Header(CarriesModels, Document):
@@ -35,7 +33,7 @@ class Header(CarriesModels, Document):
 
     error = DatasetError
 
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
     task: TaskFile
     env_spec: EnvSpec
     policy: str
@@ -119,19 +117,6 @@ class Header(CarriesModels, Document):
             **{str(model): model.content_digest for model in self.models},
             **{f"the version of {name}": number for name, number in self.packages.items()},
         }
-
-
-def upgrade_from_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Brings the header of schema version 1 to version 2, which renames some entries."""
-    upgraded = rename_keys(data, {"environment": "env_spec"})
-    if isinstance(data.get("policy"), str):
-        upgraded["policy"] = current_name(data["policy"])
-    return upgraded | {"schema_version": 2}
-
-
-def upgrade_from_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Brings the header of schema version 2 to version 3, whose manifest holds digests."""
-    return data | {"schema_version": 3}
 
 
 def describe(

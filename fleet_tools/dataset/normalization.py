@@ -83,12 +83,13 @@ def normalization_of(samples: Samples) -> Normalization:
             to imitate.
     """
     sums: dict[str, _Moments] = {}
-    for index, episode in enumerate(samples.episodes):
+    observed = [f"{OBSERVATIONS}{name}" for name in samples.observation if not is_image(name)]
+    for episode in samples.episodes:
         steps = episode.record.steps
-        for name, rows in samples.rows(index).items():
-            if steps == 0 or is_image(name):
+        for name in (*observed, "actions"):
+            if steps == 0:
                 continue
-            rows = rows[:steps]
+            rows = episode.rows(name)[:steps]
             if name == "actions":
                 rows = episode.labels.actions(rows)[episode.imitate]
             entries = _entries(rows, name == f"{OBSERVATIONS}{CLOUD}")

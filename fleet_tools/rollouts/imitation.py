@@ -19,7 +19,6 @@ NOISE_STEPS = "noise_steps"
 LEARNER_STEPS, EXPERT_ACTIONS = "learner_steps", "expert_actions"
 """Keys of a learner's steps, and of the expert's actions there, see `experts.dagger`."""
 
-_FORMER_KEY = "disturbed"  # of noise steps, in datasets of schema version 1
 _Entry = Annotated[Number, pydantic.Field(ge=-1, le=1)]
 
 
@@ -56,10 +55,9 @@ class Labels(Value):
         Raises:
             DatasetError: It names steps that the episode does not have, or is not valid.
         """
-        former = {NOISE_STEPS: info[_FORMER_KEY]} if _FORMER_KEY in info else {}
         given = {name: info[name] for name in cls.model_fields if name in info}
         try:
-            labels = parse(cls, former | given, "An episode's `info`")
+            labels = parse(cls, given, "An episode's `info`")
         except ConfigError as error:
             raise DatasetError(str(error)) from None
         last = max([*labels.noise_steps, *labels.learner_steps], default=-1)
@@ -95,7 +93,7 @@ class Labels(Value):
         Raises:
             DatasetError: The expert's actions have another size.
         """
-        steps, actions = self._corrections
+        steps, actions = self.corrections
         within = (steps >= first) & (steps < first + len(executed))
         if not within.any():
             return executed
@@ -124,6 +122,8 @@ class Labels(Value):
         return [(first, end) for first, end in pairwise(sorted(ends)) if imitate[first]]
 
     @cached_property
-    def _corrections(self) -> tuple[np.ndarray, np.ndarray]:
-        """Steps in which a learner acted, (k,), and the expert's actions there, (k, 6) float32."""
-        return np.array(self.learner_steps, np.int64), np.array(self.expert_actions, np.float32)
+    def corrections(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps in which a learner acted, ascending, (k,), and the expert's actions, (k, 6)."""
+        steps = np.array(self.learner_steps, np.int64)
+        order = np.argsort(steps)
+        return steps[order], np.array(self.expert_actions, np.float32)[order]

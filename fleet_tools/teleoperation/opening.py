@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fleet_tools.dataset.writer import DatasetWriter
+from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.teleoperation.display import Display
 from fleet_tools.teleoperation.inputs import Inputs

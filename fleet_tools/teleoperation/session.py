@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.attempts import attempt_record, scene_seed, verified
+from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.outcomes import DISCARDED, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import DiskError

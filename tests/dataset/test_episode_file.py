@@ -1,4 +1,4 @@
-"""An episode's file: lossless, the same bytes every time, mapped into memory, never half read."""
+"""An episode's file: lossless, the same bytes every time, read from where they lie, never half."""
 
 import io
 import math
@@ -75,7 +75,7 @@ def test_same_episode_same_bytes_at_another_time():
     assert first == episode_file.to_bytes(an_episode(), 4)
 
 
-def test_arrays_are_contiguous_and_aligned_for_mapping(tmp_path: Path):
+def test_arrays_are_contiguous_and_aligned(tmp_path: Path):
     path = tmp_path / "episode.hdf5"
     path.write_bytes(episode_file.to_bytes(an_episode(), 12))
     with h5py.File(path) as file:

@@ -51,7 +51,7 @@ TRIED: dict[str, str] = {
     # data and results
     "fleet_tools/dataset/episode_file.py": "episodes without, or a forged one",
     "fleet_tools/dataset/header.py": "headers and manifests",
-    "fleet_tools/dataset/reader.py": "headers and manifests",
+    "fleet_tools/dataset/dataset_folder.py": "headers and manifests",
     "fleet_tools/dataset/self_contained.py": "episodes without, or a forged one",
     "fleet_tools/rollouts/episode.py": "episodes without, or a forged one",
     "fleet_tools/evaluation/result.py": "results of evaluations",

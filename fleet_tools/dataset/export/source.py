@@ -1,54 +1,18 @@
 """The episodes of an export, read one at a time."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fleet_tools.dataset import episode_file
-from fleet_tools.dataset.episode_file import NAMES_IN_FILE, ArrayLayout
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.reader import Dataset, remedied
+from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.imitation import Labels
-
-
-@dataclass(frozen=True, eq=False)
-class LocatedEpisode:
-    """Location and layout of an episode's arrays, none of which has been read.
-
-    Attributes:
-        path: The episode's file.
-        group: Name of the HDF5 group that holds the episode.
-        steps: Number of control steps, T.
-        attributes: The group's seed, outcome, error and scene; the latter two are JSON.
-        arrays: Layouts of arrays, named as fields of `Episode` or "observations/<name>".
-        labels: Which of the steps and actions are to be imitated.
-    """
-
-    path: Path
-    group: str
-    steps: int
-    attributes: dict[str, Any]
-    arrays: dict[str, ArrayLayout]
-    labels: Labels
-
-    def name_in_file(self, array: str) -> str:
-        """Returns the name of an array in the file."""
-        return f"{self.group}/{NAMES_IN_FILE.get(array, array)}"
-
-    def actions(self) -> np.ndarray:
-        """Reads the executed actions, (T, n)."""
-        return episode_file.read_rows(self.path, "actions", slice(None))
-
-    def relative_to(self, folder: Path) -> str:
-        """Returns the file's path relative to a folder, so that both can be moved together."""
-        return os.path.relpath(self.path.resolve(), folder.resolve())
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,26 +94,9 @@ class Source:
         """
         return ((record, self.dataset.episode(record.attempt)) for record in self.records)
 
-    def located_episodes(self) -> Iterator[tuple[AttemptRecord, LocatedEpisode]]:
-        """Locates the episodes in their files, one after the other.
-
-        Raises:
-            DatasetError: A file is missing or damaged; the message says how to recover it.
-        """
-        return ((record, self._locate(record)) for record in self.records)
-
-    def _locate(self, record: AttemptRecord) -> LocatedEpisode:
-        episode = self.dataset.stored_episode(record)
-        with remedied(episode):
-            contents = episode.contents()
-        return LocatedEpisode(
-            path=episode.path,
-            group=contents.group,
-            steps=record.steps,
-            attributes=contents.attributes,
-            arrays={name: array.layout for name, array in contents.arrays.items()},
-            labels=episode.labels,
-        )
+    def stored_episodes(self) -> Iterator[tuple[AttemptRecord, StoredEpisode]]:
+        """Returns the episodes, whose files have not been opened."""
+        return ((record, self.dataset.stored_episode(record)) for record in self.records)
 
 
 def episode_metadata(record: AttemptRecord, episode: Episode) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from fleet_tools.dataset.export.source import LocatedEpisode, truncated_at_end
+from fleet_tools.dataset.episode_file import NAMES_IN_FILE
+from fleet_tools.dataset.export.source import truncated_at_end
+from fleet_tools.dataset.stored_episode import StoredEpisode
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +27,7 @@ class PieceView:
     """
 
     group: h5py.Group
-    episode: LocatedEpisode
+    episode: StoredEpisode
     first: int
     end: int
     folder: Path
@@ -37,7 +40,7 @@ class PieceView:
     @property
     def cut(self) -> bool:
         """Whether the episode goes on afterwards."""
-        return self.end < self.episode.steps
+        return self.end < self.episode.record.steps
 
     def add(self, names: Mapping[str, str], imitate: str, executed_actions: str) -> None:
         """Adds all arrays but the observations; the "actions" are those to imitate.
@@ -48,11 +51,11 @@ class PieceView:
             executed_actions: Name of the executed actions.
         """
         labels, steps = self.episode.labels, slice(self.first, self.end)
-        self.group[imitate] = labels.imitate(self.episode.steps)[steps]
+        self.group[imitate] = self.episode.imitate[steps]
         self.show(executed_actions, "actions", self.first, self.steps)
         for array, name in names.items():
             if array == "actions" and labels.learner_steps:
-                self.group[name] = labels.actions(self.episode.actions())[steps]
+                self.group[name] = labels.actions(self.episode.rows("actions"))[steps]
             elif array == "truncated" and self.cut:
                 self.group[name] = truncated_at_end(self.steps)
             else:
@@ -63,22 +66,23 @@ class PieceView:
 
         Args:
             name: Name in the group.
-            array: Name of the array, see `LocatedEpisode.arrays`.
+            array: Name of the array, see `episode_file.Contents.arrays`.
             first: First row.
             count: Number of rows.
             channel: Whether to give the rows an axis more, at the end.
         """
-        path = self.episode.relative_to(self.folder)
-        stored, layout = self.episode.name_in_file(array), self.episode.arrays[array]
-        if (first, count, channel) == (0, layout.shape[0], False):
+        path, contents = _relative(self.episode, self.folder), self.episode.contents
+        stored = f"{contents.group}/{NAMES_IN_FILE.get(array, array)}"
+        shape, dtype, _ = contents.arrays[array]
+        if (first, count, channel) == (0, shape[0], False):
             self.group[name] = h5py.ExternalLink(path, stored)
             return
         # Percent signs are doubled, since HDF5 takes them for the format of a series of files.
         file, array = path.replace("%", "%%"), stored.replace("%", "%%")
-        rows = h5py.VirtualSource(file, array, layout.shape, layout.dtype)
-        view = h5py.VirtualLayout((count, *layout.shape[1:], *(1,) * channel), layout.dtype)
+        rows = h5py.VirtualSource(file, array, shape, dtype)
+        view = h5py.VirtualLayout((count, *shape[1:], *(1,) * channel), dtype)
         view[...] = rows[first : first + count]
-        fill = np.nan if layout.dtype.kind == "f" else 0
+        fill = np.nan if dtype.kind == "f" else 0
         self.group.create_virtual_dataset(name, view, fillvalue=fill)
 
 
@@ -96,14 +100,18 @@ def stored_view(path: Path) -> Iterator[h5py.File]:
         stored.write(content)
 
 
-def link_whole(file: h5py.File, episode: LocatedEpisode, attempt: int, folder: Path) -> None:
+def link_whole(file: h5py.File, episode: StoredEpisode, folder: Path) -> None:
     """Links to an episode as it was stored, with the steps that no piece shows.
 
     Args:
         file: The view's file.
         episode: The episode.
-        attempt: Number of its attempt.
         folder: Folder in which the file will lie.
     """
-    link = h5py.ExternalLink(episode.relative_to(folder), episode.group)
-    file[f"whole/attempt_{attempt}"] = link
+    link = h5py.ExternalLink(_relative(episode, folder), episode.contents.group)
+    file[f"whole/attempt_{episode.record.attempt}"] = link
+
+
+def _relative(episode: StoredEpisode, folder: Path) -> str:
+    """Returns the path of an episode's file from a folder, so that both can be moved together."""
+    return os.path.relpath(episode.path.resolve(), folder.resolve())

@@ -11,7 +11,7 @@ pytest.importorskip("safetensors")
 import h5py
 import numpy as np
 import torch
-from support.damage import without_digests
+from support.damage import relist
 from support.fleet_cases import (
     RecordingTransport,
     config_of,
@@ -198,15 +198,16 @@ def test_a_robot_whose_data_hold_nan_is_left_out_by_name_and_returns(
 ) -> None:
     folder = tmp_path / "data"
     shutil.copytree(data, folder)
-    without_digests(folder)  # NaN of a file that is as it was written
     plan = plan_of(folder, merge_every=1)
     damaged = Samples(folder).episodes[plan.assignments[1].episodes[0]]
     intact = damaged.path.read_bytes()
     overwrite(damaged, np.nan)
+    relist(folder)
 
     def repair(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
         if robot == 1 and before == 1:  # after the second round without it
             damaged.path.write_bytes(intact)
+            relist(folder)
         return answer
 
     rounds = run_rounds(plan, RecordingTransport(local(plan), repair))

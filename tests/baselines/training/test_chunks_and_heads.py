@@ -43,8 +43,8 @@ def _samples(tmp_path_factory):
 def brute_force(samples: Samples, actions: np.ndarray, chunk: int) -> tuple[float, int]:
     """Returns the sum of losses, and the number of steps, of chunks (6 chunk,) for each row."""
     total, steps, start = 0.0, 0, 0
-    for k, episode in enumerate(samples.episodes):
-        rows = samples.rows(k)["actions"][:]
+    for episode in samples.episodes:
+        rows = episode.rows("actions")
         noisy = Labels.of(episode.record.info, episode.record.steps).noise_steps
         for t in range(len(rows)):
             if t in noisy:
@@ -66,11 +66,10 @@ def test_a_chunk_is_compared_with_what_followed_in_its_episode(body, chunk, samp
     network, trajectories = blueprint.create(), Trajectories(samples, blueprint)
     outputs = []
     with torch.no_grad():
-        for k, episode in enumerate(samples.episodes):
+        for episode in samples.episodes:
             if episode.record.steps:
-                rows = samples.rows(k)
                 observed = {
-                    name: torch.tensor(np.array(rows[f"observations/{name}"][:-1]))[None]
+                    name: torch.tensor(episode.rows(f"observations/{name}")[:-1])[None]
                     for name in samples.observation
                 }
                 outputs.append(network(observed)[0][0].numpy())

@@ -15,7 +15,7 @@ from support.training_cases import same
 from fleet_tools import collect
 from fleet_tools.baselines import train
 from fleet_tools.baselines.training.record import load_progress
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.errors import PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.run import describe

@@ -35,11 +35,12 @@ def test_labels_are_what_the_teacher_does_step_by_step(samples, body):
     teacher = teacher_of(samples, body)
     labels = teacher_actions(teacher, samples)
     policy, expected = NetworkPolicy(teacher), []
-    for number, episode in enumerate(samples.episodes):
+    for episode in samples.episodes:
         policy.reset()
-        rows = samples.rows(number)
+        names = teacher.blueprint.observation
+        rows = {name: episode.rows(f"observations/{name}") for name in names}
         for t in range(episode.record.steps):
-            seen = {name: rows[f"observations/{name}"][t] for name in teacher.blueprint.observation}
+            seen = {name: rows[name][t] for name in names}
             expected.append(policy.act(seen))
     np.testing.assert_allclose(labels, np.stack(expected), rtol=1e-5, atol=1e-6)
 
