@@ -19,13 +19,13 @@ class TrainingRunSpec(Document):
 
     Attributes:
         version: `VERSION`.
-        datasets: Folders of the demonstrations, as given. The file calls it "data".
+        datasets: Folders of the demonstrations, as given.
         episodes: Number of their episodes.
         content_digest: Hash of their episodes.
         blueprint: Blueprint of the policy.
         training: Configuration of training.
         validation_fraction: Fraction of the episodes that are used for validation, and not for
-            training. The file calls it "validation_share".
+            training.
         rollouts: Number of validation scenes of each task in which the policy is evaluated.
         rollout_every: Number of epochs between these evaluations.
         teacher: Hash of the policy whose actions are imitated; None for those of the episodes.
@@ -36,18 +36,16 @@ class TrainingRunSpec(Document):
     """
 
     version: Literal[1] = VERSION
-    datasets: tuple[str, ...] = pydantic.Field(validation_alias="data", serialization_alias="data")
+    datasets: tuple[str, ...]
     episodes: Count
     content_digest: str
     blueprint: Blueprint
     training: TrainingConfig
-    validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = pydantic.Field(
-        validation_alias="validation_share", serialization_alias="validation_share"
-    )
+    validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)]
     rollouts: CountOrZero
     rollout_every: Count
-    teacher: str | None = None
-    choose_by: Criterion = "loss"
+    teacher: str | None
+    choose_by: Criterion
     device: Literal["cpu", "cuda"]
     threads: Count
     packages: dict[str, str]

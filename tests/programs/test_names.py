@@ -92,8 +92,8 @@ def through_the_programs(root: Path) -> str:
 
     runs = [root / f"{k}{name}" for k in range(2)]
     for seed, run in enumerate(runs):
-        small = ["--policy", "mlp", "--epochs", "1", "--seed", str(seed), "--quiet"]
-        assert train.main(["--data", str(data), f"--output={run}", *small]) == 0
+        small = ["--architecture", "mlp", "--epochs", "1", "--seed", str(seed), "--quiet"]
+        assert train.main(["--dataset", str(data), f"--output={run}", *small]) == 0
     merged = root / f"merged{name}.safetensors"
     models_to_merge = [str(run / "best.safetensors") for run in runs]
     method = ["--method", "naive_average", f"--output={merged}", "--quiet"]
