@@ -256,7 +256,7 @@ def _of_data_loader(samples: "Samples", batch: int, workers: int) -> float:
     from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
     order = BatchSampler(RandomSampler(samples), batch, drop_last=True)
-    loader = DataLoader(samples, sampler=order, batch_size=None, num_workers=workers)
+    loader = DataLoader(samples, sampler=order, batch_size=None, num_workers=workers)  # pyright: ignore[reportArgumentType]
     batches = iter(loader)
     next(batches)
     started = time.perf_counter()

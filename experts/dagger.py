@@ -9,7 +9,7 @@ from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import Policy
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS
 
 LEARNER_TURN, EXPERT_TURN = 8.0, 4.0
 """Mean numbers of steps of their turns."""

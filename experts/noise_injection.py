@@ -8,7 +8,7 @@ import numpy as np
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.rollouts.imitation import NOISE_STEPS
+from fleet_tools.rollouts.episode import NOISE_STEPS
 
 NOISE_PROBABILITY = 0.3
 """Probability of noise in one step."""

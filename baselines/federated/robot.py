@@ -33,10 +33,9 @@ from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
-from fleet_tools.baselines.training.demonstrations import content_digest
+from fleet_tools.baselines.training.demonstrations import Trajectories, content_digest
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train
 from fleet_tools.baselines.training.state import Tensors, TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.training.run_spec import packages
+from fleet_tools.baselines.training.run import packages
 from fleet_tools.storage.record_folder import Document
 
 VERSION = 1

@@ -9,7 +9,7 @@ import pydantic
 from tyro.conf import Positional
 
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.dataset.export.formats import FormatName
+from fleet_tools.dataset.export import FormatName
 from fleet_tools.utils import cli
 
 

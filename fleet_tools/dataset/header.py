@@ -3,6 +3,7 @@
 It describes an environment completely, so that the same one can be made again from it.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
@@ -15,7 +16,7 @@ from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_obs
 from fleet_tools.envs.recorded import recorded
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.stored_task import make_stored_env
-from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
+from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
@@ -148,3 +149,46 @@ def describe(
         packages=installed_packages(spec.arena.packages),
     )
     return header.with_models(models)
+
+
+def common_layout(
+    headers: Mapping[str, Header], requested: Sequence[str] | None
+) -> tuple[dict[str, ArraySpec], ArraySpec]:
+    """Returns the layouts of observations and of actions that all of some datasets have.
+
+    Args:
+        headers: Headers of the datasets, by their folders; at least one.
+        requested: Names of entries of the observation; None for all.
+
+    Raises:
+        UnknownNameError: A dataset has no such entry.
+        DatasetError: Datasets do not fit together; the message says in what, and what fits.
+    """
+    (folder, first), *others = headers.items()
+    for name in requested or ():
+        for each, header in headers.items():
+            if name not in header.observation:
+                raise UnknownNameError(f"observation in {each}", name, header.observation)
+    for other, header in others:
+        expected, given = first.observation, header.observation
+        names = list({**expected, **given}) if requested is None else requested
+        found = {name: _differences(expected.get(name), given.get(name)) for name in names}
+        found["action"] = _differences(first.action, header.action)
+        if any(found.values()):
+            fitting = [name for name, differences in found.items() if not differences]
+            raise DatasetError(
+                f"{other} does not fit {folder}: "
+                f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
+                f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
+                "`observations=[...]`; the action must fit."
+            )
+    observation = first.observation
+    chosen = observation if requested is None else {name: observation[name] for name in requested}
+    return dict(chosen), first.action
+
+
+def _differences(first: ArraySpec | None, second: ArraySpec | None) -> str:
+    if first is None or second is None:
+        return "" if first is second else f"only in the {'former' if second is None else 'latter'}"
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in ArraySpec.model_fields}
+    return ", ".join(f"{name} {a}, not {b}" for name, (a, b) in pairs.items() if a != b)

@@ -13,8 +13,7 @@ from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import StoredActions
-from fleet_tools.rollouts.agreement import Agreement, counts
-from fleet_tools.rollouts.distance import distance
+from fleet_tools.rollouts.agreement import Agreement, counts, distance
 from fleet_tools.rollouts.episode import Episode, EpisodeDifference, first_difference
 from fleet_tools.rollouts.rollout import rollout
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.episode_file import OBSERVATIONS, Run
-from fleet_tools.dataset.header import ArraySpec
+from fleet_tools.dataset.header import common_layout
 from fleet_tools.dataset.stored_episode import StoredEpisode, disallowed
-from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
+from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.perception.observation_config import observation_kwargs
 
 EPISODE = "episode"
@@ -81,8 +81,10 @@ class Samples:
         if sequence_length not in (None, EPISODE):
             _require_count("sequence_length", sequence_length, f", {EPISODE!r} or None")
         datasets = _open(folders, check)
-        self.observation, self.action = _common_layout(datasets, observations)
-        self.env_kwargs = _common_env_kwargs(datasets)
+        headers = {str(dataset.folder): dataset.header for dataset in datasets}
+        self.observation, self.action = common_layout(headers, observations)
+        kwargs = [observation_kwargs(header.env_spec.kwargs) for header in headers.values()]
+        self.env_kwargs = kwargs[0] if all(other == kwargs[0] for other in kwargs) else None
         episodes = _episodes(datasets, failures)
         if sequence_length == EPISODE:
             longest = max(1, *(episode.record.steps for episode in episodes))
@@ -326,43 +328,3 @@ def _episodes(datasets: list[Dataset], failures: bool) -> tuple[StoredEpisode, .
             f"{stored} failed ones. `failures=True` takes these, too."
         )
     return episodes
-
-
-def _common_layout(
-    datasets: list[Dataset], requested: Sequence[str] | None
-) -> tuple[dict[str, ArraySpec], ArraySpec]:
-    """Returns the layouts of the requested observations and of actions, common to all datasets."""
-    first = datasets[0]
-    for dataset in datasets:
-        for name in requested or ():
-            if name not in dataset.header.observation:
-                known = dataset.header.observation
-                raise UnknownNameError(f"observation in {dataset.folder}", name, known)
-    for other in datasets[1:]:
-        expected, given = first.header.observation, other.header.observation
-        names = list({**expected, **given}) if requested is None else requested
-        found = {name: _differences(expected.get(name), given.get(name)) for name in names}
-        found["action"] = _differences(first.header.action, other.header.action)
-        if any(found.values()):
-            fitting = [name for name, differences in found.items() if not differences]
-            raise DatasetError(
-                f"{other.folder} does not fit {first.folder}: "
-                f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
-                f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
-                "`observations=[...]`; the action must fit."
-            )
-    observation = first.header.observation
-    chosen = observation if requested is None else {name: observation[name] for name in requested}
-    return dict(chosen), first.header.action
-
-
-def _common_env_kwargs(datasets: list[Dataset]) -> dict[str, Any] | None:
-    first, *others = (observation_kwargs(each.header.env_spec.kwargs) for each in datasets)
-    return first if all(other == first for other in others) else None
-
-
-def _differences(first: ArraySpec | None, second: ArraySpec | None) -> str:
-    if first is None or second is None:
-        return "" if first is second else f"only in the {'former' if second is None else 'latter'}"
-    pairs = {name: (getattr(first, name), getattr(second, name)) for name in ArraySpec.model_fields}
-    return ", ".join(f"{name} {a}, not {b}" for name, (a, b) in pairs.items() if a != b)

@@ -18,8 +18,7 @@ from fleet_tools.envs.actions import action_space
 from fleet_tools.envs.observations import image_space
 from fleet_tools.errors import DatasetError
 from fleet_tools.perception.observation_config import channel_of
-from fleet_tools.rollouts.episode import Episode
-from fleet_tools.rollouts.imitation import Labels
+from fleet_tools.rollouts.episode import Episode, Labels
 
 Shape = tuple[tuple[int, ...], np.dtype]
 """Shape and dtype of an array."""
@@ -93,7 +92,7 @@ class StoredEpisode:
                 raise DatasetError(f"{self.path} is not the episode that {MANIFEST} lists.")
             expected = self._shapes()
             found = {name: (each.shape, each.dtype) for name, each in contents.arrays.items()}
-            for name in expected.keys() | found.keys():
+            for name in {**expected, **found}:
                 if found.get(name) != expected.get(name):
                     raise DatasetError(
                         f"{self.path} is damaged: {name!r} is {_described(found.get(name))}, but "

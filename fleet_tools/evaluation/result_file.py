@@ -7,8 +7,7 @@ from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import SCHEMA_VERSION, EpisodeResult, Evaluation, Result
 from fleet_tools.policies.sources import current_name
-from fleet_tools.storage.json_documents import rename_keys
-from fleet_tools.storage.record_folder import FolderKind
+from fleet_tools.storage.record_folder import FolderKind, rename_keys
 
 RESULT = "result.json"
 EPISODES = "episodes.jsonl"

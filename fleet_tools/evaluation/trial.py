@@ -15,7 +15,7 @@ from fleet_tools.policies.confined import ConfinedPolicy
 from fleet_tools.policies.guarded import GuardedPolicy
 from fleet_tools.policies.policy import Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
-from fleet_tools.rollouts.distance import points
+from fleet_tools.rollouts.agreement import points
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.storage.provenance import other_versions

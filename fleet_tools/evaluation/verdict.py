@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.rollouts.agreement import Agreement
-from fleet_tools.rollouts.distance import distance_of_points
+from fleet_tools.rollouts.agreement import Agreement, distance_of_points
 
 _BITS = ("state_digest",)
 _END = ("scene_digest", "steps", "outcome", "success", "success_once")

@@ -270,7 +270,7 @@ def test_an_array_that_the_header_describes_otherwise_is_refused(tmp_path: Path)
     write(tmp_path, Drawn([2], [True], 0))
     path = tmp_path / "dataset.json"
     path.write_text(path.read_text().replace('"float32"', '"float64"'))
-    with pytest.raises(DatasetError, match=r"float32 of shape \(3, 7\).*float64"):
+    with pytest.raises(DatasetError, match=r"float32 of shape \(2, 6\).*float64"):
         Samples(tmp_path, observations=["joint_position"]).gather([0])
 
 

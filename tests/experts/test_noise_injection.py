@@ -9,7 +9,7 @@ from fleet_tools.experts.noise_injection import (
     NoisyExpert,
 )
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.rollouts.imitation import NOISE_STEPS, Labels
+from fleet_tools.rollouts.episode import NOISE_STEPS, Labels
 from fleet_tools.rollouts.rollout import rollout
 
 

@@ -24,7 +24,7 @@ import hashlib, json, sys
 import numpy as np
 from processor_replays import kernels
 from fleet_tools.envs.making import make_env
-from fleet_tools.rollouts.distance import points
+from fleet_tools.rollouts.agreement import points
 
 task, seed, actions = json.loads(sys.argv[1])
 env = make_env(task=task, split="all")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.rollouts.agreement import Agreement, counts
-from fleet_tools.rollouts.distance import Points, distance_of_points
+from fleet_tools.rollouts.agreement import Agreement, Points, counts, distance_of_points
 
 DISTANCES = st.none() | st.floats(0, 10)
 AGREEMENTS = st.builds(

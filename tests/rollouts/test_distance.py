@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.rollouts.distance import compared_points, distance
+from fleet_tools.rollouts.agreement import compared_points, distance
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import Scene
 

@@ -9,7 +9,7 @@ from support.small_datasets import hammer_header
 from fleet_tools.dataset import AttemptRecord
 from fleet_tools.dataset.summary import as_text, summarize
 from fleet_tools.policies.policy import EXPLANATION
-from fleet_tools.rollouts.failures import cause_lines, failure_causes
+from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
 
 def record(outcome: str, error: str | None = None, **info: str) -> AttemptRecord:

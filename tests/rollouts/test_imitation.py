@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_tools.errors import DatasetError
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 
 ACTION = [0.5, -1.0, 1.0, 0.0, 0.25, -0.125]
 STEPS = st.lists(st.integers(0, 19), unique=True, max_size=20)

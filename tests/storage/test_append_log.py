@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.processes import run_python
 
 from fleet_tools.errors import DiskError
-from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.storage.locked_folder import AppendLog
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=5)
 
@@ -66,7 +66,7 @@ def test_another_process_cannot_write_until_the_log_is_closed(tmp_path: Path):
 import json, sys
 from pathlib import Path
 from fleet_tools.errors import DiskError
-from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.storage.locked_folder import AppendLog
 try:
     AppendLog(Path(sys.argv[1])).append("other")
     print(json.dumps("written"))

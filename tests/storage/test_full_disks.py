@@ -12,8 +12,8 @@ from support.small_datasets import Drawn, a_header, write
 from support.small_disks import PAGE, Disk, SmallDisk
 
 from fleet_tools.errors import DiskError
-from fleet_tools.storage.append_log import AppendLog
 from fleet_tools.storage.atomic_files import atomic_write, replace_folder, temporary_in, write_file
+from fleet_tools.storage.locked_folder import AppendLog
 from fleet_tools.utils.disk_errors import disk_error
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleet_tools.config.values import Value
 from fleet_tools.errors import DatasetError
-from fleet_tools.storage.json_documents import (
+from fleet_tools.storage.record_folder import (
     read_document,
     read_records,
     read_version,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.storage.record_folder import Document
 from fleet_tools.storage.run_folder import CONFIG, read_spec
 from fleet_tools.storage.tensor_files import write_checked

@@ -14,8 +14,7 @@ from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_f
 from fleet_tools.dataset.header import ArraySpec, Header, describe
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.rollouts.episode import Episode
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Episode
 from fleet_tools.sim.scene import Scene, sample_scene
 
 Layout = Mapping[str, tuple[tuple[int, ...], str]]

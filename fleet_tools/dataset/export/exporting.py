@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_tools.dataset.dataset_folder import Dataset
-from fleet_tools.dataset.export import lerobot, minari, ply, robomimic, zarr
-from fleet_tools.dataset.export.formats import FORMAT_NAMES, FormatName
+from fleet_tools.dataset.export import (
+    FORMAT_NAMES,
+    FormatName,
+    lerobot,
+    minari,
+    ply,
+    robomimic,
+    zarr,
+)
 from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord

@@ -25,8 +25,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.dataset.episode_file import NAMES_IN_FILE, OBSERVATIONS
-from fleet_tools.dataset.export.source import Source
-from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
+from fleet_tools.dataset.export.source import PieceView, Source, link_whole, stored_view
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.actions import action_space
 from fleet_tools.envs.observations import image_space

@@ -26,8 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from fleet_tools.dataset.episode_file import OBSERVATIONS
-from fleet_tools.dataset.export.source import Source
-from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
+from fleet_tools.dataset.export.source import PieceView, Source, link_whole, stored_view
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.perception.observation_config import channel_of

@@ -31,7 +31,7 @@ from fleet_tools.baselines.federated.rounds import RoundResult, run_round
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.run_spec import FleetRunSpec
 from fleet_tools.baselines.fleet import main
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.storage.atomic_files import clear_old_leftovers
 
 SHORT = {"merge_every": 1, "training": {"epochs": 3, "batch_size": 8, "seed": 5}}

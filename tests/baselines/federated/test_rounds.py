@@ -31,11 +31,9 @@ from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.demonstrations import blueprint_of, split
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of, split
 from fleet_tools.baselines.training.loop import train, validate
-from fleet_tools.baselines.training.state import Tensors, TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.state import Tensors, TrainingError, TrainingState
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
 

@@ -14,14 +14,13 @@ from support.training_cases import same, small_data
 
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.head_config import LinearHeadConfig
-from fleet_tools.baselines.training import trajectories as trajectories_module
+from fleet_tools.baselines.training import demonstrations as trajectories_module
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.demonstrations import blueprint_of
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train, validate
 from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 
 BODY = pytest.mark.parametrize("body", ["mlp", "elman"])
 SHORT = TrainingConfig(epochs=2, batch_size=8, seed=1)

@@ -19,7 +19,7 @@ from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.errors import PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.run import describe
-from fleet_tools.rollouts.imitation import LEARNER_STEPS
+from fleet_tools.rollouts.episode import LEARNER_STEPS
 
 
 def arguments(data: Path, output: Path, rounds: int) -> list[str]:

@@ -26,15 +26,13 @@ from support.training_cases import cloned, equal, small_data, train_options
 
 from fleet_tools.baselines import train
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import batches_of
 from fleet_tools.baselines.training.loop import train as train_epochs
-from fleet_tools.baselines.training.progress import TrainingProgress
-from fleet_tools.baselines.training.record import TrainingWriter
-from fleet_tools.baselines.training.resumption import expected_moments
-from fleet_tools.baselines.training.run_spec import TrainingRunSpec
-from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.baselines.training.record import TrainingWriter, expected_moments
+from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.state import TrainingError, TrainingProgress
+from fleet_tools.storage.locked_folder import AppendLog
 from fleet_tools.storage.run_folder import read_spec
 
 EPOCHS = ["--epochs", "4", "--quiet"]

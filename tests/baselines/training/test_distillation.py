@@ -14,9 +14,8 @@ from fleet_tools.baselines import train
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.baselines.training.demonstrations import blueprint_of
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of
 from fleet_tools.baselines.training.distillation import teacher_actions
-from fleet_tools.baselines.training.trajectories import Trajectories
 
 
 @pytest.fixture(scope="module", name="samples")

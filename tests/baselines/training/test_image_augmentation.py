@@ -15,10 +15,9 @@ from support.training_cases import same
 from fleet_tools.baselines.policies.config import PolicyConfig, ResNet18Config
 from fleet_tools.baselines.training import augmentation
 from fleet_tools.baselines.training.config import ImageAugmentation, TrainingConfig
-from fleet_tools.baselines.training.demonstrations import blueprint_of
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 
 _LAYOUT = {"joint_position": ((7,), "float32"), "wrist_rgb": ((12, 9, 3), "uint8")}

@@ -18,7 +18,7 @@ from support.training_cases import same, small_data, train_options
 
 from fleet_tools.baselines import train
 from fleet_tools.baselines.training.record import load_progress
-from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.storage.locked_folder import AppendLog
 
 
 @pytest.fixture(scope="module", name="data")

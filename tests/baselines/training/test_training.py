@@ -16,17 +16,15 @@ from support.training_cases import BODIES, cloned, same, small_data
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.baselines.training import trajectories as trajectories_module
+from fleet_tools.baselines.training import demonstrations as trajectories_module
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.demonstrations import split
-from fleet_tools.baselines.training.errors import DivergedError
+from fleet_tools.baselines.training.demonstrations import Batch, Trajectories, split
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train, validate
-from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.baselines.training.trajectories import Batch, Trajectories
+from fleet_tools.baselines.training.state import DivergedError, TrainingState
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.rollouts.imitation import NOISE_STEPS
+from fleet_tools.rollouts.episode import NOISE_STEPS
 from fleet_tools.sim.seeds import EVALUATION, VALIDATION
 
 EVERY = pytest.mark.parametrize("body", BODIES)

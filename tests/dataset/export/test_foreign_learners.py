@@ -29,8 +29,7 @@ torch = pytest.importorskip("torch")
 
 from support.policy_cases import BODIES  # noqa: E402
 
-from fleet_tools.baselines.training.demonstrations import blueprint_of  # noqa: E402
-from fleet_tools.baselines.training.trajectories import Trajectories  # noqa: E402
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of  # noqa: E402
 
 
 class Straying:
