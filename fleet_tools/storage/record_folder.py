@@ -5,8 +5,7 @@ after a crash and appended to in one way.
 """
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,9 +16,6 @@ from fleet_tools.storage.locked_folder import LockedFolder, require_blank
 from fleet_tools.storage.strict_json import load, loads
 
 V = TypeVar("V", bound=Value)
-
-Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-"""Rewrites plain data of one schema version into the next version's form."""
 
 VERSION_KEY = "schema_version"
 
@@ -39,7 +35,6 @@ def read_document(
     kind: type[V],
     version: int,
     error: type[FleetToolsError],
-    upgrades: Mapping[int, Upgrade] | None = None,
 ) -> V:
     """Reads a JSON document.
 
@@ -48,39 +43,21 @@ def read_document(
         kind: Class of its content.
         version: Present schema version.
         error: Class of the errors raised.
-        upgrades: By earlier version, how its data is brought to the next one.
 
     Raises:
         FleetToolsError: The document is missing, damaged or of an unknown version.
     """
     data = _read_json(path, error)
     found = data.get(VERSION_KEY) if isinstance(data, dict) else None
-    while found != version:
-        upgrade = (upgrades or {}).get(found) if isinstance(found, int) else None
-        if upgrade is None:
-            raise error(
-                f"{path} has schema version {found!r}; this version of Fleet-Tools reads "
-                f"{_listing([*(upgrades or {}), version])}. Read it with the version that wrote it."
-            )
-        data = upgrade(data)
-        found = data[VERSION_KEY]
+    if found != version:
+        raise error(
+            f"{path} has schema version {found!r}; this version of Fleet-Tools reads {version}. "
+            "Read it with the version that wrote it."
+        )
     try:
         return parse(kind, data, str(path))
     except ConfigError as raised:
         raise error(f"{raised}\nRestore it from a copy.") from raised
-
-
-def rename_keys(data: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns data with keys renamed, for upgrades; a key whose new name is taken stays.
-
-    Args:
-        data: Plain data, whose remaining former keys `read_document` reports as unknown.
-        names: New names by former names.
-    """
-    return {
-        new if (new := names.get(key, key)) not in data else key: value
-        for key, value in data.items()
-    }
 
 
 def read_records(
@@ -124,11 +101,6 @@ def _read_json(path: Path, error: type[FleetToolsError]) -> Any:
         raise error(f"{path} is damaged: {raised}. Restore it from a copy.") from raised
 
 
-def _listing(versions: list[int]) -> str:
-    *first, last = map(str, sorted(versions))
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 class Document(Value):
     """Base of the documents that describe a folder of records."""
 
@@ -158,7 +130,6 @@ class FolderKind(Generic[D, R]):
         version: Schema version of the document and the records.
         record: Class of a record.
         log_name: File name of the log.
-        upgrades: By earlier version, how a document is brought to the next one.
         subfolders: Names of folders that a new one holds.
         without_log: What is unknown without the log, for the error message.
     """
@@ -171,7 +142,6 @@ class FolderKind(Generic[D, R]):
     version: int
     record: type[R]
     log_name: str
-    upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     subfolders: tuple[str, ...] = ()
     without_log: str = ""
 
@@ -187,7 +157,7 @@ class FolderKind(Generic[D, R]):
                 f"{folder} is not {self.what}: it has no {self.document_name}. "
                 f"`{self.maker}` makes one."
             )
-        return read_document(path, self.document, self.version, self.error, self.upgrades)
+        return read_document(path, self.document, self.version, self.error)
 
     def read_records(self, folder: Path) -> tuple[list[R], int]:
         """Reads the complete lines of a folder's log.

@@ -47,16 +47,6 @@ def test_the_example_tells_the_error_or_what_the_policy_says():
     ]
 
 
-def test_a_record_of_an_earlier_version_has_no_explanation():
-    old = AttemptRecord.model_validate_json(
-        '{"attempt": 0, "seed": 5, "outcome": "time_limit", "success": false, "steps": 60,'
-        ' "seconds": 1.0, "info": {"planning_seconds": 0.02, "plans": 1, "retreats": 0}}'
-    )
-    assert cause_lines(failure_causes([old], name)) == [
-        "  1 ended as time_limit, such as attempt 0"
-    ]
-
-
 def test_the_summary_of_a_dataset_explains():
     records = [record("time_limit", **{EXPLANATION: "2 attempts; ended in retreat"})]
     text = as_text(summarize(Path("/nonexistent"), hammer_header(), records))

@@ -49,11 +49,6 @@ def test_an_info_that_lies_is_refused(info):
         Labels.of(info, 20)
 
 
-def test_former_names_and_none_at_all():
-    assert Labels.of({"disturbed": [2]}, 5).noise_steps == (2,)
-    assert Labels.of({"plans": 1}, 5) == Labels()
-
-
 @given(kinds=st.lists(st.sampled_from(["plain", "noise", "learner"]), max_size=12), data=st.data())
 def test_mask_actions_and_pieces_agree_with_each_other(kinds, data):
     steps = len(kinds)
