@@ -63,10 +63,10 @@ def measure_episodes(task: str, episodes: int) -> Figures:
     import numpy as np
     from expert_steps import expert_steps
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.sim.simulation import CONTROL_RATE
 
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     free: list[float] = []
     contact: list[float] = []
     planning: dict[int | None, float] = {}  # by the scene's seed
@@ -98,7 +98,7 @@ def measure_parts(task: str, episodes: int) -> Figures:
     from pydrake.geometry import HydroelasticContactRepresentation
     from step_cost import measure_steps
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.sim.simulation import CONTROL_RATE
     from fleet_tools.sim.world import TIME_STEP
 
@@ -106,7 +106,7 @@ def measure_parts(task: str, episodes: int) -> Figures:
     measurements: list[float] = []
     geometry: list[float] = []
     faces: list[int] = []
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     for _, action in expert_steps(env, range(episodes)):
         env.step(action)
         if not env.world_state().contacts:
@@ -137,9 +137,9 @@ def measure_resets(task: str) -> Figures:
     """Measures resets to scenes of the same models, and of others, in milliseconds."""
     import numpy as np
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     env.reset(seed=0)
     scenes = [env.scene]
     for seed in range(1, 12):

@@ -5,7 +5,6 @@ from .dataset.attempts import collect_episode as collect_episode
 from .dataset.dataset_folder import Dataset as Dataset
 from .dataset.dataset_folder import DatasetWriter as DatasetWriter
 from .dataset.samples import Samples as Samples
-from .envs.making import make_env as make_env
 from .envs.spec import EnvSpec as EnvSpec
 from .envs.tool_use_env import EnvState as EnvState
 from .envs.tool_use_env import ToolUseEnv as ToolUseEnv

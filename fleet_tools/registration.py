@@ -1,47 +1,64 @@
-"""Registration of the environments with Gymnasium."""
+"""Registration of the environments with Gymnasium: their ids, and the functions that make them.
 
-from pathlib import Path
+Nothing heavy is imported, and no task file is read.
+"""
 
 import gymnasium
-import yaml
 from gymnasium.envs.registration import WrapperSpec
+from gymnasium.wrappers import TimeLimit
 
 from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.yaml_reader import FastLoader
-from fleet_tools.envs.making import CUSTOM_ID, MAKE_META_WORLD, META_WORLD_ID, env_id
-from fleet_tools.envs.making import make_env as make_environment
 
-__all__ = ["make_environment", "register_environments"]
+CUSTOM_ID = "FleetTools/Custom-v0"
+"""Id for a user's own task: `gymnasium.make(CUSTOM_ID, task="path/to/task.yaml")`."""
 
-_NAMED_TIME_LIMIT = WrapperSpec("NamedTimeLimit", "fleet_tools.envs.time_limit:NamedTimeLimit", {})
+META_WORLD_ID = "MetaWorld/Task-v3"
+"""Id for all tasks of Meta-World: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
+
+MAKE_TOOL_USE = "fleet_tools.envs.spec:make_tool_use"
+MAKE_META_WORLD = "fleet_tools.baselines.metaworld.env:make_env"
+"""The functions that make the environments, as module:function."""
+
+_TIME_LIMIT = WrapperSpec("take_time_limit", "fleet_tools.registration:take_time_limit", {})
+
+
+def env_id(task: str) -> str:
+    """Returns the id of a task of the package, such as "FleetTools/Hammer-v0"."""
+    return f"FleetTools/{task.title().replace('_', '')}-v0"
 
 
 def register_environments() -> None:
     """Registers `FleetTools/<Task>-v0` for every task of the package, and those of all tasks."""
     for path in sorted(task_configs_root().glob("*.yaml")):
-        _register(env_id(path.stem), path.stem, _max_episode_steps(path))
-    # Its file is not known yet; the environment itself enforces the limit of the task file.
-    _register(CUSTOM_ID, task=None, max_episode_steps=None)
-    if META_WORLD_ID not in gymnasium.registry:
-        gymnasium.register(
-            id=META_WORLD_ID,
-            entry_point=MAKE_META_WORLD,
-            additional_wrappers=(_NAMED_TIME_LIMIT,),
-        )
+        _register(env_id(path.stem), MAKE_TOOL_USE, task=path.stem)
+    _register(CUSTOM_ID, MAKE_TOOL_USE, task=None)
+    _register(META_WORLD_ID, MAKE_META_WORLD)
 
 
-def _register(id: str, task: str | None, max_episode_steps: int | None) -> None:
+def _register(id: str, entry_point: str, **kwargs: str | None) -> None:
     if id not in gymnasium.registry:
+        # Environments end by their own time limits, for which Gymnasium needs no wrapper.
         gymnasium.register(
-            id=id,
-            entry_point="fleet_tools.registration:make_environment",
-            kwargs={"task": task},
-            max_episode_steps=max_episode_steps,
-            additional_wrappers=(_NAMED_TIME_LIMIT,),
+            id=id, entry_point=entry_point, kwargs=kwargs, additional_wrappers=(_TIME_LIMIT,)
         )
 
 
-def _max_episode_steps(path: Path) -> int:
-    # Only this one number, without the validation that loads the rest of the package.
-    top_level = yaml.compose(path.read_text(encoding="utf-8"), FastLoader).value
-    return next(int(value.value) for key, value in top_level if key.value == "max_episode_steps")
+def take_time_limit(env: gymnasium.Env) -> gymnasium.Env:
+    """Hands the `max_episode_steps` of `gymnasium.make` to the environment, which names outcomes.
+
+    Gymnasium's wrapper would end episodes without an outcome. Its place in `env.spec` stays, so
+    that a made environment can be made again from its specification.
+
+    Args:
+        env: The environment, in Gymnasium's TimeLimit if there is a limit.
+
+    Returns:
+        The environment without that wrapper; it ends episodes after as many steps, or earlier.
+    """
+    spec = env.unwrapped.spec
+    assert spec is not None  # gymnasium.make has set it
+    spec.additional_wrappers = (_TIME_LIMIT,)
+    if isinstance(env, TimeLimit):
+        spec.max_episode_steps = env._max_episode_steps
+        return env.env
+    return env

@@ -17,7 +17,7 @@ by one. The same episode gives the same bytes.
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,9 +32,8 @@ from fleet_tools.dataset.self_contained import (
     opened,
     text_of,
 )
-from fleet_tools.envs.arenas import read_scene
+from fleet_tools.envs.spec import read_scene
 from fleet_tools.errors import DatasetError
-from fleet_tools.perception.observation_config import is_image
 from fleet_tools.rollouts.episode import Episode, hexadecimal
 from fleet_tools.storage.strict_json import loads
 
@@ -91,12 +90,13 @@ class Contents:
     arrays: dict[str, StoredArray]
 
 
-def to_bytes(episode: Episode, number: int) -> bytes:
+def to_bytes(episode: Episode, number: int, images: Collection[str] = ()) -> bytes:
     """Returns the content of the file, without `Episode.info`, which may differ each time.
 
     Args:
         episode: The episode.
         number: k in the group's name.
+        images: Names of the observations that are images, which are compressed one by one.
     """
     image = io.BytesIO()
     with h5py.File(
@@ -115,9 +115,9 @@ def to_bytes(episode: Episode, number: int) -> bytes:
             content = text.encode()
             group.attrs.create(name, content, dtype=h5py.string_dtype("utf-8", len(content)))
         for field, name in NAMES_IN_FILE.items():
-            _add(group, name, getattr(episode, field))
+            _add(group, name, getattr(episode, field), compressed=False)
         for name, rows in episode.observations.items():
-            _add(group, f"{OBSERVATIONS}{name}", rows)
+            _add(group, f"{OBSERVATIONS}{name}", rows, compressed=name in images)
     return image.getvalue()
 
 
@@ -227,7 +227,7 @@ def _error(group: h5py.Group) -> str | None:
     return error
 
 
-def _add(group: h5py.Group, name: str, rows: np.ndarray) -> None:
-    storage = {"chunks": (1, *rows.shape[1:]), **_COMPRESSION} if is_image(name) else {}
+def _add(group: h5py.Group, name: str, rows: np.ndarray, *, compressed: bool) -> None:
+    storage = {"chunks": (1, *rows.shape[1:]), **_COMPRESSION} if compressed else {}
     # Times of creation would be different bytes for the same content.
     group.create_dataset(name, data=rows, track_times=False, **storage)

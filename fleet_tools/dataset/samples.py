@@ -225,7 +225,9 @@ class Samples:
         }
         for owner, runs in _runs(owners, rows - self.starts[owners], slots):
             self.episodes[owner].fill(arrays, runs)
-        if self._check and any(disallowed(name, array) for name, array in arrays.items()):
+        if self._check and any(
+            disallowed(layout[name].kind, each) for name, each in arrays.items()
+        ):
             for owner in np.unique(owners):
                 for name, array in arrays.items():
                     self.episodes[owner].require_allowed(name, array[slots[owners == owner]])

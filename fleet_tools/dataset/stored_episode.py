@@ -14,10 +14,8 @@ from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.episode_file import OBSERVATIONS, Contents, Run
 from fleet_tools.dataset.header import HEADER, ArraySpec, Header
 from fleet_tools.dataset.manifest import MANIFEST, AttemptRecord, file_digest
-from fleet_tools.envs.actions import action_space
-from fleet_tools.envs.observations import image_space
+from fleet_tools.envs.array_spec import LIMITS, Kind
 from fleet_tools.errors import DatasetError
-from fleet_tools.perception.observation_config import channel_of
 from fleet_tools.rollouts.episode import Episode, Labels
 
 Shape = tuple[tuple[int, ...], np.dtype]
@@ -141,7 +139,7 @@ class StoredEpisode:
         Raises:
             DatasetError: They are not finite, or beyond the limits of what they measure.
         """
-        if self.check and (wrong := disallowed(name, rows)):
+        if self.check and (wrong := disallowed(self._kind(name), rows)):
             with self._remedied():
                 raise DatasetError(f"{self.path} is damaged: {name!r} holds {wrong}.")
 
@@ -186,6 +184,13 @@ class StoredEpisode:
                 f"{found}, not {self.record.file_digest}."
             )
 
+    def _kind(self, name: str) -> Kind | None:
+        """Returns the kind of an array; None of one with a number for each step or state."""
+        if name == "actions":
+            return self.header.action.kind
+        spec = self.header.observation.get(name.removeprefix(OBSERVATIONS))
+        return spec.kind if spec and name.startswith(OBSERVATIONS) else None
+
     def _shapes(self) -> dict[str, Shape]:
         """Returns shape and dtype of every array, by name."""
         steps, header = self.record.steps, self.header
@@ -198,37 +203,25 @@ class StoredEpisode:
         }
 
 
-def disallowed(name: str, rows: np.ndarray) -> str | None:
+def disallowed(kind: Kind | None, rows: np.ndarray) -> str | None:
     """Returns what is wrong with the values of an array; None if nothing is.
 
-    Numbers of an episode are finite, and within the limits of what they measure.
+    Numbers of an episode are within the limits of what they measure, and finite where there are
+    none.
 
     Args:
-        name: A field of `Episode`, or "observations/<name>".
+        kind: Kind of the array; None for one with a number for each step beside the actions.
         rows: The array, or some of its rows.
     """
+    largest = np.finfo(rows.dtype).max if rows.dtype.kind == "f" else np.inf
+    low, high = LIMITS.get(kind, (-largest, largest)) if kind else (-largest, largest)
     if rows.dtype == bool:
-        rows = rows.view(np.uint8)
-        low, high = 0.0, 1.0
-    else:
-        low, high = _limits(name, rows.dtype)
+        rows, low, high = rows.view(np.uint8), 0, 1
     if rows.size == 0 or (low <= rows.min() and rows.max() <= high):
         return None  # a comparison with NaN is False
     if np.isnan(rows).any():
         return "NaN"
     return f"numbers from {rows.min():g} to {rows.max():g}, not all in [{low:g}, {high:g}]"
-
-
-def _limits(name: str, dtype: np.dtype) -> tuple[float, float]:
-    channel = channel_of(name) if name.startswith(OBSERVATIONS) else None
-    if channel is not None:
-        space = image_space(channel, 1, 1)  # a depth may be infinite
-        return float(space.low.min()), float(space.high.max())
-    if name == "actions":
-        space = action_space()
-        return float(space.low.min()), float(space.high.max())
-    largest = np.finfo(dtype).max if dtype.kind == "f" else np.inf
-    return float(-largest), float(largest)
 
 
 def _shape(rows: int, spec: ArraySpec) -> Shape:

@@ -14,7 +14,7 @@ from fleet_tools.errors import ConfigError, DatasetError
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import StartScene
+    from fleet_tools.envs.recorded_env import StartScene
 
 
 NOISE_STEPS = "noise_steps"

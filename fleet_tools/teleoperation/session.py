@@ -101,7 +101,9 @@ class Session:
         record = attempt_record(self._writer.header.seed, number, result)
         record = record.model_copy(update={"verified": self._verify and record.success})
         episode = result.episode
-        return record, None if episode is None else episode_file.to_bytes(episode, number)
+        return record, None if episode is None else episode_file.to_bytes(
+            episode, number, self._writer.header.images
+        )
 
     def _store(self, record: AttemptRecord, content: bytes | None) -> None:
         """Stores an attempt; while the disk has no room, what the person did waits for it."""

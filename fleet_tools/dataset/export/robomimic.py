@@ -29,7 +29,6 @@ from fleet_tools.dataset.episode_file import OBSERVATIONS
 from fleet_tools.dataset.export.source import PieceView, Source, link_whole, stored_view
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.perception.observation_config import channel_of
 
 _GYM_TYPE = 2
 """Type of a Gym environment, in robomimic's `EnvType`."""
@@ -46,7 +45,7 @@ _NAMES = {
 
 def opens(output: Path, header: Header) -> str:
     """Returns the line of Python that opens the view."""
-    names = tuple(name for name in header.observation if channel_of(name) is None)
+    names = tuple(name for name in header.observation if name not in header.images)
     return (
         f"robomimic.utils.dataset.SequenceDataset({str(output)!r}, obs_keys={names}, "
         'dataset_keys=("actions", "rewards", "dones"), filter_by_attribute="train")'
@@ -90,7 +89,8 @@ def _add(view: PieceView) -> None:
     for array in contents.arrays:
         if array.startswith(OBSERVATIONS):
             name = array.removeprefix(OBSERVATIONS)
-            depth = channel_of(name) == "depth"  # robomimic's depth images have an axis of channels
+            # robomimic's depth images have an axis of channels.
+            depth = view.episode.header.observation[name].kind == "depth"
             view.show(f"obs/{name}", array, view.first, steps, channel=depth)
             view.show(f"next_obs/{name}", array, view.first + 1, steps, channel=depth)
 

@@ -59,7 +59,7 @@ def write_episodes(folder: Path, mode: str, kind: str) -> Dataset:
         for attempt in (0, 1):
             episode = rollout(env, policy, seed=attempt)
             record = record_of(episode, attempt, info=dict(episode.info))
-            writer.add(record, episode_file.to_bytes(episode, attempt))
+            writer.add(record, episode_file.to_bytes(episode, attempt, header.images))
     env.close()
     return Dataset(folder)
 
