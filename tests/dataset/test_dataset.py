@@ -128,14 +128,6 @@ def test_what_a_crash_leaves_is_repaired(tmp_path: Path, torn: bytes):
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
 
 
-def test_interrupted_creation_is_begun_again(tmp_path: Path):
-    (tmp_path / "episodes").mkdir()
-    (tmp_path / "manifest.jsonl").touch()
-    (tmp_path / ".dataset.7.aside.json").write_text("{")
-    assert len(write(tmp_path, 1)) == 1
-    assert not list(tmp_path.rglob("*.aside*"))
-
-
 # --- What is refused ------------------------------------------------------------------------
 
 
@@ -147,42 +139,6 @@ def test_another_dataset_is_left_as_it_is(tmp_path: Path):
     match = r"the seed is 7, not 8; keep-failures is False, not True"
     with unchanged(tmp_path), pytest.raises(DatasetError, match=match):
         DatasetWriter(tmp_path, other)
-
-
-def test_folder_of_something_else_is_left_as_it_is(tmp_path: Path):
-    (tmp_path / "thesis.tex").write_text("Years of work.")
-    match = "neither empty nor a dataset"
-    with unchanged(tmp_path), pytest.raises(DatasetError, match=match):
-        DatasetWriter(tmp_path, a_header())
-
-
-def test_one_writer_at_a_time(tmp_path: Path):
-    with (
-        DatasetWriter(tmp_path, a_header()),
-        pytest.raises(DatasetError, match="Another process is writing"),
-    ):
-        DatasetWriter(tmp_path, a_header())
-    write(tmp_path, 1)
-
-
-def test_unknown_schema_version_is_refused(tmp_path: Path):
-    write(tmp_path, 1)
-    path = tmp_path / "dataset.json"
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
-    with pytest.raises(DatasetError, match=r"schema version 99; .* reads 1"):
-        Dataset(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["dataset.json", "manifest.jsonl"])
-def test_missing_and_damaged_files_are_named(tmp_path: Path, name: str):
-    write(tmp_path, 1)
-    path = tmp_path / name
-    path.write_text("{}}\n")
-    with pytest.raises(DatasetError, match=rf"{name}.* is damaged.*\n?.*Restore"):
-        Dataset(tmp_path)
-    path.unlink()
-    with pytest.raises(DatasetError, match=name):
-        Dataset(tmp_path)
 
 
 @pytest.mark.parametrize("by_samples", [False, True])

@@ -64,9 +64,3 @@ def test_a_learner_that_the_expert_helps_cannot_be_evaluated(tmp_path):
     checkpoint = untrained(tmp_path / "policy.safetensors")
     with pytest.raises(PolicyError, match="acts in turns"):
         describe(EvaluationConfig(policy=f"dagger:{checkpoint}", tool="hammer"))
-
-
-def test_beginning_anew_is_refused_in_rounds(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        train.main([*arguments(tmp_path, tmp_path / "run", 1), "--restart"])
-    assert "give --dagger another --output" in capsys.readouterr().err
