@@ -18,8 +18,7 @@ from fleet_tools.dataset.summary import summarize
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.interrupts import deferred_interrupt
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.sources import PolicySource
 from fleet_tools.rollouts.rollout import Attempt
 from fleet_tools.utils import cli
