@@ -10,10 +10,10 @@ from .envs.tool_use_env import EnvState as EnvState
 from .envs.tool_use_env import ToolUseEnv as ToolUseEnv
 from .envs.tool_use_env import unwrap as unwrap
 from .errors import FleetToolsError as FleetToolsError
-from .evaluation.comparison import compare as compare
+from .evaluation.scores import compare as compare
 from .evaluation.config import EvaluationConfig as EvaluationConfig
 from .evaluation.result import Evaluation as Evaluation
-from .evaluation.result_file import load_evaluation as load_evaluation
+from .evaluation.result_folder import load_evaluation as load_evaluation
 from .evaluation.run import evaluate_policy as evaluate_policy
 from .experts.policy import ExpertPolicy as ExpertPolicy
 from .parallel.workers import WorkerOptions as WorkerOptions

@@ -54,7 +54,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/dataset/self_contained.py": "episodes without, or a forged one",
     "fleet_tools/rollouts/episode.py": "episodes without, or a forged one",
     "fleet_tools/evaluation/result.py": "results of evaluations",
-    "fleet_tools/evaluation/result_file.py": "results of evaluations",
+    "fleet_tools/evaluation/result_folder.py": "results of evaluations",
     "fleet_tools/leaderboard/records.py": "caches and records",
     "fleet_tools/leaderboard/submissions.py": "folders of a leaderboard",
     "fleet_tools/storage/record_folder.py": "headers and manifests",

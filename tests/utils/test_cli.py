@@ -26,8 +26,6 @@ Capture = pytest.CaptureFixture[str]
 class OptimizerConfig(OptionGroup):
     """The optimizer."""
 
-    aliases = {"steps": ["--iterations"]}
-
     rate: Positive = 0.001
     """Step size."""
     steps: Count = 100
@@ -112,13 +110,6 @@ def test_options_of_a_nested_group_have_no_prefix(capsys: Capture) -> None:
     assert summary["optimizer"] == {"rate": 0.5, "steps": 70}
     assert summary["seed"] == 4
     assert "--optimizer.rate" in refused(["data", "--optimizer.rate", "0.5"], capsys)
-
-
-def test_an_alias_is_the_option(capsys: Capture) -> None:
-    by_name, by_alias = (
-        summary_of(["data", name, "3"], capsys) for name in ("--steps", "--iterations")
-    )
-    assert by_alias["optimizer"] == by_name["optimizer"] == {"rate": 0.001, "steps": 3}
 
 
 def test_key_value_arguments_hold_json_or_strings(capsys: Capture) -> None:
@@ -310,8 +301,12 @@ def test_stdout_holds_text_or_only_json_or_nothing(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("view", "--tool", "hammer", "--output", "episode.html"),
-        ("evaluate", "--policy", "zero", "--output", "result"),
+        pytest.param(
+            ("view", "--tool", "hammer", "--output", "episode.html"), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("evaluate", "--policy", "zero", "--output", "result"), marks=pytest.mark.slow
+        ),
         ("collect", "--tool", "hammer", "--episodes", "1", "--workers", "0", "--output", "data"),
     ],
     ids=lambda arguments: arguments[0],

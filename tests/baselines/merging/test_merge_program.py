@@ -89,8 +89,8 @@ def test_a_base_is_a_file_for_methods_on_task_vectors(paths, tmp_path, capsys):
 
 
 def test_the_stored_model_is_that_of_the_library(paths):
-    weights = ("--averaging-weights", "3", "1")
-    _, output = run(paths, "--quiet", *weights, "--seed", "4", spec="symmetry")
+    given = ("--averaging-weights", "3", "1", "--seed", "4")
+    _, output = run(paths, "--quiet", *given, spec="symmetry")
     models = [read_model(path) for path in paths]
     problem = ModelSpec(merge_specs.symmetry()).problem(models, [3, 1], 4)
     expected = merge_models("git_rebasin", problem).state

@@ -111,9 +111,8 @@ def test_a_merged_checkpoint_has_notes_on_its_origin_and_reproducible_bytes(tmp_
     assert notes["method"] == "naive_average"
     assert notes["models"] == ["robot_0.safetensors", "robot_1.safetensors"]
     assert notes["weights"] == [0.75, 0.25]
-    again = run(
-        paths, "--quiet", "--overwrite", "--averaging-weights", "3", "1", method="naive_average"
-    )
+    weights = ("--averaging-weights", "3", "1")
+    again = run(paths, "--quiet", "--overwrite", *weights, method="naive_average")
     assert again[0] == 0
     assert output.read_bytes() == first
     save_checkpoint(output, load_checkpoint(output))
