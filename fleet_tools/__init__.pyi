@@ -2,9 +2,9 @@ from .config.tasks import TaskConfig as TaskConfig
 from .config.tasks import load_task as load_task
 from .config.tasks import task_names as task_names
 from .dataset.attempts import collect_episode as collect_episode
-from .dataset.reader import Dataset as Dataset
+from .dataset.dataset_folder import Dataset as Dataset
+from .dataset.dataset_folder import DatasetWriter as DatasetWriter
 from .dataset.samples import Samples as Samples
-from .dataset.writer import DatasetWriter as DatasetWriter
 from .envs.episode_state import EnvState as EnvState
 from .envs.spec import EnvSpec as EnvSpec
 from .envs.tool_use_env import ToolUseEnv as ToolUseEnv

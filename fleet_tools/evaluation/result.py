@@ -38,7 +38,7 @@ class EpisodeResult(Trial):
         seconds: Wall time of the episode, including the policy's creation if it was made for it.
         error: Error message, if there was an error.
         info: The policy's `info`, and "policy_seconds", the wall time that the policy took.
-        final_points_m: Points of the last state by kind, see `fleet_tools.rollouts.distance`; None
+        final_points_m: Points of the last state by kind, see `fleet_tools.rollouts.agreement`; None
             where they are not known, or not finite.
     """
 

@@ -14,8 +14,7 @@ from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions,
 from fleet_tools.policies.confined import ConfinedPolicy
 from fleet_tools.policies.policy import GuardedPolicy, Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
-from fleet_tools.rollouts.agreement import Agreement
-from fleet_tools.rollouts.distance import distance_of_points, points
+from fleet_tools.rollouts.agreement import Agreement, distance_of_points, points
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.storage.provenance import other_versions

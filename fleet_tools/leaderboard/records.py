@@ -14,8 +14,8 @@ from fleet_tools.config.values import Count, NonNegative, Seed, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.storage.atomic_files import write_file
-from fleet_tools.storage.json_documents import read_records
 from fleet_tools.storage.provenance import Machine
+from fleet_tools.storage.record_folder import read_records
 
 VERIFIED = "verified.jsonl"
 """The file, in the folder of all results."""

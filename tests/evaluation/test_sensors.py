@@ -12,7 +12,7 @@ from support.small_checkpoints import SMALL_BODY, untrained
 
 from fleet_tools import collect
 from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.replays import make_replays
 from fleet_tools.envs.observation_modes import canonical_kwargs, observation_kwargs
 from fleet_tools.envs.outcomes import SUCCESS

@@ -103,6 +103,9 @@ def test_wrong_options_are_refused_before_anything_is_written(
         (["--validation-fraction", "1"], "--validation-fraction"),
         (["--epochs", "0"], "--epochs"),
         (["--dataset"], "--dataset"),
+        (["--choose-by", "rollouts"], "needs --rollouts"),
+        (["--dagger", "1", "--restart"], "give --dagger another --output"),
+        (["--dagger", "1", "--teacher", "x"], "leave out --teacher"),
     ],
 )
 def test_contradictory_options_are_refused_at_once(data, tmp_path, capsys, changes, message):

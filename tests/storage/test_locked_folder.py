@@ -1,6 +1,5 @@
 """Append-only logs: lines are added whole or not at all, by one process at a time."""
 
-import resource
 import tempfile
 from pathlib import Path
 
@@ -9,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.processes import run_python
 
-from fleet_tools.errors import DiskError
-from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.storage.locked_folder import AppendLog
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=5)
 
@@ -34,39 +32,12 @@ def test_lines_are_appended_in_order_also_after_reopening(first, second):
         assert path.read_bytes().decode().split("\n") == [*first, *second, ""]
 
 
-def test_torn_line_is_removed_and_the_next_one_follows_the_complete_lines(tmp_path: Path):
-    path = a_log(tmp_path, b"first\ntor")
-    log = AppendLog(path)
-    log.truncate(len(b"first\n"))
-    log.append("second")
-    log.close()
-    assert path.read_bytes() == b"first\nsecond\n"
-
-
-def test_line_for_which_the_disk_has_no_room_leaves_the_file_unchanged(tmp_path: Path):
-    path = a_log(tmp_path)
-    log = AppendLog(path)
-    log.append("first")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(DiskError, match="needs 5 kB, and it is larger than `ulimit -f`"):
-            log.append("x" * 5000)  # of which some fits
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert path.read_bytes() == b"first\n"
-    log.append("second")
-    log.close()
-    assert path.read_bytes() == b"first\nsecond\n"
-
-
 def test_another_process_cannot_write_until_the_log_is_closed(tmp_path: Path):
     path = a_log(tmp_path)
     code = """
 import json, sys
 from pathlib import Path
-from fleet_tools.errors import DiskError
-from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.storage.locked_folder import AppendLog
 try:
     AppendLog(Path(sys.argv[1])).append("other")
     print(json.dumps("written"))

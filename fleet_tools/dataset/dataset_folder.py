@@ -1,25 +1,22 @@
-"""Reads a dataset: its header, its manifest of every attempt, and its episodes."""
+"""Reads and writes a dataset: its header, its manifest of every attempt, and its episodes.
 
-import shlex
+Every file is written atomically; a line of the manifest comes last. After a crash at any moment,
+the next writer finds complete episodes only, and continues.
+"""
+
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.dataset.header import (
-    HEADER,
-    SCHEMA_VERSION,
-    Header,
-    upgrade_from_1,
-    upgrade_from_2,
-)
-from fleet_tools.dataset.manifest import EPISODES, MANIFEST, AttemptRecord
+from fleet_tools.dataset.header import HEADER, SCHEMA_VERSION, Header
+from fleet_tools.dataset.manifest import EPISODES, MANIFEST, AttemptRecord, begin_digest
 from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
-from fleet_tools.storage.record_folder import FolderKind
+from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.storage.record_folder import FolderKind, RecordWriter
 
 DATASET = FolderKind(
     what="a dataset",
@@ -30,7 +27,6 @@ DATASET = FolderKind(
     version=SCHEMA_VERSION,
     record=AttemptRecord,
     log_name=MANIFEST,
-    upgrades={1: upgrade_from_1, 2: upgrade_from_2},
     subfolders=(EPISODES,),
     without_log="; without it, the failed attempts are unknown",
 )
@@ -64,6 +60,8 @@ class Dataset:
             raise DatasetError(
                 f"{self.folder / MANIFEST} lists attempt {twice} twice. Restore it from a copy."
             )
+        successes = accumulate(record.success for record in records)
+        self._successes = dict(zip(self._records, successes, strict=True))
 
     def manifest(self) -> list[AttemptRecord]:
         """Returns the records of all attempts, in order."""
@@ -81,7 +79,8 @@ class Dataset:
         """
         if record.file is None:
             raise DatasetError(f"{self.folder} holds no episode of attempt {record.attempt}.")
-        return StoredEpisode(self.folder, self.header, record, self._check)
+        successes = self._successes[record.attempt]
+        return StoredEpisode(self.folder, self.header, record, successes, self._check)
 
     def path(self, record: AttemptRecord) -> Path:
         """Returns the file of a stored episode.
@@ -129,30 +128,48 @@ class Dataset:
         record = self._records.get(attempt)
         if record is None:
             raise DatasetError(f"{self.folder} holds no episode of attempt {attempt}.")
-        episode = self.stored_episode(record)
-        with remedied(episode):
-            return episode.read()
-
-    def remedy(self, record: AttemptRecord) -> str:
-        """Returns how to recover an episode whose file is missing or damaged."""
-        header = self.header
-        option = "--tool" if header.task.folder is None else "--task"
-        before = [r for r in self.manifest() if r.attempt <= record.attempt]
-        episodes = sum(r.success for r in before) + (not record.success)
-        keep = " --keep-failures" if header.keep_failures else ""
-        return (
-            f"Copy it here from `python -m fleet_tools.collect {option} "
-            f"{shlex.quote(header.env_spec.task)} "
-            f"--seed {header.seed} --episodes {episodes}{keep} --output ANOTHER`, which makes it "
-            "again."
-        )
+        return self.stored_episode(record).read()
 
 
-@contextmanager
-def remedied(episode: StoredEpisode) -> Iterator[None]:
-    """Adds to errors about an episode's file how to recover it."""
-    try:
-        yield
-    except DatasetError as error:
-        remedy = Dataset(episode.folder).remedy(episode.record)
-        raise DatasetError(f"{error} {remedy}") from error
+class DatasetWriter(RecordWriter[Header, AttemptRecord]):
+    """Adds attempts to a new dataset, or to one that was begun in the same way.
+
+    Args:
+        folder: Created if it does not exist; otherwise empty, or a dataset.
+        header: What is to be collected.
+
+    Attributes:
+        folder: As given.
+        header: As given, with the models that the dataset carries.
+        records: Records of all attempts so far.
+
+    Raises:
+        DatasetError: The folder holds something else, or another process is writing to it; or a
+            model that the dataset is to carry has been edited since it was described.
+        OSError: The disk is full or gone.
+    """
+
+    def __init__(self, folder: str | Path, header: Header) -> None:
+        super().__init__(DATASET, Path(folder), header)
+        try:
+            self.header = header.carry(self.folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self, record: AttemptRecord, content: bytes | None = None) -> None:
+        """Stores an episode's file, if there is one, and then the record of the attempt.
+
+        Args:
+            record: Record of the attempt; `file` and `file_digest` are filled in here.
+            content: See `episode_file.to_bytes`.
+
+        Raises:
+            OSError: The disk is full or gone; the dataset is unchanged.
+        """
+        if content is not None:
+            file = f"{EPISODES}/episode_{record.attempt:06d}.hdf5"
+            write_file(self.folder / file, content)
+            digest = begin_digest(content).hexdigest()
+            record = record.model_copy(update={"file": file, "file_digest": digest})
+        self.append(record)
