@@ -75,7 +75,7 @@ def measure_steps(task: str, episodes: int) -> StepCost:
     seconds: list[np.ndarray] = []
     others: tuple[_BareWorld, _BareWorld] | None = None
     for _, action in expert_steps(env, range(episodes)):
-        simulation = env._simulation  # a profile looks inside
+        simulation = env.simulation  # a profile looks inside
         assert simulation is not None  # during an episode
         if others is None or others[0].scene != env.scene:
             others = _Controlled(env.task, env.scene), _Replayed(env.task, env.scene)

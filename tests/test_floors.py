@@ -25,7 +25,6 @@ FLOORS = (
     "assets",
     "experts",
     "baselines",
-    "blender",
     "studio",
 )
 """Rooms from the lowest floor to the highest."""
@@ -91,7 +90,7 @@ def test_the_top_level_holds_the_public_face_and_the_programs():
         "registration.py",
     }
     programs = {
-        *("collect", "doctor", "evaluate", "label", "new_task", "photograph"),
+        *("blender", "collect", "doctor", "evaluate", "label", "new_task", "photograph"),
         *("replay", "serve", "teleop", "view"),
     }
     assert files == face | {f"{name}.py" for name in programs}

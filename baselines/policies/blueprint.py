@@ -24,7 +24,7 @@ from fleet_tools.envs.array_spec import (
     describe_layout,
     describe_observation,
 )
-from fleet_tools.perception.observation_config import StoredEnvKwargs, observation_kwargs
+from fleet_tools.envs.observation_modes import EnvKwargs, observation_kwargs
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,7 @@ class Blueprint(Value):
     observation: dict[str, ArraySpec]
     action: ArraySpec
     scaling: Scaling
-    env_kwargs: StoredEnvKwargs = pydantic.Field(
+    env_kwargs: EnvKwargs = pydantic.Field(
         validation_alias="environment", serialization_alias="environment"
     )
 

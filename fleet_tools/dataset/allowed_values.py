@@ -4,7 +4,7 @@ import numpy as np
 
 from fleet_tools.dataset.episode_file import OBSERVATIONS
 from fleet_tools.envs.array_spec import LIMITS
-from fleet_tools.perception.observation_config import channel_of
+from fleet_tools.envs.observation_modes import channel_of
 
 
 def disallowed(name: str, rows: np.ndarray) -> str | None:

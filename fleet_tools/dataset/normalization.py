@@ -8,8 +8,8 @@ import numpy as np
 from fleet_tools.config.values import Value
 from fleet_tools.dataset.episode_file import OBSERVATIONS
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.envs.observation_modes import is_image
 from fleet_tools.errors import DatasetError
-from fleet_tools.perception.observation_config import is_image
 from fleet_tools.perception.point_cloud import ABSENT
 
 CLOUD = "point_cloud"

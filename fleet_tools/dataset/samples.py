@@ -13,8 +13,8 @@ from fleet_tools.dataset.mapped import MappedEpisodes, Rows
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.dataset.windows import Windows
+from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
-from fleet_tools.perception.observation_config import observation_kwargs
 
 EPISODE = "episode"
 
@@ -43,7 +43,7 @@ class Samples:
         observation: Layout of the used entries of the observation, by name.
         action: Layout of an action.
         env_kwargs: Keyword arguments of an environment with the same observations, see
-            `fleet_tools.perception.observation_config.observation_kwargs`; None where the datasets
+            `fleet_tools.envs.observation_modes.observation_kwargs`; None where the datasets
             differ in them.
         episodes: All episodes in order, also those that are too short for a sample.
         sequence_length: L, or None.

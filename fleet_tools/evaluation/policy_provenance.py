@@ -7,13 +7,13 @@ import pydantic
 
 from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
 from fleet_tools.config.values import Seed, Value
-from fleet_tools.errors import PolicyError, UnknownNameError, require_name, shown
-from fleet_tools.perception.observation_config import (
-    CAMERA_MODES,
-    StoredEnvKwargs,
-    in_one_form,
+from fleet_tools.envs.observation_modes import (
+    EnvKwargs,
+    canonical_kwargs,
     require_sensors,
+    shows_cameras,
 )
+from fleet_tools.errors import PolicyError, UnknownNameError, require_name, shown
 from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.robot.arm import DEFAULT_ROBOT, robot_names
 
@@ -38,7 +38,7 @@ class PolicyProvenance(Value):
     kind: Literal["built_in", "factory", "checkpoint", "remote"]
     source: str
     content_digest: str | None
-    env_kwargs: StoredEnvKwargs
+    env_kwargs: EnvKwargs
     training_seed: Seed | None = None
     track: Track
 
@@ -54,7 +54,7 @@ class PolicyProvenance(Value):
         if self.sensors not in SENSORS:
             raise ValueError(f"there are no sensors {shown(self.sensors)}")
         mode = self.env_kwargs.get("obs_mode", "state")
-        if self.sensors != IDEAL and mode not in CAMERA_MODES:
+        if self.sensors != IDEAL and not shows_cameras(str(mode)):
             raise ValueError(f"the observations {shown(mode)} show nothing of {self.sensors}")
         return self
 
@@ -125,7 +125,7 @@ class PolicyProvenance(Value):
             kind=policy.kind,
             source=policy.name,
             content_digest=policy.content_digest,
-            env_kwargs=in_one_form(env_kwargs),
+            env_kwargs=canonical_kwargs(env_kwargs),
             training_seed=training_seed,
             track=natural if policy.kind == "built_in" else track,
         )

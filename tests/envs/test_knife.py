@@ -20,8 +20,9 @@ from fleet_tools.config.predicates import (
     Still,
 )
 from fleet_tools.config.resources import task_configs_root
+from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.catalog import model_names
@@ -73,8 +74,7 @@ class Bench:
 
     @property
     def plant(self) -> MultibodyPlant:
-        assert self.env._simulation is not None
-        return self.env._simulation.world.plant
+        return self.env.simulation.world.plant
 
     def enter(self, state: EnvState, **blocks: Placement) -> None:
         """Restores a state in a running episode, with some blocks placed elsewhere, by link."""

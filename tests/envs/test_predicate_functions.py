@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_tools import collect, replay
-from fleet_tools.blender.photo_jobs import scene_state
 from fleet_tools.config.predicates import UserFunction
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.dataset import Dataset
@@ -29,6 +28,7 @@ from fleet_tools.robot.arm import load_robot
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import read_task_file
+from fleet_tools.studio.photographs.photo_jobs import scene_state
 
 MODULE = "predicates_of_a_test"
 CODE = """

@@ -1,6 +1,7 @@
 """Registration with Gymnasium, and imports of the package."""
 
 import copy
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -49,7 +50,7 @@ def steps_of(env: gymnasium.Env) -> list[tuple[bool, str]]:
 
 def test_gymnasiums_time_limit_is_one_of_the_environment_and_shortens_episodes():
     assert gymnasium.spec("FleetTools/Hammer-v0").max_episode_steps is None  # the task file has it
-    kwargs = {"tool": "claw", "object": "round_nail"}
+    kwargs: dict[str, Any] = {"tool": "claw", "object": "round_nail"}
     expected = [(False, "running")] * 2 + [(True, "time_limit")]
     env = gymnasium.make("FleetTools/Hammer-v0", max_episode_steps=3, **kwargs)
     for one in (env, gymnasium.make(copied_spec(env)), copy.deepcopy(unwrap(env))):

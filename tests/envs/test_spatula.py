@@ -7,8 +7,9 @@ import pytest
 from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.math import SpatialVelocity
 
+from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.sim.world_state import WorldState
 
@@ -40,8 +41,7 @@ def placed(
     v_WO: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> EnvState:
     """Returns a state with the slab at another pose and velocity."""
-    assert env._simulation is not None
-    plant = env._simulation.world.plant
+    plant = env.simulation.world.plant
     slab = plant.GetBodyByName("slab")
     context = plant.CreateDefaultContext()
     plant.SetPositionsAndVelocities(context, state.snapshot.x)

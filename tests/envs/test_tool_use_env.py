@@ -214,8 +214,9 @@ def test_an_invalid_argument_is_refused_with_the_nearest(kwargs, message):
 @pytest.mark.parametrize("name", inspect.signature(ToolUseEnv).parameters)
 def test_anything_else_is_refused_by_a_short_message(name):
     for given in ([], [[]], {"a": []}, 1.5, np.zeros(3), b"x", "x" * 10**6, 10**5000, Path):
+        kwargs: dict[str, Any] = {"task": "hammer", name: given}
         with pytest.raises((ConfigError, UnknownNameError)) as error:
-            ToolUseEnv(**({"task": "hammer"} | {name: given}))
+            ToolUseEnv(**kwargs)
         assert len(str(error.value)) < 1000
 
 

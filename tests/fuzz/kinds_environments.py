@@ -200,6 +200,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "channels": (["rgb"], ["depth", "rgb"]),
     "cloud_size": ([40, 30], (1, 1)),
     "cloud_sampling": ("farthest", "even"),
+    "keypoint_rows": (8, 20),
 }
 
 
@@ -225,6 +226,7 @@ LEGAL: dict[str, Callable[[Any], bool]] = {
     ),
     "camera_size": _pair(4096),
     "cloud_size": _pair(100_000),
+    "keypoint_rows": lambda value: type(value) is int and 0 < value <= 1000,
     "channels": lambda value: (
         len(set(value)) == len(value) > 0 and set(value) <= {"rgb", "depth", "segmentation"}
     ),

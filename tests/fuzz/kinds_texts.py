@@ -19,7 +19,6 @@ from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
 from fleet_tools.baselines.policies.reading import read_policy_config
-from fleet_tools.blender.photo_jobs import read_scene_file
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
@@ -34,6 +33,7 @@ from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.first_load import load
 from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
+from fleet_tools.studio.photographs.photo_jobs import read_scene_file
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,

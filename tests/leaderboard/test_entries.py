@@ -6,6 +6,7 @@ import pytest
 from support.processes import ROOT
 from support.submitted import overall
 
+from fleet_tools.envs.observation_modes import canonical_kwargs
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import former_digests, load_protocol
@@ -13,7 +14,6 @@ from fleet_tools.evaluation.result_file import RESULT
 from fleet_tools.leaderboard.board import Board, Ranking, former_rankings, present_rankings
 from fleet_tools.leaderboard.markdown import as_markdown
 from fleet_tools.leaderboard.submissions import read_submissions
-from fleet_tools.perception.observation_config import RENDERED, in_one_form
 
 RESULTS = ROOT / "leaderboard" / "results"
 CURRENT = load_protocol(PROTOCOL)
@@ -63,7 +63,7 @@ def test_results_of_schema_version_1_are_read(board: Board) -> None:
             stored = json.loads((RESULTS / submission.folder / RESULT).read_text())
             if stored["schema_version"] == 1:
                 former += 1
-                env_kwargs = in_one_form(stored["policy"]["environment"], RENDERED)
+                env_kwargs = canonical_kwargs(stored["policy"]["environment"])
                 assert submission.policy.env_kwargs == env_kwargs
                 assert (scores := submission.evaluation.result.scores) is not None
                 assert scores.total.success.model_dump() == stored["scores"]["total"]["end"]

@@ -6,10 +6,9 @@ import numpy as np
 from support.rendering import needs_gl
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.perception.appearance import apply_appearance
+from fleet_tools.perception.display import third_person_view
 from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.rendering import _KEY_LIGHT, render_depth, render_rgb
-from fleet_tools.perception.third_person_view import third_person_view
 
 VIEW = third_person_view()
 
@@ -27,11 +26,11 @@ def test_the_table_is_darker_where_a_body_keeps_the_light_away(
     env = make(render_mode="rgb_array", randomization="off")
     env.reset(seed=0)
     picture = env.render()
-    assert picture is not None and env._simulation is not None
-    without = RenderScene(env._simulation.world)
-    without.enter(env._simulation.world)
-    apply_appearance(env.scene, without)
-    query = without.query(env._simulation.query())
+    assert picture is not None
+    without = RenderScene(env.simulation.world)
+    without.enter(env.simulation.world)
+    without.paint(env.scene)
+    query = without.query(env.simulation.query())
     depth = render_depth(query, VIEW.pinhole, VIEW.X_WC, (0.05, 10.0))
     observed = render_rgb(query, VIEW.pinhole, VIEW.X_WC)
     bare = np.array([0.3, -0.45, 0.0])  # in front of the arm, to whose back the shadows fall

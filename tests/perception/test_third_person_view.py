@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.rendering import needs_gl
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.perception.third_person_view import (
+from fleet_tools.perception.display import (
     EYE,
     HEIGHT,
     MESHCAT_HOST,

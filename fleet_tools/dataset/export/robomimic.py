@@ -30,7 +30,7 @@ from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.perception.observation_config import channel_of
+from fleet_tools.envs.observation_modes import channel_of
 
 _GYM_TYPE = 2
 """Type of a Gym environment, in robomimic's `EnvType`."""

@@ -24,7 +24,7 @@ import numpy as np
 from fleet_tools.dataset.export.source import Source, episode_metadata, truncated_at_end
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.perception.observation_config import is_image
+from fleet_tools.envs.observation_modes import is_image
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 

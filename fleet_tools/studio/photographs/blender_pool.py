@@ -1,6 +1,11 @@
-"""A pool of Blender processes, each of which runs `drawing.py`: a process holds only one scene."""
+"""A pool of Blender processes, each of which runs `drawing.py`: a process holds only one scene.
 
+Scenes are written as standard glTF, which those of Drake are not quite.
+"""
+
+import copy
 import json
+import math
 import os
 import queue
 import subprocess
@@ -22,7 +27,7 @@ class BlenderPool:
     Args:
         workers: Number of processes, among which the machine's cores are divided.
         samples: Light paths per pixel.
-        roughness: Roughness of surfaces, see `drake_gltf.proper_gltf`.
+        roughness: Roughness of surfaces, see `proper_gltf`.
         seconds: Time limit of an image, s.
         verbose: Whether to pass on Blender's own output.
 
@@ -43,15 +48,21 @@ class BlenderPool:
         verbose: bool = False,
     ) -> None:
         threads = max(1, (os.cpu_count() or 1) // workers)
-        settings = {"samples": samples, "roughness": roughness, "threads": threads}
         command = [sys.executable, str(Path(__file__).with_name("drawing.py"))]
-        for name, value in settings.items():
+        for name, value in {"samples": samples, "threads": threads}.items():
             command += [f"--{name}", str(value)]
         self._all = [_Blender(command, seconds, verbose) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Blender] = queue.SimpleQueue()
         for blender in self._all:
             self._idle.put(blender)
-        self.health = {"blender": self._all[0].version, "workers": workers, **settings}
+        self._roughness = roughness
+        self.health = {
+            "blender": self._all[0].version,
+            "workers": workers,
+            "samples": samples,
+            "roughness": roughness,
+            "threads": threads,
+        }
 
     def draw(self, scene: dict[str, Any], camera: Mapping[str, float]) -> bytes:
         """Returns an image as PNG, as soon as a process is free to draw it.
@@ -63,9 +74,15 @@ class BlenderPool:
         Raises:
             DrawingError: Blender cannot draw it.
         """
+        try:
+            standard = proper_gltf(scene, self._roughness)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DrawingError(
+                f"This scene is not glTF: {type(error).__name__}: {error}"
+            ) from error
         with tempfile.TemporaryDirectory(prefix="fleet_tools_blender_") as folder:
             paths = {"scene": f"{folder}/scene.gltf", "image": f"{folder}/image.png"}
-            Path(paths["scene"]).write_text(json.dumps(scene))
+            Path(paths["scene"]).write_text(json.dumps(standard))
             blender = self._idle.get()
             try:
                 blender.draw({**camera, **paths})
@@ -132,3 +149,33 @@ class _Blender:
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+
+def proper_gltf(scene: dict[str, Any], roughness: float) -> dict[str, Any]:
+    """Returns a scene of Drake as standard glTF.
+
+    Drake's z axis points up, glTF's y axis does. Drake's colours are as displayed (sRGB), glTF's
+    are linear. And VTK, which writes the file, declares every surface perfectly matte.
+
+    Args:
+        scene: The scene as Drake sends it.
+        roughness: Roughness, from 0 (a mirror) to 1 (matte), of the surfaces to which VTK gives
+            none.
+    """
+    scene = copy.deepcopy(scene)
+    for material in scene.get("materials", []):
+        surface = material.setdefault("pbrMetallicRoughness", {})
+        *color, alpha = surface.get("baseColorFactor", [1.0, 1.0, 1.0, 1.0])
+        surface["baseColorFactor"] = [*map(_linear, color), alpha]
+        if surface.get("roughnessFactor", 1.0) == 1.0:
+            surface["roughnessFactor"] = roughness
+    for view in scene["scenes"]:
+        half = math.sqrt(0.5)  # a quarter turn about x takes z to y
+        scene["nodes"].append({"children": view["nodes"], "rotation": [-half, 0.0, 0.0, half]})
+        view["nodes"] = [len(scene["nodes"]) - 1]
+    return scene
+
+
+def _linear(channel: float) -> float:
+    """Returns the linear value of an sRGB channel (IEC 61966-2-1)."""
+    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4

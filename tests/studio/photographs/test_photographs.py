@@ -34,11 +34,11 @@ from support.processes import ROOT
 from support.rendering import needs_gl
 
 from fleet_tools import collect, photograph
-from fleet_tools.blender.photographer import THIRD, Photographer, require_server
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import RenderServerError, UnknownNameError
-from fleet_tools.perception.segmentation import OBJECT
-from fleet_tools.perception.third_person_view import look_at
+from fleet_tools.perception.camera_view import OBJECT
+from fleet_tools.perception.display import look_at
+from fleet_tools.studio.photographs.photographer import THIRD, Photographer, require_server
 
 PYTHON = os.environ.get("FLEET_TOOLS_BPY_PYTHON")
 needs_bpy = pytest.mark.skipif(PYTHON is None, reason="$FLEET_TOOLS_BPY_PYTHON is not set")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet_tools.utils.cli import BAD_USAGE
 
-SERVER = Path(__file__).with_name("serve.py")
+SERVER = Path(__file__).parent / "studio" / "photographs" / "serve.py"
 VARIABLE = "FLEET_TOOLS_BPY_PYTHON"
 
 

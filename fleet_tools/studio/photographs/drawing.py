@@ -16,9 +16,6 @@ import bpy  # isort: skip  # pyright: ignore[reportMissingImports]  # it brings 
 import bmesh  # pyright: ignore[reportMissingImports]
 import mathutils  # pyright: ignore[reportMissingImports]
 
-# This file is run by its path, in an environment without this package.
-from drake_gltf import proper_gltf  # pyright: ignore[reportMissingImports]
-
 SMOOTH_BELOW_DEG = 35.0
 """Facets that meet at less than this angle belong to one curved surface."""
 
@@ -31,22 +28,19 @@ VIEW, LOOK = "AgX", "AgX - Medium High Contrast"
 """Conversion of light to colour, much as in a photograph."""
 
 
-def draw(job: dict[str, Any], *, samples: int, roughness: float, threads: int) -> None:
+def draw(job: dict[str, Any], *, samples: int, threads: int) -> None:
     """Draws an image.
 
     Args:
-        job: `scene` is the path of a glTF file that Drake wrote, and `image` the path of the PNG
+        job: `scene` is the path of a glTF file, and `image` the path of the PNG
             that is to be written. The other entries are the camera's numbers as Drake sends them:
             `width`, `height`, `focal_x`, `focal_y`, `center_x`, `center_y` in pixels, `near` and
             `far` in m.
         samples: Light paths per pixel.
-        roughness: Roughness of surfaces, see `proper_gltf`.
         threads: Number of the machine's cores to use.
     """
-    scene = Path(job["scene"])
-    scene.write_text(json.dumps(proper_gltf(json.loads(scene.read_text()), roughness)))
     bpy.ops.wm.read_factory_settings(use_empty=True)
-    bpy.ops.import_scene.gltf(filepath=str(scene))
+    bpy.ops.import_scene.gltf(filepath=job["scene"])
     for mesh in bpy.data.meshes:
         smooth(mesh)
     camera = next(object for object in bpy.data.objects if object.type == "CAMERA")
@@ -144,7 +138,6 @@ def main() -> None:
     """Answers jobs until the input ends."""
     parser = argparse.ArgumentParser(description="Draws glTF scenes; see serve.py.")
     parser.add_argument("--samples", type=int, required=True)
-    parser.add_argument("--roughness", type=float, required=True)
     parser.add_argument("--threads", type=int, required=True)
     options = parser.parse_args()
     # Blender prints to stdout; this goes to stderr, so that stdout holds answers only.

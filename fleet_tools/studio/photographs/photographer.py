@@ -3,37 +3,38 @@
 import io
 import json
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydrake.geometry import MakeRenderEngineGltfClient, RenderEngineGltfClientParams
+from pydrake.geometry import (
+    MakeRenderEngineGltfClient,
+    QueryObject,
+    RenderEngineGltfClientParams,
+)
 from pydrake.math import RigidTransform
 from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.envs.tool_use_env import EnvState
+from fleet_tools.envs.episode_state import EnvState
+from fleet_tools.envs.stage import Stage
 from fleet_tools.errors import RenderServerError
-from fleet_tools.perception.appearance import apply_appearance
-from fleet_tools.perception.display import check_camera, find_view
+from fleet_tools.perception.camera_view import CHANNELS, CameraView, Hits
+from fleet_tools.perception.display import THIRD, check_camera, find_view
+from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.render_scene import RenderScene
-from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
-from fleet_tools.perception.third_person_view import THIRD
+from fleet_tools.perception.renderer import Renderer
 from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.sim.scene import Scene
-from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.task_models import find_task_model
-from fleet_tools.sim.world import World, build_world
+from fleet_tools.sim.world import World
 from fleet_tools.storage.atomic_files import write_file
 
 BLENDER = "blender"
 """Name of the renderer in Drake."""
 
 START_SERVER = "python -m fleet_tools.blender --python BPY_ENV/bin/python"
-
-_THIRD_DEPTH_RANGE_M = (0.05, 10.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Photograph:
     Attributes:
         rgb: (height, width, 3) uint8, by Blender.
         depth: (height, width) float32, m, by VTK; see `render_depth`.
-        segmentation: (height, width) uint8, by VTK; see `fleet_tools.perception.segmentation`.
+        segmentation: (height, width) uint8, by VTK; see `fleet_tools.perception.camera_view`.
         K: (3, 3), intrinsics in pixels, see `Pinhole.matrix`.
         X_WC: Pose of the camera: x to the right in the image, y down, z into it.
     """
@@ -75,17 +76,65 @@ class Photograph:
         return {"rgb": png.name, "depth_and_segmentation": npz.name}
 
 
-@dataclass(frozen=True, eq=False)
-class _Stage:
-    """The simulation of a pair of models, and its visual side, which outlives the pair."""
+class BlenderRenderer:
+    """Renders colours by a Blender server, all else by VTK; see `perception.renderer.Renderer`.
 
-    simulation: Simulation
-    render_scene: RenderScene
+    Args:
+        server: URL of a Blender server, see `fleet_tools.blender`.
 
-    def has_models_of(self, scene: Scene) -> bool:
-        """Whether the world holds the tool and the object of a scene."""
-        present = self.simulation.scene
-        return (scene.tool, scene.object) == (present.tool, present.object)
+    Raises:
+        MissingLibraryError: OpenGL is missing, without which VTK cannot render.
+    """
+
+    shows = frozenset({"points", "rgb", "depth", "segmentation"})
+
+    def __init__(self, server: str) -> None:
+        require_gl()
+        self._server = server.rstrip("/")
+        self._render_scene: RenderScene | None = None
+
+    def enter(self, world: World) -> None:
+        """Prepares to show another world.
+
+        Raises:
+            MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
+            ConfigError: The world has too many visible links.
+        """
+        if self._render_scene is None:
+            self._render_scene = RenderScene(world)
+            client = MakeRenderEngineGltfClient(RenderEngineGltfClientParams(base_url=self._server))
+            self._render_scene.scene_graph.AddRenderer(BLENDER, client)
+        self._render_scene.enter(world)
+
+    def begin(self, scene: Scene) -> None:
+        """Begins an episode in a scene of this world."""
+        self._entered().paint(scene)
+
+    def images(
+        self, physics: QueryObject, views: Sequence[CameraView], channels: Collection[str]
+    ) -> list[dict[str, np.ndarray]]:
+        """Returns the images of each camera, by channel.
+
+        Raises:
+            RenderServerError: The server does not answer, or cannot render an image.
+        """
+        try:
+            return self._entered().images(physics, views, channels, BLENDER)
+        except RuntimeError as error:
+            raise RenderServerError(f"The server rendered no image: {error}") from error
+
+    def points(self, physics: QueryObject, views: Sequence[CameraView]) -> list[dict[int, Hits]]:
+        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
+        return self._entered().points(physics, views)
+
+    def close(self) -> None:
+        """Releases OpenGL; `enter` starts anew."""
+        self._render_scene = None
+
+    def _entered(self) -> RenderScene:
+        if self._render_scene is None:
+            raise AssertionError("This renderer has not entered a world.")
+        return self._render_scene
 
 
 class Photographer:
@@ -113,9 +162,9 @@ class Photographer:
         size: tuple[int, int] = (640, 480),
         robot_visuals: str = LIGHT,
     ) -> None:
-        self._task, self._server, self._size = task, server.rstrip("/"), size
-        self._robot, self._robot_visuals = robot, robot_visuals
-        self._stage: _Stage | None = None
+        self._task, self._size = task, size
+        self._renderer: Renderer = BlenderRenderer(server)
+        self._stage = Stage(task, robot, [self._renderer], robot_visuals=robot_visuals)
         self.cameras = (THIRD, *task.cameras)
 
     def photograph(self, state: EnvState, camera: str) -> Photograph:
@@ -131,55 +180,16 @@ class Photographer:
             MissingLibraryError: OpenGL or its driver is missing, without which VTK cannot render.
         """
         check_camera(self._task, camera)
-        stage = self._enter(state.scene)
-        stage.simulation.restore(state.snapshot)
-        X_WE = stage.simulation.end_effector_pose()
+        simulation = self._stage.begin(state.scene)
+        simulation.restore(state.snapshot)
+        X_WE = simulation.end_effector_pose()
         view = find_view(self._task, state.scene, X_WE, camera, self._size)
-        pinhole, X_WC = view.pinhole, view.X_WC
-        query = stage.render_scene.query(stage.simulation.query())
-        try:
-            rgb = render_rgb(query, pinhole, X_WC, BLENDER)
-        except RuntimeError as error:
-            raise RenderServerError(f"The server rendered no image: {error}") from error
-        return Photograph(
-            rgb=rgb,
-            depth=render_depth(query, pinhole, X_WC, self._depth_range_m(camera)),
-            segmentation=render_segmentation(query, pinhole, X_WC),
-            K=pinhole.matrix(),
-            X_WC=X_WC,
-        )
-
-    def _depth_range_m(self, camera: str) -> tuple[float, float]:
-        if camera == THIRD:
-            return _THIRD_DEPTH_RANGE_M
-        return self._task.cameras[camera].depth_range_m
-
-    def _enter(self, scene: Scene) -> _Stage:
-        """Begins a scene; a world is built if its tool or object differ from the last scene's."""
-        stage = self._stage
-        if stage is None or not stage.has_models_of(scene):
-            tool = find_task_model(self._task, "tool", scene.tool)
-            object = find_task_model(self._task, "object", scene.object)
-            world = build_world(
-                self._task, self._robot, tool, object, robot_visuals=self._robot_visuals
-            )
-            render_scene = self._new_render_scene(world) if stage is None else stage.render_scene
-            render_scene.enter(world)
-            stage = self._stage = _Stage(Simulation(world, tool, object, scene), render_scene)
-        else:
-            stage.simulation.reset(scene)
-        apply_appearance(scene, stage.render_scene)
-        return stage
-
-    def _new_render_scene(self, world: World) -> RenderScene:
-        render_scene = RenderScene(world)
-        client = RenderEngineGltfClientParams(base_url=self._server)
-        render_scene.scene_graph.AddRenderer(BLENDER, MakeRenderEngineGltfClient(client))
-        return render_scene
+        (images,) = self._renderer.images(simulation.query(), [view], CHANNELS)
+        return Photograph(**images, K=view.pinhole.matrix(), X_WC=view.X_WC)
 
 
 def require_server(server: str) -> Mapping[str, Any]:
-    """Asks a Blender server for its health, see `GET /health` in `fleet_tools.blender.server`.
+    """Asks a Blender server for its health, see `GET /health` in `render_requests`.
 
     Raises:
         RenderServerError: The server does not answer; the message tells how to start one.

@@ -5,17 +5,17 @@ if no other link hides it. What a camera on the hand sees of what the hand holds
 episode, since they do not move relative to each other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from pydrake.geometry import FrameId, QueryObject
 
-from fleet_tools.perception.camera_view import CameraView
-from fleet_tools.perception.hits import Hits
-from fleet_tools.perception.ray_casting import CameraRays, Surface
-from fleet_tools.perception.segmentation import OBJECT, TOOL
+from fleet_tools.errors import ConfigError
+from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Hits
+from fleet_tools.perception.ray_casting import CameraRays, RaySurface, require_embree
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
+from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 
 
@@ -32,14 +32,21 @@ class _Link:
 
     frame: FrameId
     segment: int
-    surface: Surface
+    surface: RaySurface
     held: bool
 
 
-class RayScene:
-    """The visible surfaces of one world after another."""
+class RayRenderer:
+    """Shows the points of one world after another; see `renderer.Renderer`.
+
+    Raises:
+        MissingLibraryError: Embree is missing.
+    """
+
+    shows = frozenset({"points"})
 
     def __init__(self) -> None:
+        require_embree()
         self._links: list[_Link] = []
         self._of_fixed: dict[tuple[str, int], Hits] = {}
 
@@ -55,20 +62,24 @@ class RayScene:
             triangles = link_triangles(world.scene_graph, frame)
             if len(triangles):
                 body = world.plant.GetBodyFromFrameId(frame).index()
-                self._links.append(_Link(frame, segment, Surface(triangles), body in held))
-        self.begin()
+                self._links.append(_Link(frame, segment, RaySurface(triangles), body in held))
 
-    def begin(self) -> None:
+    def begin(self, scene: Scene) -> None:
         """Begins an episode. Its initial state has to be seen first, so that bits repeat."""
         self._of_fixed = {}
 
-    def hits(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object, by segment, in the order of pixels.
+    def images(
+        self, physics: QueryObject, views: Iterable[CameraView], channels: Collection[str]
+    ) -> list[dict[str, np.ndarray]]:
+        """Refuses, as rays show points alone.
 
-        Args:
-            physics: Query object of the physics.
-            views: The cameras.
+        Raises:
+            ConfigError: Always.
         """
+        raise ConfigError("Rays show points, not images.")
+
+    def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
+        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
         X_WB = np.array(
             [physics.GetPoseInWorld(link.frame).GetAsMatrix34() for link in self._links]
         )
@@ -78,9 +89,13 @@ class RayScene:
             for view in views
         ]
 
+    def close(self) -> None:
+        """Forgets the world."""
+        self._links, self._of_fixed = [], {}
+
     def _hits(self, rays: CameraRays, view: CameraView) -> dict[int, Hits]:
         fixed, moving = set[int](), set(range(len(self._links)))  # in the camera's frame
-        if view.camera.frame == "end_effector":
+        if view.frame == "end_effector":
             fixed = {k for k in moving if self._links[k].held}
             moving -= fixed
         seen: dict[int, list[Hits]] = {TOOL: [], OBJECT: []}
@@ -101,7 +116,7 @@ def _in_range(hits: list[Hits], view: CameraView) -> Hits:
     """Returns the points of several links within the camera's range."""
     pixels = np.concatenate([np.zeros(0, int), *(each.pixels for each in hits)])
     depths = np.concatenate([np.zeros(0, np.float32), *(each.depths for each in hits)])
-    near, far = view.camera.depth_range_m
+    near, far = view.depth_range_m
     (chosen,) = np.nonzero((depths >= near) & (depths <= far))
     chosen = chosen[np.argsort(pixels[chosen], kind="stable")]
     return Hits(pixels[chosen], depths[chosen])

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 
-from fleet_tools.blender import server
-from fleet_tools.blender.drake_gltf import proper_gltf
+from fleet_tools.studio.photographs import render_requests as server
+from fleet_tools.studio.photographs.blender_pool import proper_gltf
 from fleet_tools.utils import accept_loop
 
 

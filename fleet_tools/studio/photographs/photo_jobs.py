@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.blender.photographer import Photographer
 from fleet_tools.config.tasks import TaskConfig, task_names
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.reader import Dataset
+from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.tool_use_env import EnvState, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.strict_json import load
+from fleet_tools.studio.photographs.photographer import Photographer
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace, draw: Draw, health: Mapping[str, Any]) -> int:
-    sys.path.append(str(Path(__file__).resolve().parents[1] / "utils"))
-    from server import make_server  # pyright: ignore[reportMissingImports]
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "utils"))
+    from render_requests import make_server  # pyright: ignore[reportMissingImports]
 
     max_bytes = options.max_megabytes * 10**6
     try:

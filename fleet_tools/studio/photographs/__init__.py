@@ -33,7 +33,7 @@ Colours pass through Blender's AgX, surfaces are lit by a furnished room and a l
 background is a plain wall. Shapes are where VTK renders them, to the pixel, so that depth and
 segmentation fit the colour image.
 
-`serve` (the program), `server` (HTTP), `blender_pool` (processes), `drawing` and `drake_gltf` (one
+`serve` (the program), `render_requests` (HTTP), `blender_pool` (processes) and `drawing` (one
 image) belong to the server, and import nothing else of this package. `photographer` is the client,
 and `photo_jobs` is what `fleet_tools.photograph` asks of it.
 """
