@@ -21,7 +21,6 @@ from pydrake.geometry import FrameId, QueryObject
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Hits
 from fleet_tools.perception.ray_casting import CameraRays, RaySurface, require_embree
-from fleet_tools.perception.ray_renderer import RayRenderer
 from fleet_tools.perception.render_scene import VtkRenderer
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
 from fleet_tools.sim.scene import Scene
