@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.baselines.training.config import Criterion, TrainingConfig
-from fleet_tools.baselines.training.curve_options import CurveOptions
-from fleet_tools.baselines.training.policy_options import PolicyOptions
+from fleet_tools.baselines.training.config import (
+    Criterion,
+    CurveOptions,
+    PolicyOptions,
+    TrainingConfig,
+)
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.parallel.workers import WorkerOptions
@@ -23,7 +26,7 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.config import PolicyConfig
-    from fleet_tools.baselines.training.run_spec import TrainingRunSpec
+    from fleet_tools.baselines.training.run import TrainingRunSpec
     from fleet_tools.dataset.samples import Samples
 
 
@@ -74,12 +77,6 @@ class TrainOptions(cli.Options):
     """By what the best weights are chosen: the lowest validation loss, or the most successful
     rollouts."""
     curves: CurveOptions = CurveOptions()
-
-    aliases = {
-        # their names in version 0.1
-        "dataset": ["--data"],
-        "validation_fraction": ["--validation-share"],
-    }
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -145,16 +142,13 @@ def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     """Trains once; returns the exit code and a summary."""
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
     from fleet_tools.baselines.training.curves import epoch_point, open_curves
-    from fleet_tools.baselines.training.demonstrations import split
+    from fleet_tools.baselines.training.demonstrations import Trajectories, split
     from fleet_tools.baselines.training.distillation import teacher_actions
-    from fleet_tools.baselines.training.epoch_bar import EpochBar
-    from fleet_tools.baselines.training.errors import DivergedError
-    from fleet_tools.baselines.training.progress import TrainingProgress
     from fleet_tools.baselines.training.record import TrainingWriter, restart
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.run import Hooks, run
-    from fleet_tools.baselines.training.summary import plan_text, summarize
-    from fleet_tools.baselines.training.trajectories import Trajectories
+    from fleet_tools.baselines.training.state import DivergedError, TrainingProgress
+    from fleet_tools.baselines.training.summary import EpochBar, plan_text, summarize
     from fleet_tools.dataset.samples import Samples
 
     options.curves.require_libraries()
@@ -244,7 +238,7 @@ def _blueprint(
 
 def _spec(options: TrainOptions, samples: "Samples", blueprint: "Blueprint") -> "TrainingRunSpec":
     from fleet_tools.baselines.training.demonstrations import content_digest
-    from fleet_tools.baselines.training.run_spec import TrainingRunSpec, packages
+    from fleet_tools.baselines.training.run import TrainingRunSpec, packages
 
     return TrainingRunSpec(
         datasets=tuple(str(folder) for folder in options.dataset),
@@ -270,7 +264,7 @@ def _digest(path: Path) -> str:
 def _device(name: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
     import torch
 
-    from fleet_tools.baselines.training.errors import TrainingError
+    from fleet_tools.baselines.training.state import TrainingError
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -13,7 +13,7 @@ from fleet_tools.utils import cli
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.config import PolicyConfig
-    from fleet_tools.baselines.training.run_spec import TrainingRunSpec
+    from fleet_tools.baselines.training.run import TrainingRunSpec
 
 
 class LearnersOptions(cli.Options):
@@ -38,9 +38,9 @@ def _table(options: LearnersOptions) -> int:
 
 def _row(folder: Path) -> dict[str, Any]:
     """Returns the facts of a run."""
-    from fleet_tools.baselines.training.errors import TrainingError
     from fleet_tools.baselines.training.record import load_progress
-    from fleet_tools.baselines.training.run_spec import TrainingRunSpec
+    from fleet_tools.baselines.training.run import TrainingRunSpec
+    from fleet_tools.baselines.training.state import TrainingError
     from fleet_tools.storage.run_folder import read_spec
 
     spec = read_spec(folder, TrainingRunSpec, TrainingError)

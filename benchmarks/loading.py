@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.header import Header
-    from fleet_tools.dataset.learning import FleetDataset
+    from fleet_tools.dataset.samples import Samples
 
 EPISODE_STEPS = 33
 """Approximate number of steps of an expert's episode."""
@@ -108,21 +108,21 @@ def measure(folder: Path, options: LoadingOptions) -> Iterator[Figure]:
     """
     import numpy as np
 
-    from fleet_tools.dataset.learning import FleetDataset, collate
     from fleet_tools.dataset.normalization import normalization_of
+    from fleet_tools.dataset.samples import Samples
 
     started = time.perf_counter()
     dataset = make_dataset(folder / "data", options.steps, options.points)
     size = sum(path.stat().st_size for path in dataset.folder.rglob("*") if path.is_file())
     yield Figure("creating the dataset", _since(started), {"gigabytes": size / 1e9})
     started = time.perf_counter()
-    samples = FleetDataset(dataset.folder, observations=["point_cloud"])
+    samples = Samples(dataset.folder, observations=["point_cloud"])
     yield Figure("opening the dataset", _since(started), {"steps": len(samples)})
 
     batch, generator = options.batch, np.random.default_rng(0)
 
-    def random_batch(of: FleetDataset, count: int) -> Callable[[], object]:
-        return lambda: collate(of.__getitems__(generator.integers(len(of), size=count).tolist()))
+    def random_batch(of: Samples, count: int) -> Callable[[], object]:
+        return lambda: of.gather(generator.integers(len(of), size=count))
 
     def single_samples() -> object:
         return [samples[int(k)] for k in generator.integers(len(samples), size=batch)]
@@ -130,10 +130,9 @@ def measure(folder: Path, options: LoadingOptions) -> Iterator[Figure]:
     name = f"{batch} random steps"
     yield Figure(f"{name}, first batch", _median(random_batch(samples, batch), 1), {})
     started = time.perf_counter()
-    for episode in range(len(samples.episodes)):
-        samples.rows(episode)
-    yield Figure("mapping the other episodes", _since(started), {})
-    _median(random_batch(samples, batch), 200)  # until all pages are mapped
+    for episode in samples.episodes:
+        _ = episode.contents
+    yield Figure("locating the other episodes", _since(started), {})
     warm = _median(random_batch(samples, batch), 100)
     speed = {"gigabytes_per_second": batch * options.points * 16 / warm / 1e6}
     yield Figure(f"{name}, warm", warm, speed)
@@ -141,11 +140,9 @@ def measure(folder: Path, options: LoadingOptions) -> Iterator[Figure]:
     for workers in (0, options.workers):
         loaded = _of_data_loader(samples, batch, workers)
         yield Figure(f"... of a DataLoader with {workers} workers", loaded, {})
-    windows = FleetDataset(
-        dataset.folder, observations=["point_cloud"], sequence_length=options.length
-    )
+    windows = Samples(dataset.folder, observations=["point_cloud"], sequence_length=options.length)
     count = max(1, batch // options.length)
-    _median(random_batch(windows, count), 400)
+    _median(random_batch(windows, count), 20)
     yield Figure(
         f"{count} random windows of {options.length}",
         _median(random_batch(windows, count), 100),
@@ -164,18 +161,17 @@ def measure(folder: Path, options: LoadingOptions) -> Iterator[Figure]:
 
 
 def costs_of_checks(dataset: "Dataset") -> Iterator[Figure]:
-    """Yields the times of mapping and of reading all episodes, with integrity checks and without.
+    """Yields the times of locating and of reading all episodes, with integrity checks and without.
 
-    Episodes are checked once, when they are first mapped, or whenever they are read.
+    Digests are checked once, when an episode is located, and values whenever they are read.
     """
     from fleet_tools.dataset import Dataset
     from fleet_tools.dataset.samples import Samples
 
-    def mapping(check: bool) -> float:
+    def locating(check: bool) -> float:
         def work() -> None:
-            samples = Samples(dataset.folder, check=check)
-            for episode in range(len(samples.episodes)):
-                samples.rows(episode)
+            for episode in Samples(dataset.folder, check=check).episodes:
+                _ = episode.contents
 
         return _median(work, 3)
 
@@ -183,7 +179,7 @@ def costs_of_checks(dataset: "Dataset") -> Iterator[Figure]:
         return _median(lambda: [None for _ in Dataset(dataset.folder, check=check)], 3)
 
     count = len(dataset)
-    for name, work in (("mapping", mapping), ("reading", reading)):
+    for name, work in (("locating", locating), ("reading", reading)):
         unchecked, checked = work(False), work(True)
         each = {"milliseconds_per_episode": unchecked / count}
         yield Figure(f"{name} {count} episodes, --no-check", unchecked, each)
@@ -238,19 +234,18 @@ def minari_view(dataset: "Dataset", root: Path) -> Any:
 
 
 def _minari_batch(
-    view: Any, samples: "FleetDataset", options: LoadingOptions
+    view: Any, samples: "Samples", options: LoadingOptions
 ) -> "Callable[[], tuple[np.ndarray, np.ndarray]]":
     """Returns a function that reads a batch of random steps with Minari."""
     import numpy as np
 
     generator = np.random.default_rng(0)
-    steps = np.array([episode.record.steps for episode in samples.episodes])
-    ends = np.cumsum(steps)
+    ends = samples.starts + samples.lengths
 
     def read() -> "tuple[np.ndarray, np.ndarray]":
         indices = generator.integers(len(samples), size=options.batch)
         episodes = np.searchsorted(ends, indices, side="right")
-        starts = indices - (ends - steps)[episodes]
+        starts = indices - samples.starts[episodes]
         clouds = np.empty((options.batch, options.points, 4), np.float32)
         actions = np.empty((options.batch, 6), np.float32)
         for k, (data, t) in enumerate(zip(view.iterate_episodes(episodes), starts, strict=True)):
@@ -260,15 +255,12 @@ def _minari_batch(
     return read
 
 
-def _of_data_loader(samples: "FleetDataset", batch: int, workers: int) -> float:
+def _of_data_loader(samples: "Samples", batch: int, workers: int) -> float:
     """Returns the milliseconds per batch of one pass, without the start of the workers."""
-    from torch.utils.data import DataLoader
+    from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-    from fleet_tools.dataset.learning import collate
-
-    loader = DataLoader(
-        samples, batch, shuffle=True, num_workers=workers, collate_fn=collate, drop_last=True
-    )
+    order = BatchSampler(RandomSampler(samples), batch, drop_last=True)
+    loader = DataLoader(samples, sampler=order, batch_size=None, num_workers=workers)  # pyright: ignore[reportArgumentType]
     batches = iter(loader)
     next(batches)
     started = time.perf_counter()

@@ -50,7 +50,7 @@ def _measure(options: PrivacyOptions) -> int:
     from fleet_tools.baselines.federated.plan import FleetPlan
     from fleet_tools.baselines.federated.record import load_progress
     from fleet_tools.baselines.federated.run_spec import FleetRunSpec
-    from fleet_tools.baselines.training.errors import TrainingError
+    from fleet_tools.baselines.training.state import TrainingError
     from fleet_tools.dataset.samples import Samples
     from fleet_tools.storage.run_folder import read_spec
 
@@ -81,7 +81,7 @@ def _episodes(plan: "FleetPlan", samples: "Samples", weights: Any) -> list[dict[
     import torch
 
     from fleet_tools.baselines.policies.network import PolicyNetwork
-    from fleet_tools.baselines.training.trajectories import Trajectories
+    from fleet_tools.baselines.training.demonstrations import Trajectories
 
     network = plan.blueprint.create().eval()
     assert isinstance(network, PolicyNetwork)

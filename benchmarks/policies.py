@@ -33,8 +33,6 @@ class PolicyBenchmarkOptions(cli.Options):
     camera_size: tuple[Count, Count] = (320, 240)
     """Width and height of images, in pixels."""
 
-    aliases = {"architectures": ["--only"]}  # its name in version 0.1
-
 
 def _measure_all(options: PolicyBenchmarkOptions) -> int:
     import torch

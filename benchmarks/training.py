@@ -54,8 +54,6 @@ class TrainingBenchmarkOptions(cli.Options):
     threads: Count = 1
     """Number of threads."""
 
-    aliases = {"dataset": ["--data"], "architectures": ["--policies"]}  # in version 0.1
-
 
 def _measure_all(options: TrainingBenchmarkOptions) -> int:
     import torch
@@ -96,10 +94,9 @@ def measure(name: str, samples: "Samples", options: TrainingBenchmarkOptions) ->
     import torch
 
     from fleet_tools.baselines.training.config import TrainingConfig
-    from fleet_tools.baselines.training.demonstrations import blueprint_of
+    from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of
     from fleet_tools.baselines.training.loop import train
     from fleet_tools.baselines.training.state import TrainingState
-    from fleet_tools.baselines.training.trajectories import Trajectories
 
     blueprint = blueprint_of(policy_config(name), samples)
     trajectories = Trajectories(samples, blueprint, options.device)

@@ -9,7 +9,7 @@ from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import Policy
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
 
 NOISE_PROBABILITY = 0.3
 """Probability of noise in one step."""

@@ -57,7 +57,7 @@ class CollectOptions(cli.Options):
 
 
 def _collect(options: CollectOptions) -> int:
-    from fleet_tools.dataset.collection_run import collect, exit_code
+    from fleet_tools.dataset.collection import collect, exit_code
     from fleet_tools.dataset.summary import as_text
 
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
@@ -86,7 +86,7 @@ def _collect(options: CollectOptions) -> int:
 
 def _header(options: CollectOptions, policy: "PolicySource") -> "Header":
     """Describes the dataset, after checking that it can be collected."""
-    from fleet_tools.dataset.collection_run import describe_collection
+    from fleet_tools.dataset.collection import describe_collection
     from fleet_tools.envs.spec import EnvSpec
 
     given = dict(options.env)

@@ -56,9 +56,9 @@ class ReplayOptions(cli.Options):
 
 
 def _replay(options: ReplayOptions) -> int:
-    from fleet_tools.dataset.reader import Dataset
+    from fleet_tools.dataset.dataset_folder import Dataset
     from fleet_tools.dataset.replays import summarize
-    from fleet_tools.rollouts.distance import compared_points
+    from fleet_tools.rollouts.agreement import compared_points
     from fleet_tools.storage.provenance import other_versions
 
     started = time.perf_counter()

@@ -23,8 +23,8 @@ from fleet_tools.utils.option_parser import KeyValue
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
+    from fleet_tools.dataset.dataset_folder import DatasetWriter
     from fleet_tools.dataset.manifest import AttemptRecord
-    from fleet_tools.dataset.writer import DatasetWriter
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 
@@ -68,9 +68,9 @@ def _teleop(options: TeleopOptions) -> int:
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
 
+    from fleet_tools.dataset.dataset_folder import DatasetWriter
     from fleet_tools.dataset.header import describe
     from fleet_tools.dataset.summary import as_text
-    from fleet_tools.dataset.writer import DatasetWriter
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.envs.tool_use_env import unwrap
     from fleet_tools.studio.teleoperation.operator_policy import NAME
@@ -134,7 +134,7 @@ def _report(options: TeleopOptions, record: "AttemptRecord") -> None:
 
 
 def _summary(folder: Path, episodes: int | None, before: int) -> dict[str, Any]:
-    from fleet_tools.dataset.reader import Dataset
+    from fleet_tools.dataset.dataset_folder import Dataset
     from fleet_tools.dataset.summary import summarize
 
     dataset = Dataset(folder)  # from the disk: Ctrl-C may have come at any moment

@@ -208,11 +208,8 @@ FINGERS_TOP = (0.0105, 0.0, -0.031)
 def test_hanging_the_basket_on_the_fingers_is_no_success(basket: ToolUseEnv) -> None:
     basket.reset(seed=0)
     crown = basket.world_state().p_W_object["crown"] - basket.world_state().X_WO.translation()
-    p_WCrown = arm_kinematics(basket.robot).forward(np.array(FORWARDS)) @ FINGERS_TOP + [
-        0.0,
-        0.0,
-        0.002,
-    ]
+    X_WE = arm_kinematics(basket.robot).forward(np.array(FORWARDS))
+    p_WCrown = X_WE @ FINGERS_TOP + [0.0, 0.0, 0.002]
     x, y, z = p_WCrown - crown
     hanging = {
         "initial_joints_rad": FORWARDS,

@@ -6,10 +6,10 @@ from fleet_tools.baselines.federated.streaming.config import StreamingConfig
 from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.config.values import GrownValue, NonNegative
+from fleet_tools.config.values import NonNegative, Value
 
 
-class Assignment(GrownValue):
+class Assignment(Value):
     """A robot's data, and how it trains on them.
 
     Attributes:
@@ -38,8 +38,6 @@ class Assignment(GrownValue):
     streaming: StreamingConfig | None = None
     method: str = ""
     options: MethodOptions = {}
-
-    later_fields = ("moment_noise", "proximal", "streaming", "method", "options")
 
     def method_options(self) -> dict[str, Any]:
         """Returns the keyword arguments of the method."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import pydantic
 
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.config.values import Number, Positive, Value
 
 LATE = "it had not answered when the round closed"

@@ -14,7 +14,6 @@ from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.config.values import (
     Count,
     CountOrZero,
-    GrownValue,
     NonNegative,
     Number,
     Positive,
@@ -99,7 +98,7 @@ def _with_named_policy(given: Any) -> Any:
     return policy_config(given) if isinstance(given, str) else given
 
 
-class FleetConfig(GrownValue):
+class FleetConfig(Value):
     """Configuration of a fleet.
 
     Attributes:
@@ -165,16 +164,6 @@ class FleetConfig(GrownValue):
     try_robots: bool | Literal["own_tasks"] = False
     streaming: StreamingConfig | None = None
     closing: ClosingConfig = ClosingConfig()
-
-    later_fields = (
-        "moment_noise",
-        "combination",
-        "distillation",
-        "server",
-        "proximal",
-        "streaming",
-        "closing",
-    )
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:

@@ -8,9 +8,9 @@ from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import DISTILLED, FleetWriter
 from fleet_tools.baselines.federated.simulation import simulate
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.distillation import DrawnStates, teacher_actions
 from fleet_tools.baselines.training.loop import Batches
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 
 

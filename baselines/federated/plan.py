@@ -13,10 +13,14 @@ from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.training.demonstrations import blueprint_of, content_digest, split
+from fleet_tools.baselines.training.demonstrations import (
+    Trajectories,
+    blueprint_of,
+    content_digest,
+    split,
+)
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.state import Tensors
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.partition import dirichlet_partition
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 
 from fleet_tools.baselines.federated.closing import LATE
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot_summary import RobotSummary, Tally, stored_as
+from fleet_tools.baselines.federated.robot_summary import RobotSummary, Tally
 from fleet_tools.baselines.federated.rounds import RobotResult, RoundResult
 from fleet_tools.baselines.federated.server_optimizer import ServerState
 from fleet_tools.baselines.federated.streaming.rounds import StreamedRound
 from fleet_tools.baselines.training.curves import Point, success_values
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
 from fleet_tools.baselines.training.state import Tensors
-from fleet_tools.config.values import GrownValue
+from fleet_tools.config.values import Value
 
 
-class RoundSummary(GrownValue):
+class RoundSummary(Value):
     """Summary of a round, a line of `rounds.jsonl`.
 
     Attributes:
@@ -38,12 +38,10 @@ class RoundSummary(GrownValue):
     robots: tuple[RobotSummary, ...]
     bytes_so_far: int
     loss: float
-    moved_fraction: float | None = stored_as("moved")
+    moved_fraction: float | None
     rollouts: dict[str, TaskSuccesses] | None
     seconds: float
     tally: Tally | None = None
-
-    later_fields = ("tally",)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,8 +40,7 @@ from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
-from fleet_tools.baselines.training.errors import TrainingError
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside

@@ -11,7 +11,7 @@ from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.messages import decode_request, is_request
 from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
 from fleet_tools.baselines.federated.transport import Answers, LostRobot, Transport
-from fleet_tools.baselines.training.run_spec import packages
+from fleet_tools.baselines.training.run import packages
 
 
 class CachingTransport:

@@ -33,10 +33,9 @@ from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.weights import require_weights
-from fleet_tools.baselines.training.demonstrations import content_digest
+from fleet_tools.baselines.training.demonstrations import Trajectories, content_digest
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train
 from fleet_tools.baselines.training.state import Tensors, TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 
@@ -70,8 +69,7 @@ class FleetRobot:
         """Approximate memory that it holds: less than a megabyte until its data are opened."""
         opened = self.__dict__.get("_trajectories")  # as `cached_property` stores it
         remembered = 0 if self._last is None else _bytes(self._last[1].weights)
-        # Read, and mapped.
-        return _OPEN_BYTES + remembered + (0 if opened is None else 2 * opened.nbytes)
+        return _OPEN_BYTES + remembered + (0 if opened is None else opened.nbytes)
 
     def answer(self, message: bytes) -> bytes:
         """Returns the reply to a request, or the answer to a query.
@@ -141,7 +139,7 @@ class FleetRobot:
         samples = self._samples(assignment.data, tuple(assignment.blueprint.observation))
         if max(assignment.episodes) >= len(samples.episodes):
             raise DatasetError(f"There are only {len(samples.episodes)} episodes here; {_REMEDY}")
-        own = samples.subset(assignment.episodes, own_mappings=True)
+        own = samples.subset(assignment.episodes)
         if content_digest(own) != assignment.content_digest:
             raise DatasetError(f"The episodes here are not the assigned ones; {_REMEDY}")
         return Trajectories(own, assignment.blueprint)

@@ -1,15 +1,6 @@
 """What a report says of a robot in a round."""
 
-from typing import Any
-
-import pydantic
-
 from fleet_tools.config.values import Value
-
-
-def stored_as(name: str) -> Any:
-    """Returns a field with another name in files, which have those of version 0.1."""
-    return pydantic.Field(validation_alias=name, serialization_alias=name)
 
 
 class RobotSummary(Value):
@@ -28,9 +19,9 @@ class RobotSummary(Value):
     steps: int | None
     loss: float | None
     left_out: str | None
-    messages: int = stored_as("calls")
-    bytes_to_robot: int = stored_as("bytes_to_it")
-    bytes_from_robot: int = stored_as("bytes_from_it")
+    messages: int
+    bytes_to_robot: int
+    bytes_from_robot: int
 
 
 class Tally(Value):

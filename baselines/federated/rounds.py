@@ -23,8 +23,7 @@ from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
 from fleet_tools.baselines.merging.soundness import require_sound
-from fleet_tools.baselines.training.errors import DivergedError, TrainingError
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,10 @@ from typing import Literal, Self
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.training.run_spec import packages
+from fleet_tools.baselines.training.run import packages
 from fleet_tools.storage.record_folder import Document
 
-VERSION = 2
+VERSION = 1
 """Version of the content and meaning of `config.json`."""
 
 
@@ -23,7 +23,7 @@ class FleetRunSpec(Document):
         packages: Versions of the packages on which the bits of the result depend.
     """
 
-    version: Literal[2] = VERSION
+    version: Literal[1] = VERSION
     config: FleetConfig
     content_digest: str
     blueprint: Blueprint

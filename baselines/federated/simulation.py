@@ -10,8 +10,7 @@ from fleet_tools.baselines.federated.record import COMBINED, MERGED, SCENES
 from fleet_tools.baselines.training.rollouts import make_envs
 from fleet_tools.dataset.attempts import make_attempts
 from fleet_tools.dataset.collection import add_attempt
-from fleet_tools.dataset.reader import Dataset
-from fleet_tools.dataset.writer import DatasetWriter
+from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
 from fleet_tools.parallel import workers
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.storage.provenance import installed_packages

@@ -121,7 +121,7 @@ class ViewOptions(cli.Options):
 
 def _collect(options: CollectOptions) -> int:
     from fleet_tools.baselines.metaworld.tasks import env_spec, task_set
-    from fleet_tools.dataset.collection_run import collect, describe_collection, exit_code
+    from fleet_tools.dataset.collection import collect, describe_collection, exit_code
     from fleet_tools.errors import require_name
 
     members = task_set(options.tasks)

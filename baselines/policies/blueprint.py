@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.policies.gated import GatedNetwork
     from fleet_tools.baselines.policies.network import PolicyNetwork
 
-VERSION = 2
+VERSION = 1
 """Version of the content and meaning of a blueprint; others are refused."""
 
 
@@ -49,18 +49,15 @@ class Blueprint(Value):
             the motion that 1 stands for.
         scaling: Scaling of every entry that no encoder reads.
         env_kwargs: Keyword arguments of the environment whose observations it has learned to
-            read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}. Files call it
-            "environment".
+            read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
     """
 
-    version: Literal[2] = VERSION
+    version: Literal[1] = VERSION
     config: PolicyConfig
     observation: dict[str, ArraySpec]
     action: ArraySpec
     scaling: Scaling
-    env_kwargs: EnvKwargs = pydantic.Field(
-        validation_alias="environment", serialization_alias="environment"
-    )
+    env_kwargs: EnvKwargs
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:

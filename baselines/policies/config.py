@@ -18,7 +18,6 @@ from fleet_tools.baselines.policies.head_config import (
 from fleet_tools.config.values import (
     Count,
     CountOrZero,
-    GrownValue,
     NonNegative,
     Positive,
     Value,
@@ -42,7 +41,7 @@ Width = Annotated[Count, pydantic.Field(le=100_000)]
 """A number of units."""
 
 
-class MLPConfig(GrownValue):
+class MLPConfig(Value):
     """Layers of ReLU units, without memory.
 
     Attributes:
@@ -57,8 +56,6 @@ class MLPConfig(GrownValue):
     layers: Annotated[CountOrZero, pydantic.Field(le=1000)] = 4
     width: Width = 512
     task_conditioning: Literal["input", "film"] = "input"
-
-    later_fields = ("task_conditioning",)
 
     def create(self, inputs: int, task: int = 0) -> "MLPBody":
         """Returns a new body.
@@ -96,7 +93,7 @@ class RecurrentConfig(Value):
         return RecurrentBody(self, inputs)
 
 
-class TransformerConfig(GrownValue):
+class TransformerConfig(Value):
     """Causal self-attention over the steps of an episode.
 
     Attributes:
@@ -116,8 +113,6 @@ class TransformerConfig(GrownValue):
     feedforward: Width = 2048
     context: Width = 32
     task_conditioning: Literal["input", "token"] = "input"
-
-    later_fields = ("task_conditioning",)
 
     @pydantic.model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
@@ -197,14 +192,14 @@ class GateConfig(Value):
     sharpness: NonNegative = 0.1
 
 
-class PolicyConfig(GrownValue):
+class PolicyConfig(Value):
     """A policy without the layout of what it observes.
 
     Attributes:
         body: Turns features into the units that the head reads, step by step.
         clouds: Encoder of point clouds; None for a policy that reads none.
         images: Encoder of colour images, the same for all cameras; None for a policy that reads
-            none. Files and YAML call it "pictures".
+            none.
         reads: Names of the observation's entries that the policy reads; empty for all.
         head: Turns units into actions.
         chunk: Number of actions that the head gives in each step: that of the step and those of
@@ -216,16 +211,12 @@ class PolicyConfig(GrownValue):
 
     body: BodyConfig = MLPConfig()
     clouds: PointNetConfig | None = None
-    images: ResNet18Config | None = pydantic.Field(
-        default=None, validation_alias="pictures", serialization_alias="pictures"
-    )
+    images: ResNet18Config | None = None
     reads: tuple[str, ...] = ()
     head: HeadConfig = LinearHeadConfig()
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
     execution: ExecutionConfig = EnsembleConfig()
     gate: GateConfig | None = None
-
-    later_fields = ("head", "chunk", "execution", "gate")
 
     @pydantic.model_validator(mode="after")
     def _gate_reads_state(self) -> Self:

@@ -14,7 +14,7 @@ from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
 from fleet_tools.baselines.policies.layout import entries_with_masks
 from fleet_tools.baselines.policies.modules import Body, Encoder, Hidden
 
-_MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "pictures"}
+_MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""
 
 

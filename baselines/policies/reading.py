@@ -54,10 +54,8 @@ def read_policy_config(
     """
     config = _load_json(source) if source.endswith(".json") else policy_config(source)
     data = config.model_dump(mode="json")
-    for part in ("head", "execution"):  # left out where they are the defaults
-        data[part] = getattr(config, part).model_dump(mode="json")
     for key, value in settings:
-        *parents, last = _present_key(key).split(".")
+        *parents, last = key.split(".")
         part: Any = data
         for parent in parents:
             part = part.get(parent) if isinstance(part, dict) else None
@@ -81,8 +79,3 @@ def _load_json(path: str) -> PolicyConfig:
         return parse(PolicyConfig, load(Path(path)), path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is not the JSON of a policy: {error}") from None
-
-
-def _present_key(key: str) -> str:
-    first, dot, rest = key.partition(".")
-    return f"images{dot}{rest}" if first == "pictures" else key  # its name in files

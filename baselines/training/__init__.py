@@ -6,7 +6,7 @@
     from fleet_tools.baselines.training.demonstrations import blueprint_of, split
     from fleet_tools.baselines.training.loop import train, validate
     from fleet_tools.baselines.training.state import TrainingState
-    from fleet_tools.baselines.training.trajectories import Trajectories
+    from fleet_tools.baselines.training.demonstrations import Trajectories
 
     training, validation = split(Samples("data/hammer"), fraction=0.1, seed=0)  # by episodes
     blueprint = blueprint_of(policy_config("elman"), training)                  # with their scaling

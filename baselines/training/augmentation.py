@@ -1,12 +1,11 @@
-"""Augmentation of observations: other clouds and images of the same scene, for every batch."""
+"""Augmentation of observations: other clouds and colours of the same scene, for every batch."""
 
 from collections.abc import Iterable, Mapping
 
 import torch
+from torch import nn
 
-from fleet_tools.baselines.training.cloud_augmentation import augmented_cloud
 from fleet_tools.baselines.training.config import CloudAugmentation, ImageAugmentation
-from fleet_tools.baselines.training.image_augmentation import augmented_image
 
 
 def augmented(
@@ -28,3 +27,65 @@ def augmented(
         else:
             changed[name] = augmented_image(changed[name], change, generator)
     return changed
+
+
+def augmented_cloud(
+    cloud: torch.Tensor, config: CloudAugmentation, generator: torch.Generator
+) -> torch.Tensor:
+    """Returns other clouds.
+
+    Args:
+        cloud: (..., points, 4), see `PointNetEncoder`.
+        config: What is done to them.
+        generator: Draws, on the CPU; the same draws whatever the device.
+    """
+    if config.dropout > 0:
+        cloud = _some_points(cloud, config.dropout, generator)
+    present = cloud[..., 3:] != 0
+    if config.crop_m > 0:
+        present = present & ~_in_ball(cloud[..., :3], config.crop_m, generator)
+    if config.jitter_m > 0:
+        noise = torch.randn((*cloud.shape[:-1], 3), generator=generator)
+        noise = nn.functional.pad(config.jitter_m * noise, (0, 1))  # none on the mask
+        cloud = cloud + noise.to(cloud.device, cloud.dtype)
+    return torch.where(present, cloud, torch.zeros_like(cloud))
+
+
+def _some_points(cloud: torch.Tensor, dropout: float, generator: torch.Generator) -> torch.Tensor:
+    """Returns clouds of fewer points, which take less time to encode."""
+    count = cloud.shape[-2] - int(dropout * cloud.shape[-2])
+    order = torch.rand(cloud.shape[:-1], generator=generator).argsort(-1)[..., :count]
+    return cloud.gather(-2, order.to(cloud.device)[..., None].expand(*order.shape, 4))
+
+
+def _in_ball(
+    points: torch.Tensor, largest_radius_m: float, generator: torch.Generator
+) -> torch.Tensor:
+    """Whether points lie in a ball about one of them, of random radius, (..., points, 1) bool."""
+    *batch, count, _ = points.shape
+    chosen = torch.randint(count, (*batch, 1, 1), generator=generator).to(points.device)
+    center = points.gather(-2, chosen.expand(*batch, 1, 3))
+    radius = largest_radius_m * torch.rand((*batch, 1, 1), generator=generator).to(points.device)
+    return (points - center).norm(dim=-1, keepdim=True) < radius
+
+
+def augmented_image(
+    image: torch.Tensor, config: ImageAugmentation, generator: torch.Generator
+) -> torch.Tensor:
+    """Returns images of other colours; each image has draws of its own.
+
+    Args:
+        image: (..., height, width, 3) uint8.
+        config: What is done to them.
+        generator: Draws, on the CPU; the same draws whatever the device.
+    """
+    shape = (*image.shape[:-3], 1, 1, 3)
+    gain = 1 + config.color_gain * _uniform(shape, generator).to(image.device)
+    offset = 255 * config.color_offset * _uniform(shape, generator).to(image.device)
+    colors = torch.addcmul(offset, image, gain)
+    return colors.round_().clamp_(0, 255).to(torch.uint8)
+
+
+def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Returns numbers between -1 and 1."""
+    return 2 * torch.rand(shape, generator=generator) - 1

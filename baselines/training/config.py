@@ -1,12 +1,22 @@
-"""Configuration of training."""
+"""Configuration of training, of its curves, and of the policy that is trained."""
 
 import math
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pydantic
+from tyro.conf import UseAppendAction, arg
 
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, NonNegative, Number, Positive, Seed
+from fleet_tools.utils.libraries import require
+from fleet_tools.utils.option_parser import KeyValue
+
+# Drake is imported with the environment.
+if TYPE_CHECKING:
+    from fleet_tools.baselines.policies.blueprint import Blueprint
+    from fleet_tools.baselines.policies.config import PolicyConfig
+
 
 Criterion = Literal["loss", "rollouts"]
 """By what the best epoch is chosen: the lowest validation loss, or the most successful rollouts."""
@@ -90,3 +100,67 @@ class TrainingConfig(OptionGroup):
         It rises from 0.1, or the first weights would stay in the average of a short training.
         """
         return min(self.ema_decay, (1 + updates) / (10 + updates))
+
+
+PURPOSE = "write curves"
+"""What the libraries are needed for."""
+
+
+class CurveOptions(OptionGroup):
+    """Curves of losses, rates and successes."""
+
+    tensorboard: bool = False
+    """Write them for TensorBoard: `tensorboard --logdir OUTPUT`."""
+    wandb: str | None = None
+    """Send them to this project of Weights & Biases, over the network and with your account there;
+    WANDB_MODE=offline keeps them in OUTPUT."""
+
+    def require_libraries(self) -> None:
+        """Imports what the options need.
+
+        Raises:
+            MissingLibraryError: A library is not installed.
+        """
+        if self.tensorboard:
+            require("tensorboard", PURPOSE)
+        if self.wandb is not None:
+            require("wandb", PURPOSE)
+
+
+class PolicyOptions(OptionGroup):
+    """The policy."""
+
+    architecture: str | None = None
+    """Architecture of the policy: mlp, elman, lstm, gru or transformer; with the prefix pointnet_
+    or resnet_ for point clouds or images; or the path of a PolicyConfig as JSON, FILE.json."""
+    like: Path | None = None
+    """Checkpoint of a policy whose architecture, observations and scaling are taken over, so that
+    the two can be merged; its weights are not used."""
+    settings: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(name="set")] = ()
+    """Setting of the architecture, such as body.width=256, clouds.widths=[64,128], head.type=flow
+    (or diffusion), chunk=6 or body.task_conditioning=film; may be repeated."""
+    observations: tuple[str, ...] = ()
+    """Entries of the observation that the policy reads (default: all)."""
+
+    @pydantic.model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.architecture is None) == (self.like is None):
+            raise ValueError("give either --architecture or --like")
+        if self.like is not None and (self.settings or self.observations):
+            raise ValueError(
+                "--like determines the architecture and what it reads; leave out --set and "
+                "--observations, or give --architecture instead"
+            )
+        return self
+
+    def read(self) -> tuple["PolicyConfig", "Blueprint | None"]:
+        """Returns the policy's configuration, and the blueprint that it takes over, if any."""
+        from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+        from fleet_tools.baselines.policies.reading import read_policy_config
+
+        if self.like is not None:
+            model = load_checkpoint(self.like).blueprint
+            return model.config, model
+        assert self.architecture is not None
+        observations = self.observations or None
+        return read_policy_config(self.architecture, self.settings, observations), None

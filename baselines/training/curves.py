@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.baselines.training.curve_options import PURPOSE, CurveOptions
-from fleet_tools.baselines.training.progress import EpochMetrics
+from fleet_tools.baselines.training.config import PURPOSE, CurveOptions
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
+from fleet_tools.baselines.training.state import EpochMetrics
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.utils.disk_errors import disk_errors
 from fleet_tools.utils.libraries import require

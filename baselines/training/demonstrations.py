@@ -1,17 +1,20 @@
-"""Demonstrations: their hash, their validation split, and the policies that can learn from them."""
+"""Demonstrations: their split, the policies that can learn from them, and their tensors."""
 
 import hashlib
 import json
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.config.values import differences
 from fleet_tools.dataset.normalization import normalization_of
-from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.samples import Samples, window_steps
 from fleet_tools.errors import ConfigError, DatasetError
+from fleet_tools.utils import machine
 
 
 def content_digest(samples: Samples) -> str:
@@ -85,3 +88,172 @@ def require_same_policy(blueprint: Blueprint, model: Blueprint) -> None:
             f"{'; '.join(found)}. Give datasets of the same layout, or --architecture instead of "
             "--like."
         )
+
+
+_MEMORY_FRACTION = 0.4
+"""Fraction of the free memory that demonstrations may take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """B trajectories of at most T steps.
+
+    Attributes:
+        observations: (B, T, *shape) by name.
+        actions: (B, T, chunk, 6): the action of a step, and those of the steps that follow. Entries
+            after the end of an episode repeat its last step.
+        imitated: (B, T, chunk) bool, True for actions to imitate.
+    """
+
+    observations: dict[str, torch.Tensor]
+    actions: torch.Tensor
+    imitated: torch.Tensor
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """(B, T) bool, True for steps to imitate."""
+        return self.imitated[..., 0]
+
+
+class Trajectories:
+    """Observations and actions of all steps of some episodes.
+
+    Policies with memory read steps with noise in their actions (`experts.demonstrators`), but do
+    not imitate them. Where a learner acted, they imitate the expert (`experts.demonstrators`). All data
+    lie on the device if they fit, and are read from the disk batch by batch otherwise.
+
+    Args:
+        samples: The episodes; whether they are cut into windows makes no difference.
+        blueprint: Blueprint of the policy, from which follow the entries that are read, and
+            whether it has a memory and thus learns from whole episodes.
+        device: Device of the batches.
+        taught: Actions to imitate instead of those in the samples, (steps, 6); see
+            `distillation.teacher_actions`.
+
+    Attributes:
+        device: As given.
+        with_memory: Whether items are episodes instead of steps.
+        lengths: (n,) numbers of steps of the episodes that have any.
+        imitated: (steps,) bool, whether a step is to be imitated.
+        nbytes: Size of the observations of all steps.
+
+    Raises:
+        DatasetError: There is no step to imitate, an episode's `info` is not valid, or a file
+            cannot be read.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        blueprint: Blueprint,
+        device: str | torch.device = "cpu",
+        taught: np.ndarray | None = None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.with_memory = blueprint.config.body.type != "mlp"
+        filled = samples.lengths > 0
+        self.lengths, self._starts = samples.lengths[filled], samples.starts[filled]
+        self.imitated = samples.imitate
+        self._chunk = np.arange(blueprint.config.chunk)
+        self._last = np.repeat(self._starts + self.lengths - 1, self.lengths)  # of a row's episode
+        corrected = np.zeros(len(self.imitated) + 1, np.int64)
+        corrected[samples.corrections[0] + 1] = 1
+        self._corrections_before = np.cumsum(corrected)
+        if not self.imitated.any():
+            raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
+        self._taught = taught
+        self._samples, self._names = samples, list(blueprint.observation)
+        self._in_memory: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
+        self.nbytes = self._bytes(blueprint)
+        if self.nbytes < _MEMORY_FRACTION * _free_memory(self.device):
+            self._in_memory = self._read(np.arange(len(self.imitated)))
+
+    @property
+    def steps(self) -> int:
+        """The number of steps to imitate."""
+        return int(self.imitated.sum())
+
+    def order(self, size: int, generator: np.random.Generator | None) -> list[np.ndarray]:
+        """Returns the batches of a pass over all data, each as indices of its items.
+
+        An item is an episode for a policy with memory, and otherwise a step.
+
+        Args:
+            size: Approximate number of steps in a batch.
+            generator: Draws the order; None keeps it.
+        """
+        items = np.arange(len(self.lengths)) if self.with_memory else np.flatnonzero(self.imitated)
+        if generator is not None:
+            items = generator.permutation(items)
+        steps = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
+        after = np.cumsum(steps)
+        batches = (after - (steps + 1) // 2) // size  # by where the middle of an item lies
+        return np.split(items, np.flatnonzero(np.diff(batches)) + 1)
+
+    def imitated_steps(self, items: np.ndarray) -> int:
+        """Returns the number of steps to imitate of items, without reading them."""
+        if not self.with_memory:
+            return int(self.imitated[items].sum())
+        bounds = zip(self._starts[items], self._starts[items] + self.lengths[items], strict=True)
+        return sum(int(self.imitated[start:end].sum()) for start, end in bounds)
+
+    def rows(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the steps of items, padded at the end by the last one.
+
+        Args:
+            items: Indices of items, as `order` returns them.
+
+        Returns:
+            Indices of steps, (B, T), and whether they are within the item, (B, T).
+        """
+        lengths = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
+        starts = self._starts[items] if self.with_memory else items
+        return window_steps(starts, lengths, lengths.max())
+
+    def batch(self, items: np.ndarray) -> Batch:
+        """Returns items, padded at the end.
+
+        Args:
+            items: Indices of items, as `order` returns them.
+        """
+        rows, within = self.rows(items)
+        mask = within & self.imitated[rows]
+        ahead = rows[..., None] + self._chunk
+        following = np.minimum(ahead, self._last[rows][..., None])  # in the same episode
+        imitated = mask[..., None] & (ahead == following) & self.imitated[following]
+        # What the expert does after a learner's action does not follow from its own action there.
+        before = self._corrections_before
+        imitated &= before[following] == before[rows][..., None]
+        if self._in_memory is None:
+            read = np.unique(following)
+            observed, actions = self._read(read)
+            rows, following = (np.searchsorted(read, each) for each in (rows, following))
+        else:
+            observed, actions = self._in_memory
+        rows, following = (torch.from_numpy(each).to(self.device) for each in (rows, following))
+        return Batch(
+            {name: tensor[rows] for name, tensor in observed.items()},
+            actions[following],
+            torch.from_numpy(imitated).to(self.device),
+        )
+
+    def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        read = self._samples.read(rows)
+        observed = {name: self._on_device(read["observation"][name]) for name in self._names}
+        actions = read["action"] if self._taught is None else self._taught[rows]
+        return observed, self._on_device(actions)
+
+    def _on_device(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _bytes(self, blueprint: Blueprint) -> int:
+        arrays = blueprint.observation.values()
+        return len(self.imitated) * sum(
+            int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in arrays
+        )
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":  # data pass through the machine's memory, too
+        return min(torch.cuda.mem_get_info(device)[0], machine.available_memory())
+    return machine.available_memory()

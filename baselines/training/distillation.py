@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.training.trajectories import Batch, Trajectories
+from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
 
 if TYPE_CHECKING:

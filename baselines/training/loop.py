@@ -14,14 +14,14 @@ from fleet_tools.baselines.policies.denoising import regression
 from fleet_tools.baselines.policies.head_config import HeadConfig
 from fleet_tools.baselines.training.augmentation import augmented
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.errors import DivergedError
+from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.baselines.training.state import (
+    DivergedError,
     Tensors,
     TrainingState,
     moments_of,
     set_moments,
 )
-from fleet_tools.baselines.training.trajectories import Batch, Trajectories
 
 
 class Batches(Protocol):

@@ -11,8 +11,8 @@ from typing_extensions import TypedDict  # pydantic reads typing's from Python 3
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.errors import SimulationError
 from fleet_tools.parallel import workers

@@ -1,17 +1,84 @@
-"""A training run: its epochs, their metrics, and what is stored in between."""
+"""A training run: all on which its result depends, its epochs, and what is stored in between."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
+import pydantic
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.training.errors import DivergedError
+from fleet_tools.baselines.training.config import Criterion, TrainingConfig
+from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import train, validate
-from fleet_tools.baselines.training.progress import EpochMetrics, TrainingProgress
 from fleet_tools.baselines.training.rollouts import SuccessMeasure
-from fleet_tools.baselines.training.run_spec import TrainingRunSpec
-from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.state import (
+    DivergedError,
+    EpochMetrics,
+    TrainingProgress,
+    TrainingState,
+)
+from fleet_tools.config.values import Count, CountOrZero, Number
+from fleet_tools.storage.provenance import installed_packages
+from fleet_tools.storage.record_folder import Document
+
+VERSION = 1
+"""Version of the content and meaning of `config.json`."""
+
+
+class TrainingRunSpec(Document):
+    """The content of `config.json`.
+
+    Attributes:
+        version: `VERSION`.
+        datasets: Folders of the demonstrations, as given.
+        episodes: Number of their episodes.
+        content_digest: Hash of their episodes.
+        blueprint: Blueprint of the policy.
+        training: Configuration of training.
+        validation_fraction: Fraction of the episodes that are used for validation, and not for
+            training.
+        rollouts: Number of validation scenes of each task in which the policy is evaluated.
+        rollout_every: Number of epochs between these evaluations.
+        teacher: Hash of the policy whose actions are imitated; None for those of the episodes.
+        choose_by: Criterion by which the best weights are chosen.
+        device: Device of the computation.
+        threads: Number of threads; another number rounds sums differently.
+        packages: Versions of the packages on which the bits of the result depend.
+    """
+
+    version: Literal[1] = VERSION
+    datasets: tuple[str, ...]
+    episodes: Count
+    content_digest: str
+    blueprint: Blueprint
+    training: TrainingConfig
+    validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)]
+    rollouts: CountOrZero
+    rollout_every: Count
+    teacher: str | None
+    choose_by: Criterion
+    device: Literal["cpu", "cuda"]
+    threads: Count
+    packages: dict[str, str]
+
+    def essence(self) -> dict[str, object]:
+        """Returns what must not differ within one run, by its name in messages."""
+        parts = self.model_dump(mode="json")
+        training = {f"training.{name}": value for name, value in parts.pop("training").items()}
+        blueprint = parts.pop("blueprint")  # the rest of it follows from the data
+        return {
+            **parts,
+            **training,
+            "the policy's config": blueprint["config"],
+            "the hash of its scaling": self.blueprint.scaling.rounded_digest(),
+        }
+
+
+def packages() -> dict[str, str]:
+    """Returns the versions of the packages on which the bits of training depend."""
+    return installed_packages(("numpy", "torch"))
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,18 @@
-"""What `python -m fleet_tools.baselines.train` prints before and after a training run."""
+"""What `python -m fleet_tools.baselines.train` prints before, during and after a training run."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.recurrent import lacks_lstm_kernel
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.progress import TrainingProgress, best_epoch
+from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.rollouts import format_successes
-from fleet_tools.baselines.training.run_spec import TrainingRunSpec
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.state import TrainingProgress, best_epoch
+from fleet_tools.utils.progress import progress_bar
 
 
 def plan_text(
@@ -113,3 +114,36 @@ def _best(summary: dict[str, Any]) -> str:
         last, lowest = summary["validation_loss"], summary["best_validation_loss"]
         return f"validation loss {last:.3g}; lowest {lowest:.3g}"
     return f"most successful rollouts {format_successes(summary['best_rollouts'])}"
+
+
+class EpochBar:
+    """Progress bar of epochs, with the present losses and learning rate, and the last rollouts."""
+
+    def __init__(self, spec: TrainingRunSpec, progress: TrainingProgress, quiet: bool) -> None:
+        epochs = spec.training.epochs
+        self._bar = progress_bar(epochs, "epoch", initial=progress.state.epoch, quiet=quiet)
+        self._rollouts = ""
+
+    def refresh(self) -> None:
+        """Brings the elapsed time up to date."""
+        self._bar.update(0)
+
+    def update(self, progress: TrainingProgress) -> None:
+        """Advances by an epoch."""
+        epoch = progress.metrics[-1]
+        if epoch.rollouts:
+            self._rollouts = f", {format_successes(epoch.rollouts)} succeeded"
+        text = f"loss {epoch.loss:.3g}"
+        if epoch.validation_loss is not None:
+            text += f", validation {epoch.validation_loss:.3g}"
+        text += f", rate {epoch.learning_rate:.2g}"
+        self._bar.set_postfix_str(text + self._rollouts, refresh=False)
+        self._bar.update(1)
+
+    def __enter__(self) -> Self:
+        """Returns the bar itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the bar."""
+        self._bar.close()

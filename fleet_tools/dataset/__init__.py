@@ -4,8 +4,7 @@
     manifest.jsonl                      a line for every attempt (`manifest.AttemptRecord`)
     episodes/episode_000012.hdf5        the episode of attempt 12 (`episode_file`)
 
-Only what the manifest lists is part of the dataset. Policies learn from `samples.Samples`, in
-NumPy, or from `learning.FleetDataset`, in PyTorch.
+Only what the manifest lists is part of the dataset. Policies learn from `samples.Samples`.
 """
 
 import lazy_loader

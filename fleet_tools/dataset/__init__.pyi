@@ -1,3 +1,3 @@
+from .dataset_folder import Dataset as Dataset
+from .dataset_folder import DatasetWriter as DatasetWriter
 from .manifest import AttemptRecord as AttemptRecord
-from .reader import Dataset as Dataset
-from .writer import DatasetWriter as DatasetWriter

@@ -9,7 +9,7 @@ import pydantic
 from tyro.conf import Positional
 
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.dataset.export.formats import FormatName
+from fleet_tools.dataset.export import FormatName
 from fleet_tools.utils import cli
 
 
@@ -24,8 +24,6 @@ class InfoOptions(cli.Options):
     """Number of episodes in the image (default: 4)."""
     seed: Seed | None = None
     """Seed of the draw of episodes in the image (default: 0)."""
-
-    aliases = {"output": ["--plot"]}  # its name in version 0.1
 
     @pydantic.model_validator(mode="after")
     def _require_output(self) -> Self:
@@ -52,7 +50,7 @@ class ExportOptions(cli.Options):
 
 
 def _info(options: InfoOptions) -> int:
-    from fleet_tools.dataset.reader import Dataset
+    from fleet_tools.dataset.dataset_folder import Dataset
     from fleet_tools.dataset.summary import as_text, summarize
 
     dataset = Dataset(options.dataset)
@@ -69,8 +67,8 @@ def _info(options: InfoOptions) -> int:
 
 
 def _export(options: ExportOptions) -> int:
+    from fleet_tools.dataset.dataset_folder import Dataset
     from fleet_tools.dataset.export.exporting import as_text, export_dataset
-    from fleet_tools.dataset.reader import Dataset
 
     dataset = Dataset(options.dataset, check=not options.no_check)
     export = export_dataset(

@@ -96,7 +96,7 @@ def make_attempts(
         record = record.model_copy(update={"verified": verify and record.success})
         if result.episode is None or not (record.success or header.keep_failures):
             return record, None
-        return record, episode_file.to_bytes(result.episode, number)
+        return record, episode_file.to_bytes(result.episode, number, header.images)
 
     return make
 

@@ -9,14 +9,15 @@
         infos/success           (T,) bool
         infos/state_digest      (T + 1,) uint64
 
-`scene` and `error` are JSON. Arrays are contiguous and uncompressed, so that they can be mapped
-into memory, except for camera images, which are compressed one by one. The same episode gives the
-same bytes.
+`scene` and `error` are JSON; texts have a fixed length. Arrays are contiguous and uncompressed, so
+that their rows can be read from where they lie, except for camera images, which are compressed one
+by one. The same episode gives the same bytes.
 """
 
 import io
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,8 +32,8 @@ from fleet_tools.dataset.self_contained import (
     opened,
     text_of,
 )
-from fleet_tools.envs.observation_modes import is_image
 from fleet_tools.envs.spec import read_scene
+from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode, hexadecimal
 from fleet_tools.storage.strict_json import loads
 
@@ -49,30 +50,27 @@ NAMES_IN_FILE = {
 }
 """Names in a file of the arrays that are fields of `Episode`."""
 
+_TEXTS = ("outcome", "error", "scene")
+"""Attributes that are texts."""
+
 _COMPRESSION = {"compression": "gzip", "compression_opts": 1, "shuffle": True}  # any HDF5 reads it
-
-
-class ArrayLayout(NamedTuple):
-    """Shape and dtype of an array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    def __str__(self) -> str:
-        """Returns it as error messages say it."""
-        return f"{self.dtype} of shape {self.shape}"
 
 
 class StoredArray(NamedTuple):
     """An array in a file.
 
     Attributes:
-        layout: Its shape and dtype.
+        shape, dtype: As of a NumPy array.
         offset: Bytes before it; None if it is compressed, or empty.
     """
 
-    layout: ArrayLayout
+    shape: tuple[int, ...]
+    dtype: np.dtype
     offset: int | None
+
+
+Run = tuple[int, int, int]
+"""Consecutive rows that are read at once, see `fill`."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +90,13 @@ class Contents:
     arrays: dict[str, StoredArray]
 
 
-def to_bytes(episode: Episode, number: int) -> bytes:
+def to_bytes(episode: Episode, number: int, images: Collection[str] = ()) -> bytes:
     """Returns the content of the file, without `Episode.info`, which may differ each time.
 
     Args:
         episode: The episode.
         number: k in the group's name.
+        images: Names of the observations that are images, which are compressed one by one.
     """
     image = io.BytesIO()
     with h5py.File(
@@ -105,19 +104,20 @@ def to_bytes(episode: Episode, number: int) -> bytes:
         "w",
         libver=("v110", "v110"),  # otherwise the bytes would change with the HDF5 library
         alignment_threshold=1,
-        alignment_interval=8,  # arrays are mapped into memory
+        alignment_interval=8,  # arrays can be mapped into memory
     ) as file:
         group = file.create_group(f"episode_{number}")
         group.attrs["id"] = number
         group.attrs["seed"] = episode.scene.seed
         group.attrs["total_steps"] = len(episode)
-        group.attrs["outcome"] = episode.outcome
-        group.attrs["error"] = json.dumps(episode.error)
-        group.attrs["scene"] = episode.scene.to_json()
+        texts = (episode.outcome, json.dumps(episode.error), episode.scene.to_json())
+        for name, text in zip(_TEXTS, texts, strict=True):
+            content = text.encode()
+            group.attrs.create(name, content, dtype=h5py.string_dtype("utf-8", len(content)))
         for field, name in NAMES_IN_FILE.items():
-            _add(group, name, getattr(episode, field))
+            _add(group, name, getattr(episode, field), compressed=False)
         for name, rows in episode.observations.items():
-            _add(group, f"observations/{name}", rows)
+            _add(group, f"{OBSERVATIONS}{name}", rows, compressed=name in images)
     return image.getvalue()
 
 
@@ -144,41 +144,76 @@ def read(path: Path) -> Episode:
         )
 
 
-def contents(path: Path, names: Iterable[str] | None = None) -> Contents:
+def contents(path: Path) -> Contents:
     """Returns what a file holds besides the entries of its arrays.
 
-    Args:
-        path: Path of the file.
-        names: Arrays to locate, by fields of `Episode` or "observations/<name>"; all if None.
-
     Raises:
-        DatasetError: The file is missing, damaged, or not an episode, or has no such array.
+        DatasetError: The file is missing, damaged, or not an episode.
     """
     with opened(path) as group:
-        if names is None:
-            observed = _names(group_in(group, "observations"))
-            names = [*NAMES_IN_FILE, *(f"{OBSERVATIONS}{name}" for name in observed)]
+        observed = _names(group_in(group, "observations"))
+        names = [*NAMES_IN_FILE, *(f"{OBSERVATIONS}{name}" for name in observed)]
         arrays = {name: array_in(group, NAMES_IN_FILE.get(name, name)) for name in names}
-        texts = {name: text_of(group, name) for name in ("outcome", "error", "scene")}
+        texts = {name: text_of(group, name) for name in _TEXTS}
         return Contents(
             group=str(group.name),
             attributes={"seed": integer_of(group, "seed"), **texts},
             final_digest=hexadecimal(array_in(group, NAMES_IN_FILE["digests"])[-1]),
             arrays={
-                name: StoredArray(ArrayLayout(array.shape, array.dtype), array.id.get_offset())
+                name: StoredArray(array.shape, array.dtype, array.id.get_offset())
                 for name, array in arrays.items()
             },
         )
 
 
-def read_rows(path: Path, name: str, rows: int | slice) -> np.ndarray:
-    """Reads some rows of an array, named as for `contents`.
+def fill(
+    path: Path,
+    stored: Mapping[str, StoredArray],
+    arrays: Mapping[str, np.ndarray],
+    runs: Sequence[Run],
+) -> None:
+    """Reads rows of a file into arrays.
+
+    Args:
+        path: Path of the file.
+        stored: Where its arrays are, see `contents`.
+        arrays: Arrays of as many axes, dtypes and sizes of rows, in C order, by the same names.
+        runs: Rows to read; each is the first of some rows of the file, the first of the rows that
+            they fill, and their number.
 
     Raises:
-        DatasetError: The file is missing, damaged, or not an episode, or has no such array.
+        DatasetError: The file is missing, damaged, or another one than was located.
     """
-    with opened(path) as group:
-        return array_in(group, NAMES_IN_FILE.get(name, name))[rows]
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            for name, array in arrays.items():
+                if (offset := stored[name].offset) is not None and array.size:
+                    rows = array.reshape(len(array), -1).view(np.uint8)
+                    for first, to, count in runs:
+                        begin = offset + first * rows.shape[1]
+                        _read(descriptor, rows[to : to + count].reshape(-1), begin)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}.") from error
+    compressed = [name for name in arrays if stored[name].offset is None and arrays[name].size]
+    if compressed:
+        with opened(path) as group:
+            for name in compressed:
+                source = array_in(group, NAMES_IN_FILE.get(name, name))
+                for first, to, count in runs:
+                    source.read_direct(
+                        arrays[name], np.s_[first : first + count], np.s_[to : to + count]
+                    )
+
+
+def _read(descriptor: int, target: np.ndarray, offset: int) -> None:
+    rest = target.data
+    while rest:
+        if not (size := os.preadv(descriptor, [rest], offset)):
+            raise OSError("it is shorter than it was")
+        rest, offset = rest[size:], offset + size
 
 
 def _names(group: h5py.Group) -> list[str]:
@@ -192,7 +227,7 @@ def _error(group: h5py.Group) -> str | None:
     return error
 
 
-def _add(group: h5py.Group, name: str, rows: np.ndarray) -> None:
-    storage = {"chunks": (1, *rows.shape[1:]), **_COMPRESSION} if is_image(name) else {}
+def _add(group: h5py.Group, name: str, rows: np.ndarray, *, compressed: bool) -> None:
+    storage = {"chunks": (1, *rows.shape[1:]), **_COMPRESSION} if compressed else {}
     # Times of creation would be different bytes for the same content.
     group.create_dataset(name, data=rows, track_times=False, **storage)

@@ -3,6 +3,7 @@
 It describes an environment completely, so that the same one can be made again from it.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
@@ -13,11 +14,9 @@ from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
 from fleet_tools.envs.recorded_env import recorded
 from fleet_tools.envs.spec import TOOL_USE, EnvSpec
-from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
-from fleet_tools.policies.sources import current_name
+from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError, UnknownNameError
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.sim.own_models import CarriesModels
-from fleet_tools.storage.json_documents import rename_keys
 from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 HEADER = "dataset.json"
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 
 
 class Header(CarriesModels, Document):
@@ -34,7 +33,7 @@ class Header(CarriesModels, Document):
 
     error = DatasetError
 
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
     task: TaskFile
     env_spec: EnvSpec
     policy: str
@@ -85,6 +84,11 @@ class Header(CarriesModels, Document):
             return self.env_spec.arena.name
         return str(self.env_spec.kwargs.get("robot", DEFAULT_ROBOT)).partition("@")[0]
 
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Names of the entries of an observation that are images."""
+        return tuple(name for name, spec in self.observation.items() if spec.is_image)
+
     def local_spec(self) -> EnvSpec:
         """Returns the specification with paths of the models that the dataset carries."""
         kwargs = self.with_paths(self.env_spec.kwargs)
@@ -123,19 +127,6 @@ class Header(CarriesModels, Document):
         }
 
 
-def upgrade_from_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Brings the header of schema version 1 to version 2, which renames some entries."""
-    upgraded = rename_keys(data, {"environment": "env_spec"})
-    if isinstance(data.get("policy"), str):
-        upgraded["policy"] = current_name(data["policy"])
-    return upgraded | {"schema_version": 2}
-
-
-def upgrade_from_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Brings the header of schema version 2 to version 3, whose manifest holds digests."""
-    return data | {"schema_version": 3}
-
-
 def describe(
     env: gymnasium.Env, spec: EnvSpec, *, policy: str, seed: int, keep_failures: bool
 ) -> Header:
@@ -165,3 +156,46 @@ def describe(
         packages=installed_packages(spec.arena.packages),
     )
     return header.with_models(models)
+
+
+def common_layout(
+    headers: Mapping[str, Header], requested: Sequence[str] | None
+) -> tuple[dict[str, ArraySpec], ArraySpec]:
+    """Returns the layouts of observations and of actions that all of some datasets have.
+
+    Args:
+        headers: Headers of the datasets, by their folders; at least one.
+        requested: Names of entries of the observation; None for all.
+
+    Raises:
+        UnknownNameError: A dataset has no such entry.
+        DatasetError: Datasets do not fit together; the message says in what, and what fits.
+    """
+    (folder, first), *others = headers.items()
+    for name in requested or ():
+        for each, header in headers.items():
+            if name not in header.observation:
+                raise UnknownNameError(f"observation in {each}", name, header.observation)
+    for other, header in others:
+        expected, given = first.observation, header.observation
+        names = list({**expected, **given}) if requested is None else requested
+        found = {name: _differences(expected.get(name), given.get(name)) for name in names}
+        found["action"] = _differences(first.action, header.action)
+        if any(found.values()):
+            fitting = [name for name, differences in found.items() if not differences]
+            raise DatasetError(
+                f"{other} does not fit {folder}: "
+                f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
+                f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
+                "`observations=[...]`; the action must fit."
+            )
+    observation = first.observation
+    chosen = observation if requested is None else {name: observation[name] for name in requested}
+    return dict(chosen), first.action
+
+
+def _differences(first: ArraySpec | None, second: ArraySpec | None) -> str:
+    if first is None or second is None:
+        return "" if first is second else f"only in the {'former' if second is None else 'latter'}"
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in ArraySpec.model_fields}
+    return ", ".join(f"{name} {a}, not {b}" for name, (a, b) in pairs.items() if a != b)

@@ -3,7 +3,7 @@
 import hashlib
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import pydantic
 
@@ -42,7 +42,7 @@ class AttemptRecord(Value):
         success: Whether the outcome is a success.
         steps: Number of control steps.
         file: Path of the episode, relative to the dataset; None if it was not stored.
-        file_digest: Hash of the episode's file, hexadecimal; None in datasets of former versions.
+        file_digest: Hash of the episode's file, hexadecimal; None if it was not stored.
         tool: Tool of the scene; None if the scene could not even begin.
         object: Object of the scene; likewise.
         state_digest: Hash of the final state, hexadecimal.
@@ -66,3 +66,9 @@ class AttemptRecord(Value):
     error: str | None = None
     verified: bool = False
     info: dict[str, pydantic.JsonValue] = {}
+
+    @pydantic.model_validator(mode="after")
+    def _digest_of_file(self) -> Self:
+        if (self.file is None) != (self.file_digest is None):
+            raise ValueError("a stored episode has a file and its digest, another one neither")
+        return self

@@ -8,12 +8,8 @@ import numpy as np
 from fleet_tools.config.values import Value
 from fleet_tools.dataset.episode_file import OBSERVATIONS
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.envs.observation_modes import is_image
 from fleet_tools.errors import DatasetError
 from fleet_tools.perception.point_cloud import ABSENT
-
-CLOUD = "point_cloud"
-"""Name of the observation whose rows are points and their mask."""
 
 
 class Statistics(Value):
@@ -83,15 +79,17 @@ def normalization_of(samples: Samples) -> Normalization:
             to imitate.
     """
     sums: dict[str, _Moments] = {}
-    for index, episode in enumerate(samples.episodes):
+    layout = {name: spec for name, spec in samples.observation.items() if not spec.is_image}
+    kinds = {f"{OBSERVATIONS}{name}": spec.kind for name, spec in layout.items()}
+    for episode in samples.episodes:
         steps = episode.record.steps
-        for name, rows in samples.rows(index).items():
-            if steps == 0 or is_image(name):
+        for name in (*kinds, "actions"):
+            if steps == 0:
                 continue
-            rows = rows[:steps]
+            rows = episode.rows(name)[:steps]
             if name == "actions":
                 rows = episode.labels.actions(rows)[episode.imitate]
-            entries = _entries(rows, name == f"{OBSERVATIONS}{CLOUD}")
+            entries = _entries(rows, kinds.get(name) == "points")
             if not np.isfinite(entries).all():
                 raise DatasetError(
                     f"{episode.path} has numbers in {name!r} that are not finite and have no "
@@ -104,8 +102,8 @@ def normalization_of(samples: Samples) -> Normalization:
         raise DatasetError("These samples have no step to imitate, and therefore no statistics.")
     return Normalization(
         observation={
-            name: sums[f"{OBSERVATIONS}{name}"].statistics(cloud=name == CLOUD)
-            for name in samples.observation
+            name: sums[f"{OBSERVATIONS}{name}"].statistics(cloud=spec.kind == "points")
+            for name, spec in layout.items()
             if f"{OBSERVATIONS}{name}" in sums
         },
         action=sums["actions"].statistics(),

@@ -8,13 +8,12 @@ from typing import Any
 
 import gymnasium
 
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import StoredActions
-from fleet_tools.rollouts.agreement import Agreement, counts
-from fleet_tools.rollouts.distance import distance
+from fleet_tools.rollouts.agreement import Agreement, counts, distance
 from fleet_tools.rollouts.episode import Episode, EpisodeDifference, first_difference
 from fleet_tools.rollouts.rollout import rollout
 

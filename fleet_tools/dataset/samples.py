@@ -1,20 +1,30 @@
-"""Samples to learn from: single steps, or windows of steps, of one or several datasets."""
+"""Samples to learn from: single steps, or windows of steps, of one or several datasets.
+
+Samples are a dataset for PyTorch's `DataLoader`, too, which needs nothing else:
+
+    from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+    from fleet_tools import Samples
+
+    samples = Samples("data/hammer", observations=["point_cloud"], sequence_length=16)
+    DataLoader(samples, batch_size=64, shuffle=True)
+    batches = BatchSampler(RandomSampler(samples), 64, drop_last=False)
+    DataLoader(samples, sampler=batches, batch_size=None)  # the same, each batch read at once
+"""
 
 import copy
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from fleet_tools.dataset.episode_file import OBSERVATIONS
-from fleet_tools.dataset.header import ArraySpec
-from fleet_tools.dataset.mapped import MappedEpisodes, Rows
-from fleet_tools.dataset.reader import Dataset
-from fleet_tools.dataset.stored_episode import StoredEpisode
-from fleet_tools.dataset.windows import Windows
+from fleet_tools.dataset.dataset_folder import Dataset
+from fleet_tools.dataset.episode_file import OBSERVATIONS, Run
+from fleet_tools.dataset.header import common_layout
+from fleet_tools.dataset.stored_episode import StoredEpisode, disallowed
 from fleet_tools.envs.observation_modes import observation_kwargs
-from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
+from fleet_tools.errors import ConfigError, DatasetError
 
 EPISODE = "episode"
 
@@ -23,8 +33,8 @@ class Samples:
     """Steps t of episodes, each an observation[t] and the action[t] that followed it.
 
     The observation after the last action belongs to no step. Samples are in the order of the
-    folders, of the attempts and of time. An episode's file is opened when one of its steps is
-    first used, and only the arrays that are used are read.
+    folders, of the attempts and of time. An episode's file is located when one of its steps is
+    first used, and only the rows that are used are read.
 
     Args:
         folders: Folder of one dataset, or folders of several.
@@ -36,8 +46,8 @@ class Samples:
         padded: Whether windows may reach beyond the end of their episode, where they hold zeros
             and their mask is False; otherwise such windows are left out.
         failures: Whether to use stored episodes that did not succeed, too.
-        check: Whether an episode's digest and the values of the used arrays are checked when one of
-            its steps is first used, which reads the whole file.
+        check: Whether an episode's digest is checked when one of its steps is first used, which
+            reads the whole file, and the values of all rows that are read.
 
     Attributes:
         observation: Layout of the used entries of the observation, by name.
@@ -46,6 +56,8 @@ class Samples:
             `fleet_tools.envs.observation_modes.observation_kwargs`; None where the datasets
             differ in them.
         episodes: All episodes in order, also those that are too short for a sample.
+        lengths: (n,) numbers of steps of the episodes.
+        starts: (n,) number of the first step of each episode, among the steps of all.
         sequence_length: L, or None.
 
     Raises:
@@ -69,110 +81,227 @@ class Samples:
         if sequence_length not in (None, EPISODE):
             _require_count("sequence_length", sequence_length, f", {EPISODE!r} or None")
         datasets = _open(folders, check)
-        self.observation, self.action = _common_layout(datasets, observations)
-        self.env_kwargs = _common_env_kwargs(datasets)
-        self.episodes = _episodes(datasets, failures)
+        headers = {str(dataset.folder): dataset.header for dataset in datasets}
+        self.observation, self.action = common_layout(headers, observations)
+        kwargs = [observation_kwargs(header.env_spec.kwargs) for header in headers.values()]
+        self.env_kwargs = kwargs[0] if all(other == kwargs[0] for other in kwargs) else None
+        episodes = _episodes(datasets, failures)
         if sequence_length == EPISODE:
-            longest = max(1, *(episode.record.steps for episode in self.episodes))
+            longest = max(1, *(episode.record.steps for episode in episodes))
             sequence_length, stride, padded = longest, longest, True
         self.sequence_length = sequence_length
-        self._stride, self._padded = stride, padded
-        self._mapped = MappedEpisodes(self._arrays())
-        self._windows = self._cut()
+        self._stride, self._padded, self._check = stride, padded, check
+        self._set_episodes(episodes)
 
     def __len__(self) -> int:
         """Returns the number of samples."""
-        return len(self._windows)
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __getitem__(self, index: int | Sequence[int] | np.ndarray) -> dict[str, Any]:
+        """Returns one sample, without the batch axis of `gather`; or those of several indices.
+
+        Raises:
+            IndexError, DatasetError: See `gather`.
+        """
+        if isinstance(index, Sequence | np.ndarray):
+            return self.gather(index)
+        return _row(self.gather([index]), 0)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Returns samples that are read at once; PyTorch's `DataLoader` calls it."""
+        batch = self.gather(indices)
+        return [_row(batch, k) for k in range(len(indices))]
 
     def gather(self, indices: Sequence[int] | np.ndarray) -> dict[str, Any]:
-        """Copies samples into arrays.
+        """Reads samples.
 
         Args:
-            indices: (B,), indices of samples.
+            indices: (B,), indices of samples; negative ones count from the end.
 
         Returns:
-            The entries "observation", {name: (B, ...)}; "action", (B, 6), the action to imitate,
-            see `rollouts.imitation`; "imitate", (B,) bool, False where no action is to be imitated,
-            and "action" is the executed one; and "executed_action", (B, 6), the action to which the
-            next observation is due. For windows, all of these have the axes (B, L), and "mask",
-            (B, L) bool, says where there is a step. Elsewhere is padding, where "imitate" is False,
-            too.
+            The entries of `read`, (B, ...). For windows, all of these have the axes (B, L), and
+            "mask", (B, L) bool, says where there is a step. Elsewhere is padding, where "imitate"
+            is False, too.
 
         Raises:
             IndexError: There is no such sample.
+            DatasetError: See `read`.
+        """
+        starts, sizes = self._locate(indices)
+        if self.sequence_length is None:
+            return self.read(starts)
+        steps, mask = window_steps(starts, sizes, self.sequence_length)
+        return self._read(steps, mask) | {"mask": mask}
+
+    def read(self, steps: np.ndarray) -> dict[str, Any]:
+        """Reads steps, whatever `sequence_length` is.
+
+        Args:
+            steps: (...) integers, numbers of steps among those of all episodes, see `starts`.
+
+        Returns:
+            The entries "observation", {name: (..., *shape)}; "action", (..., n), the action to
+            imitate, see `rollouts.imitation`; "imitate", (...) bool, False where no action is to
+            be imitated, and "action" is the executed one; and "executed_action", (..., n), the
+            action to which the next observation is due.
+
+        Raises:
             DatasetError: A file is missing, damaged, or another episode's, or what the manifest
                 says of its actions is not valid.
         """
-        episodes, starts, sizes = self._windows.locate(indices)
-        L = self.sequence_length or 1
-        if len(episodes):
-            self.rows(int(episodes[0]))  # before memory is taken for as much as the header says
-        gathered = {
-            name: np.empty((len(starts), L, *array.shape), array.dtype)
-            for name, array in self._arrays().items()
-        }
-        located = list(zip(episodes.tolist(), starts.tolist(), sizes.tolist(), strict=True))
-        for row, (number, start, size) in enumerate(located):
-            rows = self.rows(number)
-            for name, array in gathered.items():
-                array[row, :size] = rows[name][start : start + size]
-                if size < L:
-                    array[row, size:] = 0
-        executed, mask = gathered["actions"], np.arange(L) < sizes[:, None]
-        action, imitate = executed.copy(), mask.copy()
-        for row, (number, start, size) in enumerate(located):
-            episode = self.episodes[number]
-            if episode.labels.noise_steps:
-                imitate[row, :size] = episode.imitate[start : start + size]
-            if episode.labels.learner_steps:
-                action[row, :size] = episode.labels.actions(executed[row, :size], start)
-        gathered |= {"imitate": imitate, "to_imitate": action}
-        if self.sequence_length is None:
-            gathered = {name: array[:, 0] for name, array in gathered.items()}
-        batch = {
-            "observation": {name: gathered[f"{OBSERVATIONS}{name}"] for name in self.observation},
-            "action": gathered["to_imitate"],
-            "imitate": gathered["imitate"],
-            "executed_action": gathered["actions"],
-        }
-        if self.sequence_length is not None:
-            batch["mask"] = mask
-        return batch
+        steps = np.asarray(steps, np.int64)
+        return self._read(steps, np.ones(steps.shape, bool))
 
-    def rows(self, episode: int) -> dict[str, Rows]:
-        """Returns the arrays of one of the `episodes`, mapped and read-only.
-
-        Returns:
-            "actions", T rows, and "observations/<name>", T + 1 rows; images are read when their
-            rows are indexed.
+    @cached_property
+    def imitate(self) -> np.ndarray:
+        """Whether each of the steps of all episodes is to be imitated, (steps,) bool.
 
         Raises:
-            DatasetError: The file is missing, damaged, or another episode's.
+            DatasetError: What a manifest says of an episode's actions is not valid.
         """
-        return self._mapped.rows(self.episodes[episode])
+        return np.concatenate([np.zeros(0, bool), *(each.imitate for each in self.episodes)])
 
-    def subset(self, episodes: Iterable[int], *, own_mappings: bool = False) -> Self:
+    @cached_property
+    def corrections(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps in which a learner acted, ascending, (m,), and the expert's actions there, (m, n).
+
+        Raises:
+            DatasetError: See `imitate`; or the expert's actions have another size.
+        """
+        found = [(start, *each.labels.corrections) for start, each in self._with_learners()]
+        steps = np.concatenate([np.zeros(0, np.int64), *(start + rows for start, rows, _ in found)])
+        none = np.zeros((0, *self.action.shape), np.float32)
+        try:
+            actions = np.concatenate([none, *(actions for *_, actions in found)])
+        except ValueError as error:
+            raise DatasetError(f"An expert's actions have another size: {error}.") from None
+        return steps, actions
+
+    def subset(self, episodes: Iterable[int]) -> Self:
         """Returns the samples of some of the episodes, such as those of one robot.
 
         Args:
             episodes: Their indices in `episodes`.
-            own_mappings: Whether files that the subset opens are closed with it; otherwise they
-                stay open as long as those of the whole.
         """
         subset = copy.copy(self)
-        if own_mappings:
-            subset._mapped = MappedEpisodes(subset._arrays())
-        subset.episodes = tuple(self.episodes[index] for index in episodes)
-        subset._windows = subset._cut()
+        for cached in ("imitate", "corrections"):
+            subset.__dict__.pop(cached, None)
+        subset._set_episodes(tuple(self.episodes[index] for index in episodes))
         return subset
 
-    def _arrays(self) -> dict[str, ArraySpec]:
-        observed = {f"{OBSERVATIONS}{name}": array for name, array in self.observation.items()}
-        return {**observed, "actions": self.action}
+    def _set_episodes(self, episodes: tuple[StoredEpisode, ...]) -> None:
+        self.episodes = episodes
+        self.lengths = np.array([episode.record.steps for episode in episodes], np.int64)
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        room = self.lengths if self._padded else self.lengths - (self.sequence_length or 1) + 1
+        # Windows begin at the steps 0, stride, 2 stride, ... of an episode, where there is room.
+        self._ends = np.cumsum(-(-np.maximum(room, 0) // self._stride))
 
-    def _cut(self) -> Windows:
-        steps = np.array([episode.record.steps for episode in self.episodes], np.int64)
-        return Windows(steps, self.sequence_length or 1, self._stride, self._padded)
+    def _locate(self, indices: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the first step and the number of steps of samples, (B,) each."""
+        given = np.asarray(indices, np.int64).reshape(-1)
+        indices = np.where(given < 0, given + len(self), given)
+        outside = (indices < 0) | (indices >= len(self))
+        if outside.any():
+            raise IndexError(f"There is no item {given[outside][0]}; there are {len(self)}.")
+        episodes = np.searchsorted(self._ends, indices, side="right")
+        before = np.where(episodes > 0, self._ends[episodes - 1], 0)
+        ages = (indices - before) * self._stride
+        sizes = np.minimum(self.lengths[episodes] - ages, self.sequence_length or 1)
+        return self.starts[episodes] + ages, sizes
+
+    def _read(self, steps: np.ndarray, within: np.ndarray) -> dict[str, Any]:
+        """Reads steps; where they are not within, all is zero."""
+        slots = np.flatnonzero(within)
+        rows = steps.reshape(-1)[slots]
+        owners = np.searchsorted(self.starts + self.lengths, rows, side="right")
+        if len(rows):
+            _ = self.episodes[owners[0]].contents  # before memory is taken that it may not need
+        make = np.empty if len(slots) == steps.size else np.zeros
+        layout = {f"{OBSERVATIONS}{name}": spec for name, spec in self.observation.items()}
+        layout["actions"] = self.action
+        arrays = {
+            name: make((steps.size, *spec.shape), spec.dtype) for name, spec in layout.items()
+        }
+        for owner, runs in _runs(owners, rows - self.starts[owners], slots):
+            self.episodes[owner].fill(arrays, runs)
+        if self._check and any(
+            disallowed(layout[name].kind, each) for name, each in arrays.items()
+        ):
+            for owner in np.unique(owners):
+                for name, array in arrays.items():
+                    self.episodes[owner].require_allowed(name, array[slots[owners == owner]])
+        executed = arrays.pop("actions")
+        imitate = np.zeros(steps.size, bool)
+        imitate[slots] = self.imitate[rows]
+        batch = {
+            "action": self._to_imitate(executed, rows, slots),
+            "imitate": imitate,
+            "executed_action": executed,
+        }
+        observed = {
+            name.removeprefix(OBSERVATIONS): array.reshape(*steps.shape, *array.shape[1:])
+            for name, array in arrays.items()
+        }
+        others = {
+            name: array.reshape(*steps.shape, *array.shape[1:]) for name, array in batch.items()
+        }
+        return {"observation": observed, **others}
+
+    def _to_imitate(self, executed: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """Returns the actions to imitate, a copy: the expert's in a learner's steps."""
+        actions = executed.copy()
+        steps, corrected = self.corrections
+        which = np.isin(rows, steps)
+        actions[slots[which]] = corrected[np.searchsorted(steps, rows[which])]
+        return actions
+
+    def _with_learners(self) -> list[tuple[int, StoredEpisode]]:
+        """Returns the episodes in which a learner acted, each with the number of its first step."""
+        pairs = zip(self.starts.tolist(), self.episodes, strict=True)
+        return [(start, episode) for start, episode in pairs if episode.labels.learner_steps]
+
+
+def window_steps(
+    starts: np.ndarray, lengths: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns windows of consecutive steps, which repeat their last one at the end.
+
+    Args:
+        starts: (B,) first step of each window.
+        lengths: (B,) number of its steps, from 1 to the width.
+        width: Number of steps of all windows, L.
+
+    Returns:
+        (B, L) steps, and (B, L) bool, whether they are within the lengths.
+    """
+    ages = np.arange(width)
+    steps = starts[:, None] + np.minimum(ages, lengths[:, None] - 1)
+    return steps, ages < lengths[:, None]
+
+
+def _runs(
+    owners: np.ndarray, rows: np.ndarray, slots: np.ndarray
+) -> Iterable[tuple[int, list[Run]]]:
+    """Returns consecutive rows that fill consecutive slots, by the episode that owns them."""
+    if not len(rows):
+        return []
+    order = np.argsort(owners, kind="stable")
+    owners, rows, slots = owners[order], rows[order], slots[order]
+    breaks = (np.diff(owners) != 0) | (np.diff(rows) != 1) | (np.diff(slots) != 1)
+    begins = np.append(0, np.flatnonzero(breaks) + 1)
+    counts = np.diff(np.append(begins, len(rows)))
+    runs: dict[int, list[Run]] = {}
+    columns = (owners[begins], rows[begins], slots[begins], counts)
+    for owner, *run in zip(*(column.tolist() for column in columns), strict=True):
+        runs.setdefault(owner, []).append((run[0], run[1], run[2]))
+    return runs.items()
+
+
+def _row(batch: dict[str, Any], k: int) -> dict[str, Any]:
+    return {
+        name: _row(part, k) if isinstance(part, dict) else part[k] for name, part in batch.items()
+    }
 
 
 def _require_count(what: str, given: object, others: str = "") -> None:
@@ -201,43 +330,3 @@ def _episodes(datasets: list[Dataset], failures: bool) -> tuple[StoredEpisode, .
             f"{stored} failed ones. `failures=True` takes these, too."
         )
     return episodes
-
-
-def _common_layout(
-    datasets: list[Dataset], requested: Sequence[str] | None
-) -> tuple[dict[str, ArraySpec], ArraySpec]:
-    """Returns the layouts of the requested observations and of actions, common to all datasets."""
-    first = datasets[0]
-    for dataset in datasets:
-        for name in requested or ():
-            if name not in dataset.header.observation:
-                known = dataset.header.observation
-                raise UnknownNameError(f"observation in {dataset.folder}", name, known)
-    for other in datasets[1:]:
-        expected, given = first.header.observation, other.header.observation
-        names = list({**expected, **given}) if requested is None else requested
-        found = {name: _differences(expected.get(name), given.get(name)) for name in names}
-        found["action"] = _differences(first.header.action, other.header.action)
-        if any(found.values()):
-            fitting = [name for name, differences in found.items() if not differences]
-            raise DatasetError(
-                f"{other.folder} does not fit {first.folder}: "
-                f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
-                f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
-                "`observations=[...]`; the action must fit."
-            )
-    observation = first.header.observation
-    chosen = observation if requested is None else {name: observation[name] for name in requested}
-    return dict(chosen), first.header.action
-
-
-def _common_env_kwargs(datasets: list[Dataset]) -> dict[str, Any] | None:
-    first, *others = (observation_kwargs(each.header.env_spec.kwargs) for each in datasets)
-    return first if all(other == first for other in others) else None
-
-
-def _differences(first: ArraySpec | None, second: ArraySpec | None) -> str:
-    if first is None or second is None:
-        return "" if first is second else f"only in the {'former' if second is None else 'latter'}"
-    pairs = {name: (getattr(first, name), getattr(second, name)) for name in ArraySpec.model_fields}
-    return ", ".join(f"{name} {a}, not {b}" for name, (a, b) in pairs.items() if a != b)

@@ -2,17 +2,19 @@
 
 HDF5 can name other places: links, external storage and virtual datasets lead to any file of the
 machine, and filters load plugins. None of these is followed. Sizes that a file cannot hold are
-refused before memory is taken.
+refused before memory is taken. Nor is there a global heap, HDF5's place for texts of any length:
+it has no checksums, and HDF5 2.0 reads a damaged one forever.
 """
 
 import math
+import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 import numpy as np
-from h5py import h5d, h5l, h5z  # pyright: ignore[reportAttributeAccessIssue]
+from h5py import h5d, h5l, h5t, h5z  # pyright: ignore[reportAttributeAccessIssue]
 
 from fleet_tools.errors import DatasetError
 
@@ -20,6 +22,9 @@ _ERRORS = (OSError, LookupError, TypeError, ValueError, ArithmeticError, Runtime
 """What h5py raises on damaged files."""
 
 _FILTERS = {h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE}
+
+_HEAP = b"GCOL\x01\x00\x00\x00"
+"""How a global heap begins."""
 
 _MOST_DEFLATED = 1040
 """Largest number of bytes that a byte of gzip stands for, with some room."""
@@ -35,7 +40,7 @@ def opened(path: Path) -> Iterator[h5py.Group]:
     if not path.is_file():
         raise DatasetError(f"{path} is missing.")
     try:
-        _require_sound_heap(path)
+        _require_no_heap(path)
         with h5py.File(path, "r") as file:
             (name,) = map(str, file)
             yield group_in(file, name)
@@ -83,10 +88,13 @@ def text_of(group: h5py.Group, name: str) -> str:
     Raises:
         LookupError, TypeError: There is no such attribute.
     """
+    kind = group.attrs.get_id(name).get_type()
+    if not isinstance(kind, h5t.TypeStringID) or kind.is_variable_str():
+        raise TypeError(f"the attribute {name} is not a text of fixed length")
     value = group.attrs[name]
-    if not isinstance(value, str):
-        raise TypeError(f"the attribute {name} is not text")
-    return value
+    if not isinstance(value, bytes):
+        raise TypeError(f"the attribute {name} is not one text")
+    return value.decode()
 
 
 def integer_of(group: h5py.Group, name: str) -> int:
@@ -127,30 +135,7 @@ def _require_own_storage(array: h5py.Dataset, name: str) -> None:
         raise ValueError(f"{name} is larger than gzip can make it of its {stored} bytes")
 
 
-# --- The heap of texts ----------------------------------------------------------------------
-
-_HEAP = b"GCOL\x01\x00\x00\x00"
-_HEADER = 16
-"""Bytes before the objects of a heap, and before the content of an object."""
-_SEARCHED = 1 << 16
-"""Attributes, and with them their heap, come before the arrays."""
-
-
-def _require_sound_heap(path: Path) -> None:
-    """Checks the objects of the heap, the only part of the file without checksums.
-
-    HDF5 2.0 reads an object of no size forever.
-    """
-    with path.open("rb") as file:
-        start = file.read(_SEARCHED)
-    begin = start.find(_HEAP)
-    while begin >= 0:
-        size = int.from_bytes(start[begin + 8 : begin + _HEADER], "little")
-        at, end = begin + _HEADER, min(begin + size, len(start))
-        while at + _HEADER <= end:
-            index = int.from_bytes(start[at : at + 2], "little")
-            length = int.from_bytes(start[at + 8 : at + _HEADER], "little")
-            at += -(-length // 8) * 8 + (_HEADER if index else 0)
-            if at > begin + size or (index == 0 and length < _HEADER):
-                raise ValueError("an object of its heap is damaged")
-        begin = start.find(_HEAP, begin + len(_HEAP))
+def _require_no_heap(path: Path) -> None:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content.find(_HEAP) >= 0:
+            raise ValueError("it has a global heap, which no episode needs")

@@ -1,7 +1,9 @@
 """An episode on disk: the one way to its file, which is checked before it is used."""
 
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,13 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from fleet_tools.dataset import episode_file
-from fleet_tools.dataset.allowed_values import disallowed
-from fleet_tools.dataset.episode_file import OBSERVATIONS, ArrayLayout, Contents
+from fleet_tools.dataset.episode_file import OBSERVATIONS, Contents, Run
 from fleet_tools.dataset.header import HEADER, ArraySpec, Header
 from fleet_tools.dataset.manifest import MANIFEST, AttemptRecord, file_digest
+from fleet_tools.envs.array_spec import LIMITS, Kind
 from fleet_tools.errors import DatasetError
-from fleet_tools.rollouts.episode import Episode
-from fleet_tools.rollouts.imitation import Labels
+from fleet_tools.rollouts.episode import Episode, Labels
+
+Shape = tuple[tuple[int, ...], np.dtype]
+"""Shape and dtype of an array."""
 
 _STEP_DTYPES = {"rewards": "float64", "terminated": "bool", "truncated": "bool", "success": "bool"}
 """Types of the arrays with one number for each step, beside the actions."""
@@ -32,12 +36,14 @@ class StoredEpisode:
         folder: Folder of its dataset.
         header: Header of its dataset.
         record: Its line of the manifest.
+        successes: Number of successful attempts up to this one, itself included.
         check: Whether the digest of the file and the values of the arrays are checked, too.
     """
 
     folder: Path
     header: Header
     record: AttemptRecord
+    successes: int
     check: bool = True
 
     def __getstate__(self) -> dict:
@@ -69,44 +75,63 @@ class StoredEpisode:
         """Whether each of its steps is to be imitated, (T,) bool; see `labels`."""
         return self.labels.imitate(self.record.steps)
 
-    def contents(self, names: Iterable[str] | None = None) -> Contents:
-        """Returns what the file holds besides the entries of its arrays.
-
-        Args:
-            names: Arrays to locate, see `episode_file.contents`; exactly those that the header
-                describes if None.
+    @cached_property
+    def contents(self) -> Contents:
+        """What the file holds besides the entries of its arrays, which the header describes.
 
         Raises:
             DatasetError: The file is missing, damaged, or not the one that the manifest lists.
         """
-        self._require_file()
-        names = None if names is None else list(names)
-        contents = episode_file.contents(self.path, names)
-        listed = (self.record.state_digest, self.record.outcome)
-        if (contents.final_digest, contents.attributes["outcome"]) != listed:
-            raise DatasetError(f"{self.path} is not the episode that {MANIFEST} lists.")
-        expected = self._layouts()
-        for name in expected.keys() | contents.arrays.keys() if names is None else names:
-            array = contents.arrays.get(name)
-            found = None if array is None else array.layout
-            if found != expected.get(name):
-                raise DatasetError(
-                    f"{self.path} is damaged: {name!r} is {found}, but {expected.get(name)} "
-                    f"according to {HEADER} and {MANIFEST}."
-                )
-        return contents
+        with self._remedied():
+            self._require_file()
+            contents = episode_file.contents(self.path)
+            listed = (self.record.state_digest, self.record.outcome)
+            if (contents.final_digest, contents.attributes["outcome"]) != listed:
+                raise DatasetError(f"{self.path} is not the episode that {MANIFEST} lists.")
+            expected = self._shapes()
+            found = {name: (each.shape, each.dtype) for name, each in contents.arrays.items()}
+            for name in {**expected, **found}:
+                if found.get(name) != expected.get(name):
+                    raise DatasetError(
+                        f"{self.path} is damaged: {name!r} is {_described(found.get(name))}, but "
+                        f"{_described(expected.get(name))} according to {HEADER} and {MANIFEST}."
+                    )
+            return contents
 
     def read(self) -> Episode:
         """Reads the episode.
 
         Raises:
-            DatasetError: See `contents`.
+            DatasetError: See `contents`; or a value is not allowed.
         """
-        self.contents()  # first, since it tells how much memory is needed
-        episode = episode_file.read(self.path)
+        _ = self.contents  # first, since it tells how much memory is needed
+        with self._remedied():
+            episode = episode_file.read(self.path)
         for name, rows in {**episode.step_arrays(), **episode.state_arrays()}.items():
             self.require_allowed(name, rows)
         return replace(episode, info=self.record.info)
+
+    def fill(self, arrays: Mapping[str, np.ndarray], runs: Sequence[Run]) -> None:
+        """Reads rows into arrays, without a check of their values; see `episode_file.fill`.
+
+        Raises:
+            DatasetError: See `contents`.
+        """
+        stored = self.contents.arrays
+        with self._remedied():
+            episode_file.fill(self.path, stored, arrays, runs)
+
+    def rows(self, name: str) -> np.ndarray:
+        """Reads an array: "actions" with T rows, or "observations/<name>" with T + 1.
+
+        Raises:
+            DatasetError: See `contents`; or a value is not allowed.
+        """
+        stored = self.contents.arrays[name]
+        rows = np.empty(stored.shape, stored.dtype)
+        self.fill({name: rows}, [(0, 0, len(rows))])
+        self.require_allowed(name, rows)
+        return rows
 
     def require_allowed(self, name: str, rows: np.ndarray) -> None:
         """Checks values of an array, if they are to be checked.
@@ -114,8 +139,28 @@ class StoredEpisode:
         Raises:
             DatasetError: They are not finite, or beyond the limits of what they measure.
         """
-        if self.check and (wrong := disallowed(name, rows)):
-            raise DatasetError(f"{self.path} is damaged: {name!r} holds {wrong}.")
+        if self.check and (wrong := disallowed(self._kind(name), rows)):
+            with self._remedied():
+                raise DatasetError(f"{self.path} is damaged: {name!r} holds {wrong}.")
+
+    @contextmanager
+    def _remedied(self) -> Iterator[None]:
+        """Adds to errors about the file how to recover it."""
+        try:
+            yield
+        except DatasetError as error:
+            raise DatasetError(f"{error} {self._remedy()}") from error
+
+    def _remedy(self) -> str:
+        header, record = self.header, self.record
+        option = "--tool" if header.task.folder is None else "--task"
+        keep = " --keep-failures" if header.keep_failures else ""
+        episodes = self.successes + (not record.success)
+        return (
+            f"Copy it here from `python -m fleet_tools.collect {option} "
+            f"{shlex.quote(header.env_spec.task)} --seed {header.seed} --episodes "
+            f"{episodes}{keep} --output ANOTHER`, which makes it again."
+        )
 
     def _require_file(self) -> None:
         path = self.path
@@ -127,7 +172,7 @@ class StoredEpisode:
             )
         if not path.is_file():
             raise DatasetError(f"{path} is missing.")
-        if not self.check or self.record.file_digest is None:
+        if not self.check:
             return
         try:
             found = file_digest(path)
@@ -139,17 +184,49 @@ class StoredEpisode:
                 f"{found}, not {self.record.file_digest}."
             )
 
-    def _layouts(self) -> dict[str, ArrayLayout]:
-        """Returns the layout of every array, by name."""
+    def _kind(self, name: str) -> Kind | None:
+        """Returns the kind of an array; None of one with a number for each step or state."""
+        if name == "actions":
+            return self.header.action.kind
+        spec = self.header.observation.get(name.removeprefix(OBSERVATIONS))
+        return spec.kind if spec and name.startswith(OBSERVATIONS) else None
+
+    def _shapes(self) -> dict[str, Shape]:
+        """Returns shape and dtype of every array, by name."""
         steps, header = self.record.steps, self.header
         observed = {f"{OBSERVATIONS}{name}": spec for name, spec in header.observation.items()}
         return {
-            "actions": _layout(steps, header.action),
-            **{name: ArrayLayout((steps,), np.dtype(kind)) for name, kind in _STEP_DTYPES.items()},
-            "digests": ArrayLayout((steps + 1,), np.dtype("uint64")),
-            **{name: _layout(steps + 1, spec) for name, spec in observed.items()},
+            "actions": _shape(steps, header.action),
+            **{name: ((steps,), np.dtype(kind)) for name, kind in _STEP_DTYPES.items()},
+            "digests": ((steps + 1,), np.dtype("uint64")),
+            **{name: _shape(steps + 1, spec) for name, spec in observed.items()},
         }
 
 
-def _layout(rows: int, spec: ArraySpec) -> ArrayLayout:
-    return ArrayLayout((rows, *spec.shape), np.dtype(spec.dtype))
+def disallowed(kind: Kind | None, rows: np.ndarray) -> str | None:
+    """Returns what is wrong with the values of an array; None if nothing is.
+
+    Numbers of an episode are within the limits of what they measure, and finite where there are
+    none.
+
+    Args:
+        kind: Kind of the array; None for one with a number for each step beside the actions.
+        rows: The array, or some of its rows.
+    """
+    largest = np.finfo(rows.dtype).max if rows.dtype.kind == "f" else np.inf
+    low, high = LIMITS.get(kind, (-largest, largest)) if kind else (-largest, largest)
+    if rows.dtype == bool:
+        rows, low, high = rows.view(np.uint8), 0, 1
+    if rows.size == 0 or (low <= rows.min() and rows.max() <= high):
+        return None  # a comparison with NaN is False
+    if np.isnan(rows).any():
+        return "NaN"
+    return f"numbers from {rows.min():g} to {rows.max():g}, not all in [{low:g}, {high:g}]"
+
+
+def _shape(rows: int, spec: ArraySpec) -> Shape:
+    return (rows, *spec.shape), np.dtype(spec.dtype)
+
+
+def _described(shape: Shape | None) -> str:
+    return "missing" if shape is None else f"{shape[1]} of shape {shape[0]}"

@@ -111,7 +111,8 @@ def canonical_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     They name the source of clouds, and neither sensors if these are ideal nor the default robot.
     """
     kwargs = {name: value for name, value in env_kwargs.items() if (name, value) not in _DEFAULTS}
-    if kwargs.get("obs_mode") == "point_cloud":
+    mode = kwargs.get("obs_mode")
+    if isinstance(mode, str) and mode in OBS_MODES and "cloud_source" in OBS_MODES[mode].kwargs:
         kwargs.setdefault("cloud_source", "rays")
     return kwargs
 

@@ -33,7 +33,7 @@ class StagedEnv(RecordedEnv):
     """An environment whose episode is on a stage; what is public of it beside Gymnasium's methods.
 
     Attributes:
-        task: The task file's content.
+        task: The task file's content, with the robot's numbers where the file leaves them to it.
         robot: The arm.
         meshcat: The viewer of the render mode "human"; None in other modes.
     """

@@ -3,7 +3,7 @@
 import functools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fleet_tools.config.tasks import TaskConfig, load_task
@@ -80,7 +80,6 @@ def find_problems(
     result: Result,
     episodes: Sequence[EpisodeResult],
     protocol: Protocol,
-    former: Collection[str] = (),
 ) -> list[Problem]:
     """Returns all problems of a result; none if every claim follows from its episodes.
 
@@ -88,22 +87,19 @@ def find_problems(
         result: Content of `result.json`.
         episodes: Content of `episodes.jsonl`, in any order.
         protocol: The protocol that the result has to follow.
-        former: Hashes of its former versions, which a result may follow instead. Its scenes are
-            not checked then, as its task files, which draw them, are not installed.
     """
-    return list(_problems(result, episodes, protocol, former))
+    return list(_problems(result, episodes, protocol))
 
 
 def _problems(
     result: Result,
     episodes: Sequence[EpisodeResult],
     protocol: Protocol,
-    former: Collection[str],
 ) -> Iterator[Problem]:
     expected = protocol_digest(
         protocol, {task: _task_digest(protocol.own_file(task) or task) for task in protocol.tasks}
     )
-    if result.protocol_digest not in (expected, *former):
+    if result.protocol_digest != expected:
         yield Problem(
             "protocol",
             f"it follows {result.protocol.title!r} ({result.protocol_digest}); required is "
@@ -113,18 +109,17 @@ def _problems(
     if result.policy.robot != DEFAULT_ROBOT:
         yield Problem("protocol", other_robot(result))
         return
-    if result.protocol_digest == expected and (differing := _other_models(result, protocol)):
+    if differing := _other_models(result, protocol):
         yield Problem("protocol", f"it was made with other models than those here: {differing}")
         return
     other_physics = incomparable_drake(result.packages)
-    if other_physics and result.protocol_digest == expected:
+    if other_physics:
         yield Problem("physics", other_physics)
     yield from (Problem("incomplete", reason) for reason in _missing(result, episodes))
     wrong_episodes = list(_wrong_episodes(episodes, result.protocol))
     yield from (Problem("episodes", reason) for reason in wrong_episodes)
     if not wrong_episodes:
-        if result.protocol_digest == expected:
-            yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
+        yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
         yield from (Problem("scores", reason) for reason in _wrong_scores(result, episodes))
 
 

@@ -33,11 +33,10 @@ from fleet_tools.utils.imports import load_function
 PolicyName = Annotated[
     str,
     pydantic.Field(
-        description="The policy: expert, noisy_expert, perceived_expert, "
-        "perceived_expert_category, random or zero; module:factory, where factory(env) returns an "
-        "object with reset() and act(observation); the path of a checkpoint; dagger:PATH, a "
-        "checkpoint that takes turns with the expert; or the address of a policy's server, "
-        "ws://HOST:PORT or wss://HOST:PORT."
+        description="expert, noisy_expert, perceived_expert, perceived_expert_category, random or "
+        "zero; module:factory, where factory(env) returns an object with reset() and "
+        "act(observation); the path of a checkpoint; dagger:PATH, a checkpoint in turns with the "
+        "expert; or the address of a policy's server, ws://HOST:PORT or wss://HOST:PORT."
     ),
 ]
 """An option that names a policy."""

@@ -1,9 +1,9 @@
-"""The loop that makes an episode, and attempts at it whose failures are recorded."""
+"""The loop that makes an episode, attempts whose failures are recorded, and why they failed."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import gymnasium
 import numpy as np
@@ -16,7 +16,7 @@ from fleet_tools.envs.outcomes import (
     WORKER_ERROR,
 )
 from fleet_tools.errors import FleetToolsError, PredicateError, SimulationError
-from fleet_tools.policies.policy import Policy, policy_info
+from fleet_tools.policies.policy import EXPLANATION, Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.disk_errors import disk_errors
 
@@ -185,3 +185,55 @@ class _Recorder:
             error=error,
             info=info,
         )
+
+
+class EpisodeFacts(Protocol):
+    """What records of datasets and of evaluations have in common."""
+
+    @property
+    def outcome(self) -> str:
+        """See `fleet_tools.envs.outcomes`."""
+        ...
+
+    @property
+    def success(self) -> bool:
+        """Whether the outcome is a success."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """Error message, if there was an error."""
+        ...
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What the policy stored with the episode."""
+        ...
+
+
+R = TypeVar("R", bound=EpisodeFacts)
+
+
+def failure_causes(records: Iterable[R], name: Callable[[R], str]) -> dict[str, dict[str, Any]]:
+    """Returns the number of failed episodes by outcome, each with an example.
+
+    Args:
+        records: Records of episodes; those with success are left out.
+        name: Returns the name of a record's episode in the example.
+    """
+    causes: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if not record.success:
+            why = record.error or record.info.get(EXPLANATION)
+            example = f"{name(record)}: {why}" if why else name(record)
+            cause = causes.setdefault(record.outcome, {"count": 0, "example": example})
+            cause["count"] += 1
+    return causes
+
+
+def cause_lines(causes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Returns a line of text for each outcome of `failure_causes`."""
+    return [
+        f"  {cause['count']} ended as {outcome}, such as {cause['example']}"
+        for outcome, cause in causes.items()
+    ]

@@ -59,10 +59,7 @@ class TaskFile(Value):
             ConfigError: The text is not that of a task file.
         """
         source = f"The stored task file of {shown(self.name)}"
-        content = parse_yaml(self.text, source)
-        if isinstance(content, dict):
-            content.pop("reach", None)  # shaped rewards before the expert's constraints told them
-        return parse(TaskConfig, content, source)
+        return parse(TaskConfig, parse_yaml(self.text, source), source)
 
     def load(self) -> TaskConfig:
         """Returns the task with its models, as `fleet_tools.config.tasks.load_task`.
@@ -93,7 +90,7 @@ class Machine(Value):
         instructions: Vector extensions of the processor, by which libraries choose their kernels.
         c_library: The C library and its version.
 
-    What is unknown is an empty string; earlier records know neither of the last two.
+    What is unknown is an empty string.
     """
 
     system: str

@@ -1,20 +1,104 @@
-"""Folders of records: a JSON document that describes them, and an append-only log.
+"""Folders of records: a JSON document that describes them, and an append-only log of records.
 
-Datasets, evaluations, training runs and fleets are such folders. A folder is created, claimed by
-one process, repaired after a crash and appended to in one way.
+Datasets and evaluations are such folders. A folder is created, claimed by one process, repaired
+after a crash and appended to in one way.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from fleet_tools.config.values import Value, differences
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.config.values import Value, differences, parse
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.storage.atomic_files import write_file
-from fleet_tools.storage.json_documents import Upgrade, read_document, read_records
 from fleet_tools.storage.locked_folder import LockedFolder, require_blank
+from fleet_tools.storage.strict_json import load, loads
+
+V = TypeVar("V", bound=Value)
+
+VERSION_KEY = "schema_version"
+
+
+def read_version(path: Path, error: type[FleetToolsError]) -> Any:
+    """Returns the schema version of a document, whatever else it holds; None if it names none.
+
+    Raises:
+        FleetToolsError: The document is missing or damaged.
+    """
+    data = _read_json(path, error)
+    return data.get(VERSION_KEY) if isinstance(data, dict) else None
+
+
+def read_document(
+    path: Path,
+    kind: type[V],
+    version: int,
+    error: type[FleetToolsError],
+) -> V:
+    """Reads a JSON document.
+
+    Args:
+        path: Path of the file.
+        kind: Class of its content.
+        version: Present schema version.
+        error: Class of the errors raised.
+
+    Raises:
+        FleetToolsError: The document is missing, damaged or of an unknown version.
+    """
+    data = _read_json(path, error)
+    found = data.get(VERSION_KEY) if isinstance(data, dict) else None
+    if found != version:
+        raise error(
+            f"{path} has schema version {found!r}; this version of Fleet-Tools reads {version}. "
+            "Read it with the version that wrote it."
+        )
+    try:
+        return parse(kind, data, str(path))
+    except ConfigError as raised:
+        raise error(f"{raised}\nRestore it from a copy.") from raised
+
+
+def read_records(
+    path: Path, kind: type[V], error: type[FleetToolsError], without: str = ""
+) -> tuple[list[V], int]:
+    """Reads the complete lines of a log; a last line without its newline never counts.
+
+    Args:
+        path: Path of the log, as `fleet_tools.storage.locked_folder.AppendLog` writes it.
+        kind: Class of a record.
+        error: Class of the errors raised.
+        without: What is unknown without the log, for the error message.
+
+    Returns:
+        The records, and the number of bytes that they take.
+
+    Raises:
+        FleetToolsError: The log is missing or damaged.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as raised:
+        raise error(
+            f"{path} cannot be read: {raised.strerror}. Restore it from a copy{without}."
+        ) from raised
+    complete = content[: content.rfind(b"\n") + 1]
+    records = []
+    for number, line in enumerate(complete.splitlines(), 1):
+        location = f"{path}:{number}"
+        try:
+            records.append(parse(kind, loads(line.decode()), location))
+        except ValueError as raised:  # ConfigError is one, too
+            raise error(f"{location} is damaged: {raised} Restore it from a copy.") from raised
+    return records, len(complete)
+
+
+def _read_json(path: Path, error: type[FleetToolsError]) -> Any:
+    try:
+        return load(path)
+    except (OSError, ValueError) as raised:
+        raise error(f"{path} is damaged: {raised}. Restore it from a copy.") from raised
 
 
 class Document(Value):
@@ -46,7 +130,6 @@ class FolderKind(Generic[D, R]):
         version: Schema version of the document and the records.
         record: Class of a record.
         log_name: File name of the log.
-        upgrades: By earlier version, how a document is brought to the next one.
         subfolders: Names of folders that a new one holds.
         without_log: What is unknown without the log, for the error message.
     """
@@ -59,7 +142,6 @@ class FolderKind(Generic[D, R]):
     version: int
     record: type[R]
     log_name: str
-    upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
     subfolders: tuple[str, ...] = ()
     without_log: str = ""
 
@@ -75,7 +157,7 @@ class FolderKind(Generic[D, R]):
                 f"{folder} is not {self.what}: it has no {self.document_name}. "
                 f"`{self.maker}` makes one."
             )
-        return read_document(path, self.document, self.version, self.error, self.upgrades)
+        return read_document(path, self.document, self.version, self.error)
 
     def read_records(self, folder: Path) -> tuple[list[R], int]:
         """Reads the complete lines of a folder's log.

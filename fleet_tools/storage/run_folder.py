@@ -14,8 +14,7 @@ from typing import Generic, TypeVar
 
 from fleet_tools.config.values import parse
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.storage.append_log import AppendLog
-from fleet_tools.storage.locked_folder import LockedFolder, require_blank
+from fleet_tools.storage.locked_folder import AppendLog, LockedFolder, require_blank
 from fleet_tools.storage.record_folder import Document, require_same, write_document
 from fleet_tools.storage.strict_json import load
 

@@ -43,7 +43,7 @@ def write_checked(path: Path, tensors: Mapping[str, Any], metadata: dict[str, st
 def read_checked(
     path: Path, error: type[FleetToolsError], remedy: str = ""
 ) -> tuple[dict[str, Any], dict[str, str] | None]:
-    """Reads what `write_checked` stored; files of version 0.1 have no digest, and are read, too.
+    """Reads what `write_checked` stored.
 
     Args:
         path: The file.
@@ -67,7 +67,7 @@ def read_checked(
     except (OSError, SafetensorError, ValueError, TypeError, RuntimeError) as raised:
         raise error(f"{path} cannot be read: {raised}. {remedy}") from None
     digest = tensors.pop(_DIGEST, None)
-    if digest is not None and digest.flatten().tolist() != list(_digest(tensors, metadata)):
+    if digest is None or digest.flatten().tolist() != list(_digest(tensors, metadata)):
         raise error(f"{path} is damaged: its digest is not that of its content. {remedy}")
     return tensors, metadata
 

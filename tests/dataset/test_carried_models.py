@@ -13,8 +13,8 @@ from support.processes import ROOT
 from fleet_tools import collect, replay
 from fleet_tools.config.resources import assets_root
 from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.dataset.header import describe
-from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError

@@ -17,6 +17,7 @@ from support.small_datasets import an_episode as random_episode
 
 from fleet_tools.dataset import Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.header import Header
+from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode, first_difference
 
@@ -127,14 +128,6 @@ def test_what_a_crash_leaves_is_repaired(tmp_path: Path, torn: bytes):
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
 
 
-def test_interrupted_creation_is_begun_again(tmp_path: Path):
-    (tmp_path / "episodes").mkdir()
-    (tmp_path / "manifest.jsonl").touch()
-    (tmp_path / ".dataset.7.aside.json").write_text("{")
-    assert len(write(tmp_path, 1)) == 1
-    assert not list(tmp_path.rglob("*.aside*"))
-
-
 # --- What is refused ------------------------------------------------------------------------
 
 
@@ -148,44 +141,16 @@ def test_another_dataset_is_left_as_it_is(tmp_path: Path):
         DatasetWriter(tmp_path, other)
 
 
-def test_folder_of_something_else_is_left_as_it_is(tmp_path: Path):
-    (tmp_path / "thesis.tex").write_text("Years of work.")
-    match = "neither empty nor a dataset"
-    with unchanged(tmp_path), pytest.raises(DatasetError, match=match):
-        DatasetWriter(tmp_path, a_header())
-
-
-def test_one_writer_at_a_time(tmp_path: Path):
-    with (
-        DatasetWriter(tmp_path, a_header()),
-        pytest.raises(DatasetError, match="Another process is writing"),
-    ):
-        DatasetWriter(tmp_path, a_header())
-    write(tmp_path, 1)
-
-
-def test_unknown_schema_version_is_refused(tmp_path: Path):
-    write(tmp_path, 1)
-    path = tmp_path / "dataset.json"
-    path.write_text(path.read_text().replace('"schema_version": 3', '"schema_version": 99'))
-    with pytest.raises(DatasetError, match=r"schema version 99; .* reads 1, 2 and 3"):
-        Dataset(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["dataset.json", "manifest.jsonl"])
-def test_missing_and_damaged_files_are_named(tmp_path: Path, name: str):
-    write(tmp_path, 1)
-    path = tmp_path / name
-    path.write_text("{}}\n")
-    with pytest.raises(DatasetError, match=rf"{name}.* is damaged.*\n?.*Restore"):
-        Dataset(tmp_path)
-    path.unlink()
-    with pytest.raises(DatasetError, match=name):
-        Dataset(tmp_path)
-
-
-def test_missing_truncated_or_exchanged_episode_is_named_with_its_remedy(tmp_path: Path):
+@pytest.mark.parametrize("by_samples", [False, True])
+def test_missing_truncated_or_exchanged_episode_is_named_with_its_remedy(
+    tmp_path: Path, by_samples: bool
+):
     dataset = write(tmp_path, 3)
+    samples = Samples(tmp_path)
+
+    def read(attempt: int) -> object:
+        return samples.gather([3 * attempt]) if by_samples else dataset.episode(attempt)
+
     first, second, third = map(dataset.path, dataset.stored())
     first.write_bytes(third.read_bytes())
     second.write_bytes(second.read_bytes()[:-8])
@@ -194,6 +159,6 @@ def test_missing_truncated_or_exchanged_episode_is_named_with_its_remedy(tmp_pat
     problems = "is damaged, or not the episode", "is damaged", "is missing"
     for attempt, problem in enumerate(problems):
         with pytest.raises(DatasetError, match=rf"episode_00000{attempt}.hdf5 {problem}"):
-            dataset.episode(attempt)
+            read(attempt)
     with pytest.raises(DatasetError, match=command):
-        dataset.episode(2)
+        read(2)

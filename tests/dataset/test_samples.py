@@ -1,5 +1,6 @@
-"""Samples: the episodes of `Dataset.episode`, cut into steps and windows."""
+"""Samples: the episodes of `Dataset.episode`, cut into steps and windows, also by a DataLoader."""
 
+import os
 import pickle
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from support.processes import run_python
 from support.small_datasets import OBSERVATION, Drawn, a_header, drawn, to_imitate, write
 
@@ -85,7 +87,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
             np.testing.assert_array_equal(array, other[name])
 
 
-def row(batch: dict[str, Any], k: int) -> dict[str, Any]:
+def row(batch: dict[str, Any], k: Any) -> dict[str, Any]:
     """Returns one sample of a batch."""
     return {
         name: row(part, k) if isinstance(part, dict) else part[k] for name, part in batch.items()
@@ -131,7 +133,8 @@ def test_subset_has_the_samples_of_its_episodes(content, length, data):
         rest = samples.subset(index for index in indices if index not in part)
         assert len(subset) + len(rest) == len(samples)
         everything = samples.gather(range(len(samples)))
-        owners, *_ = samples._windows.locate(range(len(samples)))
+        starts, _ = samples._locate(range(len(samples)))
+        owners = np.searchsorted(samples.starts + samples.lengths, starts, side="right")
         order = [int(k) for index in part for k in np.flatnonzero(owners == index)]
         batch = subset.gather(range(len(subset)))
         assert len(order) == len(subset)
@@ -160,24 +163,115 @@ def test_samples_of_a_collected_dataset(uninterrupted: Path, length: Length):
         assert_same(row(batch, k), sample)
 
 
-# --- Copies ---------------------------------------------------------------------------------
+@settings(max_examples=20)
+@given(drawn(), st.data())
+def test_steps_are_read_in_any_order_and_shape(content, data):
+    with on_disk(content) as (dataset,):
+        samples = Samples(dataset.folder, sequence_length=2, failures=True)
+        count = int(samples.lengths.sum())
+        shape = data.draw(hnp.array_shapes(min_side=0, max_dims=3, max_side=4))
+        steps = data.draw(hnp.arrays(np.int64, shape, elements=st.integers(0, max(count - 1, 0))))
+        if count == 0:
+            steps = steps[:0]
+        expected = Samples(dataset.folder, failures=True).gather(steps.reshape(-1))
+        read = samples.read(steps)
+        for k, place in enumerate(np.ndindex(steps.shape)):
+            assert_same(row(read, place), row(expected, k))
 
 
-def test_copy_in_another_process_starts_unmapped_and_gives_the_same(tmp_path: Path):
+# --- PyTorch --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [None, 3, "episode"])
+@pytest.mark.parametrize(
+    ("workers", "start"), [(0, None), (2, "fork"), pytest.param(2, "spawn", marks=pytest.mark.slow)]
+)
+def test_a_loader_gives_tensors_of_the_samples(tmp_path: Path, length: Length, workers, start):
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset
+
+    torch.set_num_threads(1)
+    write(tmp_path, Drawn([4, 0, 7], [True] * 3, 0))
+    samples = Samples(tmp_path, sequence_length=length)
+    assert_same(samples[0], row(samples.gather([0]), 0))  # one is read before workers begin
+    with pytest.raises(IndexError):
+        samples[len(samples)]  # so that a loop over them ends
+    order = np.random.default_rng(0).permutation(len(samples)).tolist()
+    where: Any = {"num_workers": workers, "multiprocessing_context": start}
+    at_once = BatchSampler(order, 4, drop_last=False)
+    for loader in (
+        DataLoader(samples, 4, sampler=order, **where),  # pyright: ignore[reportArgumentType]
+        DataLoader(samples, sampler=at_once, batch_size=None, **where),  # pyright: ignore
+        DataLoader(Subset(samples, order), 4, **where),  # pyright: ignore[reportArgumentType]
+        DataLoader(ConcatDataset([samples, samples]), 4, sampler=order, **where),  # pyright: ignore
+    ):
+        for k, batch in enumerate(loader):
+            assert_same(batch, samples.gather(order[4 * k : 4 * k + 4]))
+            assert isinstance(batch["action"], torch.Tensor)
+
+
+def test_a_copy_in_another_process_has_read_nothing_and_gives_the_same(tmp_path: Path):
     write(tmp_path, Drawn([3, 2], [True, True], 0))
     samples = Samples(tmp_path, sequence_length=2)
-    before = len(pickle.dumps(samples))
     batch = samples.gather(range(5))
-    pickled = pickle.dumps(samples)
-    assert len(pickled) == before
-    assert_same(pickle.loads(pickled).gather(range(5)), batch)
+    copied = pickle.loads(pickle.dumps(samples))
+    assert not any("contents" in vars(episode) for episode in copied.episodes)
+    assert_same(copied.gather(range(5)), batch)
 
 
-def test_gathered_samples_are_copies(tmp_path: Path):
-    write(tmp_path, Drawn([3], [True], 0))
-    samples = Samples(tmp_path)
-    samples.gather([0])["action"][:] = 7
-    assert (samples.gather([0])["action"] != 7).all()
+def test_samples_need_no_pytorch(tmp_path: Path):
+    write(tmp_path, Drawn([1], [True], 0))
+    assert (
+        run_python(
+            """
+import json, sys
+sys.modules["torch"] = None
+from fleet_tools.dataset.normalization import normalization_of
+from fleet_tools.dataset.samples import Samples
+print(json.dumps(normalization_of(Samples(sys.argv[1])).action.count))
+""",
+            str(tmp_path),
+        )
+        == 1
+    )
+
+
+# --- Files ----------------------------------------------------------------------------------
+
+
+def test_no_episode_is_opened_before_it_is_used_nor_stays_open(tmp_path: Path):
+    dataset = write(tmp_path, Drawn([2, 2], [True, True], 0))
+    dataset.path(dataset.stored()[1]).unlink()
+    samples, before = Samples(tmp_path), os.listdir("/dev/fd")
+    assert len(samples) == 4
+    samples.gather([0, 1])
+    assert os.listdir("/dev/fd") == before
+    with pytest.raises(DatasetError, match=r"episode_000001\.hdf5 is missing.*--seed 7"):
+        samples.gather([1, 2])
+
+
+@pytest.mark.parametrize("name", ["joint_position", "wrist_rgb"])
+def test_a_file_that_is_damaged_after_it_was_located_is_named(tmp_path: Path, name: str):
+    dataset = write(tmp_path, Drawn([2], [True], 0))
+    samples = Samples(tmp_path, observations=[name])
+    samples.gather([0])
+    path = dataset.path(dataset.stored()[0])
+    path.write_bytes(path.read_bytes()[:256])
+    with pytest.raises(
+        DatasetError, match=r"episode_000000\.hdf5 (cannot be read: it is shorter|is)"
+    ):
+        samples.gather([0])
+    path.unlink()
+    with pytest.raises(DatasetError, match=r"episode_000000\.hdf5 .*collect --tool"):
+        samples.gather([0])
+
+
+def test_an_array_that_the_header_describes_otherwise_is_refused(tmp_path: Path):
+    write(tmp_path, Drawn([2], [True], 0))
+    path = tmp_path / "dataset.json"
+    path.write_text(path.read_text().replace('"float32"', '"float64"'))
+    with pytest.raises(DatasetError, match=r"float32 of shape \(2, 6\).*float64"):
+        Samples(tmp_path, observations=["joint_position"]).gather([0])
 
 
 # --- What is refused ------------------------------------------------------------------------
@@ -219,24 +313,3 @@ def test_datasets_without_samples_are_refused(tmp_path: Path):
         Samples([])
     with pytest.raises(IndexError, match="no item 3; there are 3"):
         Samples(tmp_path, failures=True).gather([3])
-
-
-def test_samples_need_no_pytorch_and_tensors_name_the_remedy(tmp_path: Path):
-    write(tmp_path, Drawn([1], [True], 0))
-    error = run_python(
-        """
-import json, sys
-sys.modules["torch"] = None
-from fleet_tools.dataset.normalization import normalization_of
-from fleet_tools.dataset.samples import Samples
-normalization_of(Samples(sys.argv[1]))
-try:
-    import fleet_tools.dataset.learning
-except ImportError as error:
-    print(json.dumps([type(error).__name__, str(error)]))
-""",
-        str(tmp_path),
-    )
-    assert error[0] == "MissingLibraryError"
-    assert error[1].startswith("torch is needed to give samples as tensors")
-    assert "fleet_tools.dataset.samples" in error[1]

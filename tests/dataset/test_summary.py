@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.small_datasets import Drawn, hammer_header, write
 
 from fleet_tools.dataset import AttemptRecord
@@ -21,19 +18,6 @@ def interval(successes: int, trials: int) -> tuple[float, float]:
     """Returns the interval in the summary of some attempts."""
     records = [SUCCESS] * successes + [FAILURE] * (trials - successes)
     return summarize(NOWHERE, hammer_header(), records)["success_rate_interval_95"]
-
-
-@given(st.integers(1, 1000), st.data())
-def test_interval_holds_the_rate(trials, data):
-    successes = data.draw(st.integers(0, trials))
-    low, high = interval(successes, trials)
-    assert 0 <= low <= successes / trials <= high <= 1
-    mirrored = interval(trials - successes, trials)
-    assert mirrored == pytest.approx((1 - high, 1 - low), abs=2e-6)
-
-
-def test_interval_of_a_published_case():
-    assert interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
 
 
 def test_summary_counts_what_the_dataset_holds(tmp_path: Path):

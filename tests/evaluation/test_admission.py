@@ -6,10 +6,10 @@ from support.processes import ROOT
 
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.admission import admission, missing_scenes
-from fleet_tools.evaluation.comparison import require_comparable
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.evaluation.scores import require_comparable
 from fleet_tools.leaderboard.checks import find_problems
 from fleet_tools.utils.drake_release import RELEASES
 

@@ -13,8 +13,13 @@ from fleet_tools.experts.demonstrators import (
 )
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import StoredActions
-from fleet_tools.rollouts.episode import first_difference
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
+from fleet_tools.rollouts.episode import (
+    EXPERT_ACTIONS,
+    LEARNER_STEPS,
+    NOISE_STEPS,
+    Labels,
+    first_difference,
+)
 from fleet_tools.rollouts.rollout import rollout
 
 ACTION = [0.5, -1.0, 1.0, 0.0, 0.25, -0.125]
@@ -92,7 +97,7 @@ def test_trajectories_imitate_the_expert_where_the_learner_acted(tmp_path):
     pytest.importorskip("torch")
     from support.training_cases import cloned, small_data
 
-    from fleet_tools.baselines.training.trajectories import Trajectories
+    from fleet_tools.baselines.training.demonstrations import Trajectories
 
     samples = small_data(tmp_path / "data")
     blueprint, plain, _ = cloned(samples)

@@ -7,7 +7,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from support.damage import STRUCTURES, damaged, relist, without_digests
+from support.damage import STRUCTURES, damaged, relist
 from support.dataset_readers import read_episodes, read_samples, read_summary
 from support.small_datasets import Drawn, write
 from support.submitted import random_evaluation
@@ -16,7 +16,7 @@ from support.submitted import write as write_result
 from fleet_tools.dataset import Dataset
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.result import Evaluation, decode_actions
-from fleet_tools.evaluation.result_file import EPISODES, RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT, load_evaluation
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_json, changed_lines, pick
 
@@ -101,30 +101,28 @@ def checked_episodes(folder: Path) -> Subject:
 
 
 def forged_episodes(folder: Path) -> Subject:
-    """Episodes without a digest, or with one that was made to fit."""
+    """Episodes with a digest that was made to fit."""
     data = folder / "data"
     write(data, Drawn([3, 2], [True, True], 0))
     content, manifest = (data / FIRST).read_bytes(), (data / "manifest.jsonl").read_bytes()
     (folder / "secret").write_bytes(bytes(10_000))
 
-    def make(generator: np.random.Generator) -> tuple[bytes, bool]:
-        forged = bool(generator.integers(2))
+    def make(generator: np.random.Generator) -> bytes:
         if generator.integers(3):
-            return damaged(content, generator), forged
+            return damaged(content, generator)
         (folder / "other.hdf5").write_bytes(content)
         with h5py.File(folder / "other.hdf5", "r+") as file:
             _change_structure(file.require_group("episode_0"), generator, folder / "secret")
-        return (folder / "other.hdf5").read_bytes(), forged
+        return (folder / "other.hdf5").read_bytes()
 
-    def read(given: tuple[bytes, bool]) -> Any:
-        changed, forged = given
-        (data / FIRST).write_bytes(changed)
+    def read(given: bytes) -> Any:
+        (data / FIRST).write_bytes(given)
         (data / "manifest.jsonl").write_bytes(manifest)
-        relist(data) if forged else without_digests(data)
+        relist(data)
         read_samples(data)
         return list(Dataset(data))
 
-    def check(given: tuple[bytes, bool], episodes: Any) -> None:
+    def check(_: bytes, episodes: Any) -> None:
         for episode in episodes:
             for name, rows in {**episode.step_arrays(), **episode.state_arrays()}.items():
                 if rows.dtype.kind == "f":

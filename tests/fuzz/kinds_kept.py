@@ -23,9 +23,9 @@ from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.policies.config import ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
-from fleet_tools.baselines.training.errors import TrainingError
 from fleet_tools.baselines.training.record import METRICS, TrainingWriter
-from fleet_tools.baselines.training.run_spec import TrainingRunSpec
+from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.config.resources import assets_root
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import describe

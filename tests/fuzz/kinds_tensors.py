@@ -17,11 +17,10 @@ from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.merging.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
-from fleet_tools.baselines.training.demonstrations import split
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.demonstrations import Trajectories, split
 from fleet_tools.baselines.training.record import TrainingWriter
-from fleet_tools.baselines.training.run_spec import TrainingRunSpec
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.storage.run_folder import read_spec
 from fuzz.kernel import Subject, require

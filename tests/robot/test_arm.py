@@ -118,8 +118,7 @@ def test_an_arm_that_is_not_redundant_follows_actions_and_its_observations_have_
         assert observation[name].shape == (6,)
     start = env.world_state().X_WE
     action = np.array([0.4, -0.3, 0.2, 0.2, 0.0, -0.3], np.float32)
-    for _ in range(3):
-        observation, _, _, _, info = env.step(action)
+    info = [env.step(action)[-1] for _ in range(3)][-1]
     assert info["limits"]["torque_s"].shape == (6,)
     moved = start.inverse() @ env.world_state().X_WE
     assert np.linalg.norm(moved.translation()) == pytest.approx(3 * 0.05 * 0.54, rel=0.1)

@@ -25,7 +25,7 @@ import hashlib, json, sys
 import numpy as np
 from processor_replays import kernels
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.rollouts.distance import points
+from fleet_tools.rollouts.agreement import points
 
 task, seed, actions = json.loads(sys.argv[1])
 env = EnvSpec.of(task, split="all").make()

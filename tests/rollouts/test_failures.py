@@ -9,7 +9,7 @@ from support.small_datasets import hammer_header
 from fleet_tools.dataset import AttemptRecord
 from fleet_tools.dataset.summary import as_text, summarize
 from fleet_tools.policies.policy import EXPLANATION
-from fleet_tools.rollouts.failures import cause_lines, failure_causes
+from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
 
 def record(outcome: str, error: str | None = None, **info: str) -> AttemptRecord:
@@ -44,16 +44,6 @@ def test_the_example_tells_the_error_or_what_the_policy_says():
     assert cause_lines(failure_causes(records, name)) == [
         "  1 ended as policy_error, such as attempt 3: no plan",
         "  1 ended as time_limit, such as attempt 3: 2 attempts",
-    ]
-
-
-def test_a_record_of_an_earlier_version_has_no_explanation():
-    old = AttemptRecord.model_validate_json(
-        '{"attempt": 0, "seed": 5, "outcome": "time_limit", "success": false, "steps": 60,'
-        ' "seconds": 1.0, "info": {"planning_seconds": 0.02, "plans": 1, "retreats": 0}}'
-    )
-    assert cause_lines(failure_causes([old], name)) == [
-        "  1 ended as time_limit, such as attempt 0"
     ]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_tools.errors import DatasetError
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 
 ACTION = [0.5, -1.0, 1.0, 0.0, 0.25, -0.125]
 STEPS = st.lists(st.integers(0, 19), unique=True, max_size=20)
@@ -47,11 +47,6 @@ def test_labels_survive_or_are_refused(noise, learner):
 def test_an_info_that_lies_is_refused(info):
     with pytest.raises(DatasetError):
         Labels.of(info, 20)
-
-
-def test_former_names_and_none_at_all():
-    assert Labels.of({"disturbed": [2]}, 5).noise_steps == (2,)
-    assert Labels.of({"plans": 1}, 5) == Labels()
 
 
 @given(kinds=st.lists(st.sampled_from(["plain", "noise", "learner"]), max_size=12), data=st.data())

@@ -1,6 +1,7 @@
 """The correction of Drake's step in the worlds of tasks, and for every free object."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from fleet_tools.sim.world import TIME_STEP, World, build_world
 SPATULA = load_task("spatula")
 STILL = np.zeros(6)
 Q, V = 7, 14 + 7  # places of the patty's quaternion and angular velocity in the state
-PATTY = {"tool": "turner", "object": "patty"}
+PATTY: Any = {"tool": "turner", "object": "patty"}
 
 
 def scene_of(**changes: object) -> Scene:

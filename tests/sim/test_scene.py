@@ -60,7 +60,8 @@ def test_switching_a_group_off_leaves_the_others_as_they_were(task, seed, group)
 @given(seeds, st.sampled_from(["tool", "object"]))
 def test_fixing_a_model_leaves_the_rest_as_it_was(seed, kind):
     name = {"tool": "claw", "object": "round_nail"}[kind]
-    fixed = sample_scene(HAMMER, seed, split="all", **{kind: name}).model_dump()
+    chosen: Any = {kind: name}
+    fixed = sample_scene(HAMMER, seed, split="all", **chosen).model_dump()
     free = sample_scene(HAMMER, seed, split="all").model_dump()
     assert fixed.pop(kind) == name
     free.pop(kind)

@@ -6,10 +6,8 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,7 +24,6 @@ from fleet_tools.sim.scene import Push, Scene, sample_scene
 from fleet_tools.sim.splits import SPLITS
 
 HAMMER = load_task("hammer")
-V1 = Path(__file__).parents[1] / "data" / "dataset_v1" / "episodes" / "episode_000000.hdf5"
 PUSH = {"push": {"step": 3, "translation_m": [0.01, 0.0, 0.0]}}
 DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH
 STILL = np.zeros(6, np.float32)
@@ -103,12 +100,6 @@ def test_every_scene_that_is_drawn_is_valid(task):
         for randomization in ("on", "off"):
             scene = sample_scene(config, seed, split=split, randomization=randomization)
             assert parse(Scene, json.loads(scene.to_json()), "drawn") == scene
-
-
-def test_a_stored_scene_of_former_versions_is_valid():
-    with h5py.File(V1) as file:
-        data = json.loads(str(file["episode_0"].attrs["scene"]))
-    assert json.loads(parse(Scene, data, "stored").to_json()) == data
 
 
 @pytest.mark.parametrize(

@@ -5,26 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet_tools.storage.atomic_files import atomic_write, is_blank, leftovers, replace_folder
+from fleet_tools.storage.atomic_files import atomic_write, is_blank, replace_folder
 from fleet_tools.storage.tensor_files import write_tensors
-
-
-def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
-    file = tmp_path / "file.txt"
-    with atomic_write(file) as aside:
-        aside.write_text("all of it")
-        assert not file.exists()
-        assert leftovers(tmp_path) == [aside]
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]
-
-
-def test_file_that_cannot_be_written_leaves_the_last_one(tmp_path: Path) -> None:
-    file = tmp_path / "file.txt"
-    file.write_text("the last one")
-    with pytest.raises(OSError, match="gone"), atomic_write(file) as aside:
-        aside.write_text("half")
-        raise OSError("gone")
-    assert [(path, path.read_text()) for path in tmp_path.iterdir()] == [(file, "the last one")]
 
 
 def test_folder_is_blank_that_holds_only_what_an_interrupted_creation_leaves(

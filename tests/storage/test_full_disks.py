@@ -12,8 +12,14 @@ from support.small_datasets import Drawn, a_header, write
 from support.small_disks import PAGE, Disk, SmallDisk
 
 from fleet_tools.errors import DiskError
-from fleet_tools.storage.append_log import AppendLog
-from fleet_tools.storage.atomic_files import atomic_write, replace_folder, temporary_in, write_file
+from fleet_tools.storage.atomic_files import (
+    atomic_write,
+    leftovers,
+    replace_folder,
+    temporary_in,
+    write_file,
+)
+from fleet_tools.storage.locked_folder import AppendLog
 from fleet_tools.utils.disk_errors import disk_error
 
 
@@ -67,6 +73,7 @@ def test_what_a_library_writes_is_cut_off_nowhere(disk: Disk) -> None:
 
     def store() -> None:
         with atomic_write(file) as aside, aside.open("wb") as opened:
+            assert leftovers(disk.folder) == [aside]
             for _ in range(6):
                 opened.write(bytes(PAGE // 2))
                 opened.flush()

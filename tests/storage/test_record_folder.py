@@ -1,19 +1,29 @@
 """Folders of records: created, claimed, repaired and resumed in one way."""
 
+import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleet_tools.config.values import Value
 from fleet_tools.errors import DatasetError
-from fleet_tools.storage.record_folder import Document, FolderKind, RecordWriter
+from fleet_tools.storage.record_folder import (
+    Document,
+    FolderKind,
+    RecordWriter,
+    read_records,
+    read_version,
+)
 
 
 class Plan(Document):
     """A document whose note may differ within one folder."""
 
-    schema_version: int = 2
+    schema_version: int = 1
     goal: str
     tools: tuple[str, ...] = ()
     note: str = ""
@@ -36,8 +46,11 @@ class Step(Value):
     number: int
 
 
-def from_1(data: dict[str, Any]) -> dict[str, Any]:
-    return {"goal": data["aim"], "schema_version": 2}
+class Line(Value):
+    """A record of a log."""
+
+    number: int
+    text: str
 
 
 PLANS = FolderKind(
@@ -46,10 +59,9 @@ PLANS = FolderKind(
     error=DatasetError,
     document=Plan,
     document_name="plan.json",
-    version=2,
+    version=1,
     record=Step,
     log_name="steps.jsonl",
-    upgrades={1: from_1},
     subfolders=("files",),
 )
 HOUSE = Plan(goal="a house")
@@ -137,13 +149,6 @@ def test_document_is_replaced_and_the_records_stay(tmp_path: Path):
     assert write(tmp_path) == [1]
 
 
-def test_folder_of_an_earlier_version_is_read_and_resumed(tmp_path: Path):
-    write(tmp_path, 1)
-    (tmp_path / "plan.json").write_text('{"schema_version": 1, "aim": "a house"}')
-    assert PLANS.read_document(tmp_path) == HOUSE
-    assert write(tmp_path, 2) == [1, 2]
-
-
 # --- What is refused ------------------------------------------------------------------------
 
 
@@ -189,3 +194,61 @@ def test_damaged_log_releases_the_folder(tmp_path: Path):
 def test_folder_without_a_document_names_the_command_that_makes_one(tmp_path: Path):
     with pytest.raises(DatasetError, match=r"is not a plan: it has no plan\.json.*`make plan`"):
         PLANS.read_document(tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_version_is_refused(tmp_path: Path, version: Any):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"schema_version": version, "goal": "a house"}))
+    assert read_version(path, DatasetError) == version
+    with pytest.raises(DatasetError, match=rf"schema version {version!r}; .* reads 1\."):
+        PLANS.read_document(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", "[]", "3", "[" * 100_000, '{"schema_version": 1}'),
+        '{"schema_version": 1, "goal": NaN}',
+        '{"schema_version": 1, "goal": "a", "goal": "b"}',
+        '{"schema_version": 1, "goal": "a", "salt": 1}',
+    ],
+)
+def test_a_damaged_document_is_named(tmp_path: Path, content: str):
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(DatasetError, match=r"plan\.json"):
+        PLANS.read_document(tmp_path)
+
+
+# --- Logs -----------------------------------------------------------------------------------
+
+LINES = st.lists(st.builds(Line, number=st.integers(), text=st.text()), max_size=5)
+
+
+@given(LINES, st.data())
+def test_records_are_those_whose_lines_are_complete(lines, data):
+    encoded = [line.to_json().encode() + b"\n" for line in lines]
+    content = b"".join(encoded)
+    end = data.draw(st.integers(0, len(content)))  # where a crash tore it
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.jsonl"
+        path.write_bytes(content[:end])
+        records, size = read_records(path, Line, DatasetError)
+    complete = content[:end].count(b"\n")
+    assert records == lines[:complete]
+    assert size == sum(map(len, encoded[:complete]))
+
+
+def test_damaged_record_is_named_with_its_line(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"number":1,"text":"a"}\n{"number":2}\n')
+    with pytest.raises(DatasetError, match=r"log\.jsonl:2 is damaged"):
+        read_records(path, Line, DatasetError)
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(DatasetError, match=r"log\.jsonl:1 is damaged"):
+        read_records(path, Line, DatasetError)
+
+
+def test_missing_log_is_named_with_what_it_is_needed_for(tmp_path: Path):
+    with pytest.raises(DatasetError, match=r"log\.jsonl cannot be read: .* copy; it counts"):
+        read_records(tmp_path / "log.jsonl", Line, DatasetError, "; it counts")

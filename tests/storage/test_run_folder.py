@@ -49,13 +49,6 @@ def test_the_same_run_is_resumed_and_another_is_refused(tmp_path: Path):
         writer_of(tmp_path / "run", seed=1)
 
 
-def test_folder_of_something_else_is_left_as_it_is(tmp_path: Path):
-    (tmp_path / "thesis.tex").write_text("Years of work.")
-    with pytest.raises(PolicyError, match="neither empty nor a run"):
-        writer_of(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"seed": "x"}', '{"seed": 0, "more": 1}'])
 def test_damaged_specification_is_named(tmp_path: Path, content: str | None):
     if content is not None:

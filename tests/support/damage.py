@@ -75,15 +75,6 @@ def relist(folder: Path, **others: Any) -> None:
     rewrite_lines(folder / "manifest.jsonl", rewrite)
 
 
-def without_digests(folder: Path) -> None:
-    """Removes the digests from a manifest, as former versions wrote it."""
-
-    def rewrite(line: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in line.items() if name != "file_digest"}
-
-    rewrite_lines(folder / "manifest.jsonl", rewrite)
-
-
 def replaced(group: h5py.Group, name: str) -> tuple[tuple[int, ...], np.dtype]:
     """Removes an array, and returns the shape and the dtype that it had."""
     array = group[name]

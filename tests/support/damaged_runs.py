@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.storage.record_folder import Document
 from fleet_tools.storage.run_folder import CONFIG, read_spec
+from fleet_tools.storage.tensor_files import write_checked
 
 Damaged = tuple[str, bytes | None]
 """What was done to a file, and what it holds now; None if it is gone."""
@@ -114,6 +115,19 @@ def damaged_metadata(content: bytes) -> Iterator[Damaged]:
     yield "metadata nested deeply", save(tensors, {key: "[" * 100_000})
     for what, data in damaged_json(json.loads(text)):
         yield what, save(tensors, {key: json.dumps(data)})
+
+
+def without_digest(content: bytes) -> bytes:
+    """Returns a state without the digest of its content."""
+    tensors = load(content)
+    del tensors["digest"]
+    return save(tensors, metadata_of(content))
+
+
+def with_digest(content: bytes, path: Path) -> bytes:
+    """Returns a state with the digest of what it holds now, as a forger writes it to a path."""
+    write_checked(path, load(content), metadata_of(content) or None)
+    return path.read_bytes()
 
 
 def metadata_of(content: bytes) -> dict[str, str]:

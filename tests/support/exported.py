@@ -77,7 +77,10 @@ def write_collected(folder: Path, mode: str) -> Dataset:
         for attempt, steps in enumerate([99, 3, None, 0, 99]):
             episode = rollout(env, _LimitedExpert(env, steps or 0), seed=attempt)
             record = record_of(episode, attempt, error=episode.error)
-            writer.add(record, None if steps is None else episode_file.to_bytes(episode, attempt))
+            writer.add(
+                record,
+                None if steps is None else episode_file.to_bytes(episode, attempt, header.images),
+            )
     env.close()
     assert [record.success for record in writer.records] == [True, False, False, False, True]
     return Dataset(folder)

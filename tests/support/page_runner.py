@@ -17,7 +17,8 @@ _IMPORTS = [
     "gymnasium",
     "fleet_tools.envs.tool_use_env",
     "fleet_tools.experts.policy",
-    "fleet_tools.dataset.learning",
+    "torch.utils.data",
+    "fleet_tools.dataset.samples",
 ]
 
 

@@ -16,8 +16,7 @@ from fleet_tools.envs.array_spec import Kind
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.perception.camera_view import CHANNELS
-from fleet_tools.rollouts.episode import Episode
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Episode
 from fleet_tools.sim.scene import Scene, sample_scene
 
 Layout = Mapping[str, tuple[tuple[int, ...], str]]
@@ -167,5 +166,7 @@ def write(folder: Path, content: Drawn, header: Header | None = None) -> Dataset
             episode = an_episode(generator, steps, content.successes[number], observation)
             if content.labelled:
                 episode = replace(episode, info=labels_of(content.seed, number, steps))
-            writer.add(a_record(number, episode), episode_file.to_bytes(episode, number))
+            writer.add(
+                a_record(number, episode), episode_file.to_bytes(episode, number, header.images)
+            )
     return Dataset(folder)

@@ -9,10 +9,8 @@ from support.small_datasets import Drawn, a_header, write
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.training.demonstrations import blueprint_of
-from fleet_tools.baselines.training.progress import TrainingProgress
-from fleet_tools.baselines.training.state import Tensors, TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of
+from fleet_tools.baselines.training.state import Tensors, TrainingProgress, TrainingState
 from fleet_tools.dataset.samples import Samples
 
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another

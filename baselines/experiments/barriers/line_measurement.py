@@ -26,9 +26,8 @@ from fleet_tools.baselines.merging.errors import NotInvariantError, UnsoundMerge
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.norm_ratios import NormRatio, norm_ratios
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.training.errors import DivergedError
 from fleet_tools.baselines.training.rollouts import TaskSuccesses, make_success_measure
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.state import DivergedError, Tensors
 
 _TOLERANCE = 1e-3
 """Largest relative change of a policy's loss by a permutation of its units."""

@@ -13,8 +13,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import STATE, load_progress
 from fleet_tools.baselines.federated.run_spec import FleetRunSpec
-from fleet_tools.baselines.training.errors import TrainingError
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.run_folder import CONFIG, read_spec

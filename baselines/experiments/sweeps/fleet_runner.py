@@ -15,8 +15,8 @@ from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import LocalTransport
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
-from fleet_tools.baselines.training.errors import DivergedError, TrainingError
 from fleet_tools.baselines.training.rollouts import make_success_measure
+from fleet_tools.baselines.training.state import DivergedError, TrainingError
 from fleet_tools.storage.strict_json import loads
 
 FIRST_REPLIES = "first_replies"

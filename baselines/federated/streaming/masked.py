@@ -23,7 +23,7 @@ from fleet_tools.baselines.federated.streaming.mask_messages import (
 )
 from fleet_tools.baselines.federated.streaming.messages import decode_masked
 from fleet_tools.baselines.federated.transport import Transport
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import TrainingError
 
 _FEWEST = 3
 """Smallest number of robots of which a sum is shown: of two, each would know the other's change."""

@@ -10,8 +10,7 @@ import torch
 
 from fleet_tools.baselines.federated.robot_summary import RobotSummary
 from fleet_tools.baselines.federated.streaming.sums import CAPACITY, FixedPointSum
-from fleet_tools.baselines.training.errors import TrainingError
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.tensor_files import read_checked, write_checked

@@ -32,8 +32,7 @@ from fleet_tools.baselines.federated.streaming.partial import EXCHANGES, Partial
 from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
 from fleet_tools.baselines.federated.streaming.vectors import displaced, sizes
 from fleet_tools.baselines.federated.transport import Transport
-from fleet_tools.baselines.training.errors import TrainingError
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.state import Tensors, TrainingError
 
 STORE_EVERY_S = 20.0
 """Time between two copies of an exchange in progress on disk."""

@@ -13,3 +13,9 @@ Each but ply keeps attempt, seed, outcome, error and scene of every episode; eac
 cannot hold.
 `exporting` selects the episodes and calls the format's module, `source` reads the episodes.
 """
+
+from typing import Literal, get_args
+
+FormatName = Literal["lerobot", "minari", "ply", "robomimic", "zarr"]
+
+FORMAT_NAMES: tuple[FormatName, ...] = get_args(FormatName)

@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_tools.dataset.export import lerobot, minari, ply, robomimic, zarr
-from fleet_tools.dataset.export.formats import FORMAT_NAMES, FormatName
+from fleet_tools.dataset.dataset_folder import Dataset
+from fleet_tools.dataset.export import (
+    FORMAT_NAMES,
+    FormatName,
+    lerobot,
+    minari,
+    ply,
+    robomimic,
+    zarr,
+)
 from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.reader import Dataset
 from fleet_tools.errors import DatasetError, UnknownNameError
 from fleet_tools.storage.atomic_files import temporary_in
 

@@ -29,8 +29,16 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.dataset.export.lerobot_stats import Stats, combined, image_stats, vector_stats
-from fleet_tools.dataset.export.parquet import ParquetFiles, column, image_column, write_indexed
+from fleet_tools.dataset.export.lerobot_columns import (
+    ParquetFiles,
+    Stats,
+    column,
+    combined,
+    image_column,
+    image_stats,
+    vector_stats,
+    write_indexed,
+)
 from fleet_tools.dataset.export.source import Source, episode_metadata, truncated_at_end
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.array_spec import Layout

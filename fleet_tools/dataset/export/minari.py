@@ -24,10 +24,8 @@ import gymnasium
 from gymnasium import spaces
 
 from fleet_tools.dataset.episode_file import NAMES_IN_FILE, OBSERVATIONS
-from fleet_tools.dataset.export.source import Source
-from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
+from fleet_tools.dataset.export.source import PieceView, Source, link_whole, stored_view
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.errors import UnknownNameError
 
 _VERSION = "0.5.4"
@@ -58,26 +56,26 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     folder.mkdir(parents=True)
     number = 0
     with stored_view(folder / "main_data.hdf5") as file:
-        for record, episode in source.located_episodes():
+        for record, episode in source.stored_episodes():
             for first, end in source.pieces(record):
                 group = file.create_group(f"episode_{number}")
-                _add(PieceView(group, episode, first, end, target / "data"), record)
+                _add(PieceView(group, episode, first, end, target / "data"))
                 number += 1
     if source.cut:
         with stored_view(folder / "whole.hdf5") as file:
-            for record, episode in source.located_episodes():
-                link_whole(file, episode, record.attempt, target / "data")
+            for _, episode in source.stored_episodes():
+                link_whole(file, episode, target / "data")
     (folder / "metadata.json").write_text(json.dumps(_metadata(source)))
     return ["units and frames of observations, except for the header in `metadata.json`"]
 
 
-def _add(view: PieceView, record: AttemptRecord) -> None:
-    attributes = view.group.attrs
-    attributes["id"], attributes["first_step"] = record.attempt, view.first
+def _add(view: PieceView) -> None:
+    attributes, contents = view.group.attrs, view.episode.contents
+    attributes["id"], attributes["first_step"] = view.episode.record.attempt, view.first
     attributes["total_steps"] = view.steps
-    attributes.update(view.episode.attributes)
+    attributes.update(contents.attributes)
     view.add(NAMES_IN_FILE, "infos/imitate", "infos/executed_actions")
-    for array in view.episode.arrays:
+    for array in contents.arrays:
         if array.startswith(OBSERVATIONS):
             view.show(array, array, view.first, view.steps + 1)
 

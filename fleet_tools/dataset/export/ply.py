@@ -13,7 +13,7 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.errors import DatasetError
 from fleet_tools.perception.cloud_export import cloud_to_ply
 
-_CLOUD, _POSE = "point_cloud", "end_effector_pose"
+_POSE = "end_effector_pose"
 
 
 def opens(output: Path, header: Header) -> str:
@@ -27,13 +27,15 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     Raises:
         DatasetError: The dataset has no point clouds.
     """
+    layout = source.header.observation
+    name = next((name for name, spec in layout.items() if spec.kind == "points"), None)
+    if name is None:
+        raise DatasetError(
+            f"{source.dataset.folder} holds no point clouds, but {', '.join(sorted(layout))}. "
+            "Collect with --obs-mode point_cloud."
+        )
     for record, episode in source.episodes():
-        clouds = episode.observations.get(_CLOUD)
-        if clouds is None:
-            raise DatasetError(
-                f"{source.dataset.folder} holds no point clouds, but "
-                f"{', '.join(sorted(episode.observations))}. Collect with --obs-mode point_cloud."
-            )
+        clouds = episode.observations[name]
         folder = aside / f"{record.attempt:06}"
         folder.mkdir(parents=True)
         for step, cloud in enumerate(clouds):

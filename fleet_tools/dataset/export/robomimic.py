@@ -26,11 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from fleet_tools.dataset.episode_file import OBSERVATIONS
-from fleet_tools.dataset.export.source import Source
-from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
+from fleet_tools.dataset.export.source import PieceView, Source, link_whole, stored_view
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.envs.observation_modes import channel_of
 
 _GYM_TYPE = 2
 """Type of a Gym environment, in robomimic's `EnvType`."""
@@ -47,7 +45,7 @@ _NAMES = {
 
 def opens(output: Path, header: Header) -> str:
     """Returns the line of Python that opens the view."""
-    names = tuple(name for name in header.observation if channel_of(name) is None)
+    names = tuple(name for name in header.observation if name not in header.images)
     return (
         f"robomimic.utils.dataset.SequenceDataset({str(output)!r}, obs_keys={names}, "
         'dataset_keys=("actions", "rewards", "dones"), filter_by_attribute="train")'
@@ -59,13 +57,13 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     with stored_view(aside) as file:
         data = file.create_group("data")
         demonstrations: list[AttemptRecord] = []
-        for record, episode in source.located_episodes():
+        for record, episode in source.stored_episodes():
             for first, end in source.pieces(record):
                 group = data.create_group(f"demo_{len(demonstrations)}")
-                _add(PieceView(group, episode, first, end, target.parent), record)
+                _add(PieceView(group, episode, first, end, target.parent))
                 demonstrations.append(record)
             if source.cut:
-                link_whole(file, episode, record.attempt, target.parent)
+                link_whole(file, episode, target.parent)
         data.attrs["total"] = source.steps_in_pieces
         data.attrs["env_args"] = _env_args(source.header)
         data.attrs["fleet_tools"] = source.header.model_dump_json()
@@ -80,18 +78,19 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     ]
 
 
-def _add(view: PieceView, record: AttemptRecord) -> None:
-    group, steps = view.group, view.steps
+def _add(view: PieceView) -> None:
+    group, steps, contents = view.group, view.steps, view.episode.contents
     group.attrs["num_samples"] = steps
-    group.attrs["attempt"] = record.attempt
+    group.attrs["attempt"] = view.episode.record.attempt
     group.attrs["first_step"] = view.first
-    group.attrs.update(view.episode.attributes)
+    group.attrs.update(contents.attributes)
     view.add(_NAMES, imitate="imitate", executed_actions="executed_actions")
     group["dones"] = np.zeros(steps, np.int64) if view.cut else np.arange(1, steps + 1) // steps
-    for array in view.episode.arrays:
+    for array in contents.arrays:
         if array.startswith(OBSERVATIONS):
             name = array.removeprefix(OBSERVATIONS)
-            depth = channel_of(name) == "depth"  # robomimic's depth images have an axis of channels
+            # robomimic's depth images have an axis of channels.
+            depth = view.episode.header.observation[name].kind == "depth"
             view.show(f"obs/{name}", array, view.first, steps, channel=depth)
             view.show(f"next_obs/{name}", array, view.first + 1, steps, channel=depth)
 

@@ -16,6 +16,7 @@ The layout is that of https://github.com/real-stanford/diffusion_policy, `replay
 """
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ import numpy as np
 from fleet_tools.dataset.export.source import Source, episode_metadata, truncated_at_end
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.envs.observation_modes import is_image
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 
@@ -50,10 +50,10 @@ def write(source: Source, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     zarr = require("zarr", "write zarr")
     root = zarr.create_group(_store(aside), zarr_format=_FORMAT)
-    in_pieces = source.steps_in_pieces
-    steps = _GroupWriter(root, "data", in_pieces)
-    last = _GroupWriter(root, "final", len(source.records))
-    others = _GroupWriter(root, "not_imitated", source.steps - in_pieces)
+    in_pieces, images = source.steps_in_pieces, source.header.images
+    steps = _GroupWriter(root, "data", in_pieces, images)
+    last = _GroupWriter(root, "final", len(source.records), images)
+    others = _GroupWriter(root, "not_imitated", source.steps - in_pieces, images)
     pieces: list[tuple[AttemptRecord, int, int]] = []
     metadata: list[dict[str, Any]] = []
     for record, episode in source.episodes():
@@ -164,10 +164,11 @@ class _GroupWriter:
         root: Group of zarr, of which this will be one.
         name: Name of the group.
         count: Final number of rows of each array.
+        images: Names of arrays of which each row is a chunk.
     """
 
-    def __init__(self, root: Any, name: str, count: int) -> None:
-        self._root, self._name, self._count = root, name, count
+    def __init__(self, root: Any, name: str, count: int, images: Collection[str] = ()) -> None:
+        self._root, self._name, self._count, self._images = root, name, count, images
         self._arrays: dict[str, _ArrayWriter] = {}
 
     def append(self, name: str, rows: np.ndarray) -> None:
@@ -176,7 +177,7 @@ class _GroupWriter:
             return
         if name not in self._arrays:
             group = self._root.require_group(self._name)
-            self._arrays[name] = _ArrayWriter(_create(group, name, self._count, rows))
+            self._arrays[name] = _ArrayWriter(self._create(group, name, rows))
         self._arrays[name].append(rows)
 
     def flush(self) -> None:
@@ -184,17 +185,16 @@ class _GroupWriter:
         for array in self._arrays.values():
             array.flush()
 
+    def _create(self, group: Any, name: str, like: np.ndarray) -> Any:
+        import numcodecs  # a dependency of zarr
 
-def _create(group: Any, name: str, count: int, like: np.ndarray) -> Any:
-    import numcodecs  # a dependency of zarr
-
-    row = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
-    rows = 1 if is_image(name) else min(count, max(1, _CHUNK_BYTES // row))
-    return group.create_array(
-        name,
-        shape=(count, *like.shape[1:]),
-        chunks=(rows, *like.shape[1:]),
-        dtype=like.dtype,
-        compressors=numcodecs.Blosc("zstd", clevel=5, shuffle=numcodecs.Blosc.SHUFFLE),
-        fill_value=0,
-    )
+        row = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
+        rows = 1 if name in self._images else min(self._count, max(1, _CHUNK_BYTES // row))
+        return group.create_array(
+            name,
+            shape=(self._count, *like.shape[1:]),
+            chunks=(rows, *like.shape[1:]),
+            dtype=like.dtype,
+            compressors=numcodecs.Blosc("zstd", clevel=5, shuffle=numcodecs.Blosc.SHUFFLE),
+            fill_value=0,
+        )

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleet_tools.config.tasks import TaskConfig, task_names
 from fleet_tools.config.values import parse
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.spec import EnvSpec

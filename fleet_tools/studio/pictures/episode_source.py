@@ -8,7 +8,7 @@ from pathlib import Path
 
 import gymnasium
 
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, DatasetError, MissingLibraryError

@@ -7,9 +7,9 @@ from itertools import count
 import gymnasium
 import numpy as np
 
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.perception.display import project
 from fleet_tools.perception.opengl import require_driver
@@ -61,7 +61,11 @@ class Filmstrip:
 
 def color_cameras(header: Header) -> list[str]:
     """Returns the names of the cameras whose colour images a dataset stores."""
-    return [name.removesuffix("_rgb") for name in header.observation if name.endswith("_rgb")]
+    return [
+        name.removesuffix("_rgb")
+        for name, array in header.observation.items()
+        if array.kind == "rgb"
+    ]
 
 
 def make_filmstrips(dataset: Dataset, records: Iterable[AttemptRecord]) -> Iterator[Filmstrip]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.attempts import attempt_record, scene_seed, verified
+from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.outcomes import DISCARDED, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import DiskError
@@ -104,7 +104,9 @@ class TeleoperationSession:
         record = attempt_record(self._writer.header.seed, number, result)
         record = record.model_copy(update={"verified": self._verify and record.success})
         episode = result.episode
-        return record, None if episode is None else episode_file.to_bytes(episode, number)
+        return record, None if episode is None else episode_file.to_bytes(
+            episode, number, self._writer.header.images
+        )
 
     def _store(self, record: AttemptRecord, content: bytes | None) -> None:
         """Stores an attempt; while the disk has no room, what the person did waits for it."""

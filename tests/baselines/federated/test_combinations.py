@@ -20,9 +20,9 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import COMBINED, DISTILLED, MERGED, REPORT, FleetWriter
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.baselines.training.distillation import DrawnStates
-from fleet_tools.baselines.training.trajectories import Batch, Trajectories
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.seeds import TRAINING

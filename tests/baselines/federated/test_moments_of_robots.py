@@ -13,7 +13,7 @@ from support.fleet_cases import local, plan_of, run_rounds
 
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.dataset.samples import Samples
 
 MLP = {"body": {"type": "mlp", "layers": 1, "width": 6}}

@@ -11,7 +11,7 @@ pytest.importorskip("safetensors")
 import h5py
 import numpy as np
 import torch
-from support.damage import without_digests
+from support.damage import relist
 from support.fleet_cases import (
     RecordingTransport,
     config_of,
@@ -31,11 +31,9 @@ from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.demonstrations import blueprint_of, split
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of, split
 from fleet_tools.baselines.training.loop import train, validate
-from fleet_tools.baselines.training.state import Tensors, TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
+from fleet_tools.baselines.training.state import Tensors, TrainingError, TrainingState
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
 
@@ -198,15 +196,16 @@ def test_a_robot_whose_data_hold_nan_is_left_out_by_name_and_returns(
 ) -> None:
     folder = tmp_path / "data"
     shutil.copytree(data, folder)
-    without_digests(folder)  # NaN of a file that is as it was written
     plan = plan_of(folder, merge_every=1)
     damaged = Samples(folder).episodes[plan.assignments[1].episodes[0]]
     intact = damaged.path.read_bytes()
     overwrite(damaged, np.nan)
+    relist(folder)
 
     def repair(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
         if robot == 1 and before == 1:  # after the second round without it
             damaged.path.write_bytes(intact)
+            relist(folder)
         return answer
 
     rounds = run_rounds(plan, RecordingTransport(local(plan), repair))

@@ -21,7 +21,7 @@ from fleet_tools.baselines.federated.rounds import after_merge
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.server_optimizer import server_step
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 

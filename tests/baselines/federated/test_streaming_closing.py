@@ -16,7 +16,7 @@ from support.streaming_cases import COMMON, KilledError, Ordered, stream
 from fleet_tools.baselines.federated.closing import LATE
 from fleet_tools.baselines.federated.streaming.partial import Partial
 from fleet_tools.baselines.federated.transport import LostRobot
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.state import TrainingError
 
 
 def test_a_round_closes_when_enough_have_answered(large: Path) -> None:

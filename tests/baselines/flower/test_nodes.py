@@ -20,9 +20,9 @@ from fleet_tools.baselines.flower.node import Node
 from fleet_tools.baselines.flower.node_report import report_of
 from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport
+from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
 

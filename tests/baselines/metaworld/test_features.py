@@ -35,7 +35,7 @@ from fleet_tools.baselines.metaworld.observations import FEATURE_IMAGE_SIZE, Fea
 from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
 from fleet_tools.baselines.policies.config import ResNet18Config
 from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError

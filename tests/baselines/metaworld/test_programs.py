@@ -20,8 +20,8 @@ from fleet_tools.baselines.metaworld import __main__ as program
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.dataset import __main__ as dataset
-from fleet_tools.dataset import collection_run
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset import collection as collection_run
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.studio.pictures.episode_source import dataset_source

@@ -170,11 +170,8 @@ print(json.dumps([policy.act(each).tolist() for each in observed]))
     assert episodes[0] == episodes[1] == run_python(code, str(tmp_path))
 
 
-def test_configurations_of_before_keep_their_form():
-    former = {"body": {"type": "mlp", "layers": 2, "width": 24}, "clouds": None, "reads": []}
+def test_configurations_survive_json():
     config = PolicyConfig(body=MLPConfig(layers=2, width=24))
-    assert json.loads(config.to_json()) == former | {"pictures": None}
-    assert config.model_dump(mode="json") == former | {"images": None}
     assert PolicyConfig.model_validate_json(config.to_json()) == config
     flow = PolicyConfig(head=FlowHeadConfig(), chunk=3, execution=HorizonConfig(steps=2))
     assert PolicyConfig.model_validate_json(flow.to_json()) == flow

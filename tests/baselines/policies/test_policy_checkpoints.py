@@ -77,19 +77,6 @@ def test_what_is_stored_comes_back_bit_for_bit(name, tmp_path):
     assert sorted(tmp_path.iterdir()) == [again, path]
 
 
-def test_files_have_the_keys_of_version_0_1(tmp_path):
-    path = tmp_path / "policy.safetensors"
-    save_checkpoint(path, checkpoint("gru on all"))
-    with safe_open(path, "pt") as opened:
-        file: Any = opened
-        blueprint = json.loads(file.metadata()[KEY])
-        encoders = {name.partition(".")[0] for name in file.keys()} - {"body", "head"}  # noqa: SIM118
-    parts = ["version", "config", "observation", "action", "scaling", "environment"]
-    assert list(blueprint) == parts
-    assert list(blueprint["config"]) == ["body", "clouds", "pictures", "reads"]
-    assert encoders == {"clouds", "pictures"}
-
-
 def test_environment_of_a_policy_is_read_without_pytorch(path):
     code = """
 import json, sys
@@ -164,7 +151,7 @@ def test_weights_without_a_policy_are_refused(path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 1}, "its version is 1, and this version of Fleet-Tools reads 2"),
+        ({"version": 2}, "its version is 2, and this version of Fleet-Tools reads 1"),
         ({"version": None}, "its version is None"),
         ({"colour": "red"}, "Unknown key: 'colour'"),
         ({"notes": 3}, "its notes are not a JSON object"),

@@ -27,7 +27,7 @@ def encoder() -> PointNetEncoder:
 
 
 def image_encoder(network: PolicyNetwork) -> ResNetEncoder:
-    module = network.get_submodule("pictures")
+    module = network.get_submodule("images")
     assert isinstance(module, ResNetEncoder)
     return module
 
@@ -213,7 +213,7 @@ def test_frozen_features_stay_as_they_are():
     for key, tensor in encoder.state_dict().items():
         assert torch.equal(tensor, before[key])
     table = network.symmetry().table()
-    free = {word for name in before for word in table[f"pictures.{name}"].split()} - {"_"}
+    free = {word for name in before for word in table[f"images.{name}"].split()} - {"_"}
     assert not free
 
 

@@ -151,7 +151,7 @@ def test_every_weight_that_is_not_frozen_can_learn(name):
     network = BLUEPRINTS[name].create().train()
     network(observations(BLUEPRINTS[name], 3, 4))[0].square().sum().backward()
     for key, parameter in network.named_parameters():
-        frozen = "frozen" in name and key.startswith("pictures.")  # images' name in checkpoints
+        frozen = "frozen" in name and key.startswith("images.")
         learns = parameter.grad is not None and bool(parameter.grad.any())
         # The bias of keys adds the same to every score of a query, which softmax removes.
         assert learns != frozen or key.endswith("key.bias"), key

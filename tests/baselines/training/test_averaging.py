@@ -14,8 +14,8 @@ from fleet_tools.baselines import train as program
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.loop import train
-from fleet_tools.baselines.training.progress import EpochMetrics, best_epoch
 from fleet_tools.baselines.training.record import load_progress
+from fleet_tools.baselines.training.state import EpochMetrics, best_epoch
 from fleet_tools.baselines.training.summary import as_text
 
 CONFIG = TrainingConfig(epochs=4, batch_size=8, ema_decay=0.8)
@@ -54,14 +54,6 @@ def test_averaging_changes_no_bit_of_the_weights_themselves(samples):
     assert same(averaged.weights, without.weights)
     assert not without.average
     assert same(without.policy_weights, without.weights)
-
-
-def test_training_in_parts_gives_the_same_average(samples):
-    blueprint, trajectories, state = cloned(samples)
-    whole = train(blueprint, trajectories, CONFIG, state)
-    first = train(blueprint, trajectories, CONFIG, state, after_batch=lambda snapshot: False)
-    rest = train(blueprint, trajectories, CONFIG, first)
-    assert same(rest.average, whole.average)
 
 
 def test_the_stored_policy_is_the_average_and_a_resumed_run_goes_on_with_it(samples, tmp_path):
@@ -124,15 +116,6 @@ def test_the_best_epoch_is_the_first_with_the_lowest_loss_or_the_most_successes(
         rivals = [each.validation_loss for each in measured if successes(each) == most]
         known = [loss for loss in rivals if loss is not None]
         assert not known or by_rollouts.validation_loss == min(known)
-
-
-def test_choosing_by_rollouts_without_any_is_refused(samples, tmp_path, capsys):
-    data = samples.episodes[0].folder
-    options = train_options(data, tmp_path / "run", "--choose-by", "rollouts")
-    with pytest.raises(SystemExit, match="2"):
-        program.main(options)
-    assert "needs --rollouts" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
 
 
 def test_the_best_rollouts_are_told_without_a_validation_loss():

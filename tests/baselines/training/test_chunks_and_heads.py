@@ -14,14 +14,13 @@ from support.training_cases import same, small_data
 
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.head_config import LinearHeadConfig
-from fleet_tools.baselines.training import trajectories as trajectories_module
+from fleet_tools.baselines.training import demonstrations as trajectories_module
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.demonstrations import blueprint_of
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train, validate
 from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.baselines.training.trajectories import Trajectories
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Labels
 
 BODY = pytest.mark.parametrize("body", ["mlp", "elman"])
 SHORT = TrainingConfig(epochs=2, batch_size=8, seed=1)
@@ -43,8 +42,8 @@ def _samples(tmp_path_factory):
 def brute_force(samples: Samples, actions: np.ndarray, chunk: int) -> tuple[float, int]:
     """Returns the sum of losses, and the number of steps, of chunks (6 chunk,) for each row."""
     total, steps, start = 0.0, 0, 0
-    for k, episode in enumerate(samples.episodes):
-        rows = samples.rows(k)["actions"][:]
+    for episode in samples.episodes:
+        rows = episode.rows("actions")
         noisy = Labels.of(episode.record.info, episode.record.steps).noise_steps
         for t in range(len(rows)):
             if t in noisy:
@@ -66,11 +65,10 @@ def test_a_chunk_is_compared_with_what_followed_in_its_episode(body, chunk, samp
     network, trajectories = blueprint.create(), Trajectories(samples, blueprint)
     outputs = []
     with torch.no_grad():
-        for k, episode in enumerate(samples.episodes):
+        for episode in samples.episodes:
             if episode.record.steps:
-                rows = samples.rows(k)
                 observed = {
-                    name: torch.tensor(np.array(rows[f"observations/{name}"][:-1]))[None]
+                    name: torch.tensor(episode.rows(f"observations/{name}")[:-1])[None]
                     for name in samples.observation
                 }
                 outputs.append(network(observed)[0][0].numpy())

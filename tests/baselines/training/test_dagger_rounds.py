@@ -15,11 +15,11 @@ from support.training_cases import same
 from fleet_tools import collect
 from fleet_tools.baselines import train
 from fleet_tools.baselines.training.record import load_progress
-from fleet_tools.dataset.reader import Dataset
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.errors import PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.run import describe
-from fleet_tools.rollouts.imitation import LEARNER_STEPS
+from fleet_tools.rollouts.episode import LEARNER_STEPS
 
 
 def arguments(data: Path, output: Path, rounds: int) -> list[str]:
@@ -64,9 +64,3 @@ def test_a_learner_that_the_expert_helps_cannot_be_evaluated(tmp_path):
     checkpoint = untrained(tmp_path / "policy.safetensors")
     with pytest.raises(PolicyError, match="acts in turns"):
         describe(EvaluationConfig(policy=f"dagger:{checkpoint}", tool="hammer"))
-
-
-def test_beginning_anew_is_refused_in_rounds(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        train.main([*arguments(tmp_path, tmp_path / "run", 1), "--restart"])
-    assert "give --dagger another --output" in capsys.readouterr().err

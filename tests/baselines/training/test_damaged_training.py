@@ -10,15 +10,15 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from safetensors.torch import load, save
 from support.damaged_runs import (
     damaged_files,
     damaged_metadata,
     damaged_state,
     damaged_tensors,
     files_of,
-    metadata_of,
     resumed,
+    with_digest,
+    without_digest,
     write_files,
 )
 from support.policy_cases import BODIES
@@ -26,15 +26,13 @@ from support.training_cases import cloned, equal, small_data, train_options
 
 from fleet_tools.baselines import train
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.errors import TrainingError
+from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import batches_of
 from fleet_tools.baselines.training.loop import train as train_epochs
-from fleet_tools.baselines.training.progress import TrainingProgress
-from fleet_tools.baselines.training.record import TrainingWriter
-from fleet_tools.baselines.training.resumption import expected_moments
-from fleet_tools.baselines.training.run_spec import TrainingRunSpec
-from fleet_tools.baselines.training.trajectories import Trajectories
-from fleet_tools.storage.append_log import AppendLog
+from fleet_tools.baselines.training.record import TrainingWriter, expected_moments
+from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.state import TrainingError, TrainingProgress
+from fleet_tools.storage.locked_folder import AppendLog
 from fleet_tools.storage.run_folder import read_spec
 
 EPOCHS = ["--epochs", "4", "--quiet"]
@@ -99,21 +97,19 @@ def test_no_damage_of_the_state_is_taken_as_it_is(
     assert tried > 250 and refused > 0.8 * tried
 
 
-def test_without_a_digest_names_shapes_and_counts_are_checked(
-    stopped: dict[str, bytes], read: Callable[[bytes], TrainingProgress]
+def test_behind_a_forged_digest_names_shapes_and_counts_are_checked(
+    stopped: dict[str, bytes], read: Callable[[bytes], TrainingProgress], tmp_path: Path
 ):
-    """States of version 0.1 have no digest; wrong losses and finite weights are taken there."""
+    """Wrong losses and finite weights are taken there."""
     state = stopped["state.safetensors"]
-    tensors, metadata = load(state), metadata_of(state)
-    del tensors["digest"]
-    former = save(tensors, metadata)
-    whole = read(former)
-    assert equal(whole, read(state))
+    bare, whole = without_digest(state), read(state)
+    with pytest.raises(TrainingError, match="its digest is not that of its content"):
+        read(bare)
     unknowable = ("nudged", "negative", ".seconds", "squares", "loss")
-    for what, content in chain(damaged_tensors(former), damaged_metadata(former)):
+    for what, content in chain(damaged_tensors(bare), damaged_metadata(bare)):
         assert content is not None
         try:
-            taken = read(content)
+            taken = read(with_digest(content, tmp_path / "forged"))
         except TrainingError:
             continue
         assert equal(taken, whole) or any(each in what for each in unknowable), what

@@ -18,7 +18,6 @@ from support.training_cases import same, small_data, train_options
 
 from fleet_tools.baselines import train
 from fleet_tools.baselines.training.record import load_progress
-from fleet_tools.storage.append_log import AppendLog
 
 
 @pytest.fixture(scope="module", name="data")
@@ -76,26 +75,3 @@ def _epochs(folder: Path) -> int:
         return len((folder / "metrics.jsonl").read_text().splitlines())
     except FileNotFoundError:
         return 0
-
-
-def test_another_process_that_writes_to_the_folder_is_reported(data, tmp_path, capsys):
-    output = tmp_path / "run"
-    command = train_options(data, output, "--epochs", "1", "--quiet")
-    assert train.main(command) == 0
-    log = AppendLog(output / "metrics.jsonl")
-    assert train.main(command) == 2
-    assert "Another process is writing to" in capsys.readouterr().err
-    log.close()
-    assert train.main(command) == 0
-
-
-def test_a_log_that_a_kill_left_behind_the_state_is_completed(data, tmp_path):
-    output = tmp_path / "run"
-    command = train_options(data, output, "--epochs", "3", "--quiet")
-    assert train.main(command) == 0
-    log = output / "metrics.jsonl"
-    complete = log.read_bytes()
-    for content in (b"", complete[: len(complete) // 2], complete + b'{"epoch": 4', b"\n"):
-        log.write_bytes(content)
-        assert train.main(command) == 0
-        assert log.read_bytes() == complete

@@ -1,5 +1,6 @@
 """Training minimizes the error of the executed policy, and does not depend on interruptions."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,17 +17,14 @@ from support.training_cases import BODIES, cloned, same, small_data
 
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.baselines.training import trajectories as trajectories_module
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.demonstrations import split
-from fleet_tools.baselines.training.errors import DivergedError
+from fleet_tools.baselines.training.demonstrations import Batch, Trajectories, split
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train, validate
-from fleet_tools.baselines.training.state import TrainingState
-from fleet_tools.baselines.training.trajectories import Batch, Trajectories
+from fleet_tools.baselines.training.state import DivergedError, TrainingState
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.rollouts.imitation import NOISE_STEPS
+from fleet_tools.rollouts.episode import NOISE_STEPS
 from fleet_tools.sim.seeds import EVALUATION, VALIDATION
 
 EVERY = pytest.mark.parametrize("body", BODIES)
@@ -40,16 +38,15 @@ def _samples(tmp_path_factory):
 
 def errors_of(policy: NetworkPolicy, samples: Samples, episode: int) -> np.ndarray:
     """Returns the mean squared errors of a policy's actions on stored observations, (T,)."""
-    rows = samples.rows(episode)
+    stored = samples.episodes[episode]
+    rows = {name: stored.rows(f"observations/{name}") for name in samples.observation}
+    actions = stored.rows("actions")
     policy.reset()
     errors = []
-    for t in range(samples.episodes[episode].record.steps):
-        observation = {
-            name: np.array(rows[f"observations/{name}"][t]) for name in samples.observation
-        }
-        action = policy.act(observation)
+    for t in range(len(actions)):
+        action = policy.act({name: rows[name][t] for name in rows})
         assert np.abs(action).max() < 1  # or it would have been clipped
-        errors.append(np.square(action.astype(float) - rows["actions"][t]).mean())
+        errors.append(np.square(action.astype(float) - actions[t]).mean())
     return np.array(errors)
 
 
@@ -123,33 +120,24 @@ def test_an_epoch_has_every_step_once_in_batches_of_about_the_size(
     assert all(0 < each <= size + (max(lengths) if with_memory else 0) for each in steps)
 
 
-def test_data_that_do_not_fit_into_memory_are_read_batch_by_batch(samples, monkeypatch):
-    blueprint, in_memory, _ = cloned(samples)
-    monkeypatch.setattr(trajectories_module, "_MEMORY_FRACTION", 0.0)
-    mapped = Trajectories(samples, blueprint)
-    for items in in_memory.order(10, np.random.default_rng(2)):
-        one, other = in_memory.batch(items), mapped.batch(items)
-        assert same(one.observations, other.observations)
-        assert torch.equal(one.actions, other.actions) and torch.equal(one.mask, other.mask)
-
-
 @EVERY
 def test_training_is_the_same_in_one_call_and_in_several(body, samples):
     blueprint, trajectories, begin = cloned(samples, body)
-    at_once = train(blueprint, trajectories, SHORT, begin)
+    config = SHORT.model_copy(update={"ema_decay": 0.8})
+    at_once = train(blueprint, trajectories, config, begin)
     assert (at_once.epoch, at_once.batch) == (3, 0)
     assert not same(at_once.weights, begin.weights)
-    assert train(blueprint, trajectories, SHORT, at_once).epoch == 3  # there is nothing left to do
+    assert train(blueprint, trajectories, config, at_once).epoch == 3  # nothing is left to do
     state = begin
     while state.epoch < 3:  # stopped after each batch
-        state = train(blueprint, trajectories, SHORT, state, after_batch=lambda _: False)
+        state = train(blueprint, trajectories, config, state, after_batch=lambda _: False)
     by_epoch = begin
     for _ in range(3):
-        by_epoch = train(blueprint, trajectories, SHORT, by_epoch, epochs=1)
+        by_epoch = train(blueprint, trajectories, config, by_epoch, epochs=1)
     for other in (state, by_epoch):
         assert same(at_once.weights, other.weights) and same(at_once.moments, other.moments)
-        assert at_once.loss == other.loss
-    other_seed = SHORT.model_copy(update={"seed": 2})
+        assert same(at_once.average, other.average) and at_once.loss == other.loss
+    other_seed = config.model_copy(update={"seed": 2})
     assert not same(at_once.weights, train(blueprint, trajectories, other_seed, begin).weights)
 
 
@@ -233,14 +221,14 @@ def test_a_split_is_by_episodes_and_follows_from_the_seed(samples):
         split(samples.subset([0]), 0.1, seed=0)
 
 
-def test_data_without_a_step_and_windows_are_refused(tmp_path, samples):
-    blueprint, _, _ = cloned(samples)
+def test_data_without_a_step_are_refused_and_windows_make_no_difference(tmp_path, samples):
+    blueprint, trajectories, state = cloned(samples)
     small_data(tmp_path / "empty", [0])
     with pytest.raises(DatasetError, match="episodes without a step"):
         Trajectories(Samples(tmp_path / "empty"), blueprint)
-    windows = Samples(samples.episodes[0].folder, sequence_length=3)
-    with pytest.raises(DatasetError, match="not of windows"):
-        Trajectories(windows, blueprint)
+    windows = Trajectories(Samples(samples.episodes[0].folder, sequence_length=3), blueprint)
+    losses = [validate(blueprint, each, SHORT, state.weights) for each in (trajectories, windows)]
+    assert losses[0] == losses[1]
 
 
 @given(seed=st.integers(0, 2**63), attempt=st.integers(0, 2**32))
@@ -272,3 +260,17 @@ def test_steps_with_noise_are_read_and_not_imitated(body, samples):
     assert trajectories.steps == len(expected)
     after = train(blueprint, trajectories, SHORT.model_copy(update={"batch_size": 1}), state)
     assert np.isfinite(after.loss) and not same(after.weights, state.weights)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler here")
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.parametrize("body", ["mlp", "elman"])
+def test_a_compiled_network_learns_the_same(body, tmp_path):
+    blueprint, trajectories, state = cloned(small_data(tmp_path / "data"), body)
+    config = TrainingConfig(epochs=2, batch_size=8)
+    plain = train(blueprint, trajectories, config, state)
+    compiled = train(blueprint, trajectories, config.model_copy(update={"compile": True}), state)
+    assert list(compiled.weights) == list(plain.weights)
+    for name, weights in plain.weights.items():
+        torch.testing.assert_close(compiled.weights[name], weights, rtol=1e-4, atol=1e-6)

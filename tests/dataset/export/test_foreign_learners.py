@@ -28,8 +28,7 @@ torch = pytest.importorskip("torch")
 
 from support.policy_cases import BODIES  # noqa: E402
 
-from fleet_tools.baselines.training.demonstrations import blueprint_of  # noqa: E402
-from fleet_tools.baselines.training.trajectories import Trajectories  # noqa: E402
+from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of  # noqa: E402
 
 
 class Straying:
@@ -59,7 +58,7 @@ def write_episodes(folder: Path, mode: str, kind: str) -> Dataset:
         for attempt in (0, 1):
             episode = rollout(env, policy, seed=attempt)
             record = record_of(episode, attempt, info=dict(episode.info))
-            writer.add(record, episode_file.to_bytes(episode, attempt))
+            writer.add(record, episode_file.to_bytes(episode, attempt, header.images))
     env.close()
     return Dataset(folder)
 

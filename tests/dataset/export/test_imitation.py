@@ -15,7 +15,7 @@ from fleet_tools.dataset import Dataset, DatasetWriter
 from fleet_tools.dataset.__main__ import main
 from fleet_tools.dataset.export.exporting import FORMATS, Export, as_text, export_dataset
 from fleet_tools.errors import DatasetError
-from fleet_tools.rollouts.imitation import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
+from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
 
 each_format = pytest.mark.parametrize(
     "format_name", [name for name, each in FORMATS.items() if each.executed]
@@ -77,8 +77,7 @@ def test_chunks_within_an_episode_are_chunks_that_train_imitates(format_name, ch
     from support.training_cases import BODIES
 
     from fleet_tools.baselines.policies.config import PolicyConfig
-    from fleet_tools.baselines.training.demonstrations import blueprint_of
-    from fleet_tools.baselines.training.trajectories import Trajectories
+    from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of
     from fleet_tools.dataset.samples import Samples
 
     exported(format_name, tmp_path)

@@ -15,7 +15,7 @@ from support.exported import Collected, each_mode, same, successes
 
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.export.exporting import export_dataset
-from fleet_tools.dataset.export.lerobot_stats import combined, image_stats, vector_stats
+from fleet_tools.dataset.export.lerobot_columns import combined, image_stats, vector_stats
 
 
 def read_lerobot(root: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int, Any]]:

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 )
 def test_columns_are_lossless(rows: np.ndarray) -> None:
     pytest.importorskip("pyarrow")
-    from fleet_tools.dataset.export.parquet import column
+    from fleet_tools.dataset.export.lerobot_columns import column
 
     values = column(rows)
     assert len(values) == len(rows)
@@ -29,7 +29,7 @@ def test_new_files_are_started_as_files_grow(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
-    from fleet_tools.dataset.export.parquet import ParquetFiles
+    from fleet_tools.dataset.export.lerobot_columns import ParquetFiles
 
     generator, locations = np.random.default_rng(0), []
     with ParquetFiles(tmp_path, "{chunk_index}/{file_index}.parquet", 1, 2) as files:
