@@ -95,7 +95,6 @@ _BUILT_IN = {
     ),
     "zero": _BuiltIn("fleet_tools.policies.policy:ZeroPolicy", "Zero actions: the arm stays"),
 }
-_FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
 
 _DAGGER = "dagger:"
 _DAGGER_POLICY = "fleet_tools.experts.demonstrators:DAggerPolicy"
@@ -176,9 +175,10 @@ def find_policy(source: str) -> PolicySource:
             answer.
         FleetToolsError: Its checkpoint cannot be read.
     """
-    name = current_name(source)
-    if name in _BUILT_IN:
-        return PolicySource("built_in", name, None, canonical_kwargs(_BUILT_IN[name].env_kwargs))
+    if source in _BUILT_IN:
+        return PolicySource(
+            "built_in", source, None, canonical_kwargs(_BUILT_IN[source].env_kwargs)
+        )
     if is_address(source):
         hello = load_function(_READ_HELLO)(source)
         return PolicySource("remote", source, hello.content_digest, dict(hello.env_kwargs))
@@ -232,11 +232,6 @@ def load_policy(source: str, env: gymnasium.Env, seed: int = 0) -> Policy:
         FleetToolsError: See `find_policy` and `PolicySource.make`.
     """
     return find_policy(source).make(env, seed)
-
-
-def current_name(policy: str) -> str:
-    """Returns the present name of a policy that an earlier version may have named."""
-    return _FORMER_NAMES.get(policy, policy)
 
 
 def _factory(source: str) -> Callable[[gymnasium.Env], Policy]:

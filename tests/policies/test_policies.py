@@ -17,7 +17,7 @@ from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.trial import make_trials
 from fleet_tools.policies.policy import RandomPolicy, ZeroPolicy
-from fleet_tools.policies.sources import current_name, find_policy
+from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.provenance import installed_packages
 
@@ -98,12 +98,6 @@ def test_a_policy_chooses_its_observations(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(FaultyPolicy, "env_kwargs", kwargs, raising=False)
     found = find_policy("support.evaluated:FaultyPolicy").env_kwargs
     assert found == {**kwargs, "cloud_source": "rays"}
-
-
-def test_the_former_name_of_a_policy_is_its_present_one() -> None:
-    assert current_name("disturbed_expert") == "noisy_expert"
-    assert find_policy("disturbed_expert") == find_policy("noisy_expert")
-    assert current_name("module:factory") == "module:factory"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
-from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.studio.pictures.annotations import (
     OBJECT_COLOR,
