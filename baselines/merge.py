@@ -72,8 +72,6 @@ class MergeOptions(cli.Options):
     points: Annotated[Count, pydantic.AfterValidator(_odd)] = 11
     """Number of points on the line of each barrier: odd, at least 3."""
 
-    aliases = {"averaging_weights": ["--weights"]}  # its name in version 0.1
-
 
 def _merge(options: MergeOptions) -> int:
     from fleet_tools.baselines.merging.errors import UnsoundMergeError

@@ -75,12 +75,6 @@ class TrainOptions(cli.Options):
     rollouts."""
     curves: CurveOptions = CurveOptions()
 
-    aliases = {
-        # their names in version 0.1
-        "dataset": ["--data"],
-        "validation_fraction": ["--validation-share"],
-    }
-
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.choose_by == "rollouts" and self.rollouts == 0:

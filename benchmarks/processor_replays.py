@@ -13,7 +13,7 @@ from children import answering
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions
-from fleet_tools.evaluation.result_file import load_evaluation
+from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.evaluation.trial import present_env, run_trial
 from fleet_tools.policies.policy import StoredActions
 

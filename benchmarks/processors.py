@@ -47,7 +47,7 @@ def _compare(options: ProcessorsOptions) -> int:
     from processor_kinds import EMULATED, OTHER_BITS, SAME_BITS, Kind
 
     from fleet_tools.evaluation.result import EpisodeResult
-    from fleet_tools.evaluation.verdict import judge
+    from fleet_tools.evaluation.trial import judge
     from fleet_tools.rollouts.agreement import counts
 
     if options.emulated and shutil.which("qemu-x86_64") is None:

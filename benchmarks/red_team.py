@@ -22,7 +22,7 @@ from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from cheats.trial import Trial
+    from cheats.trial import Attacked
 
 FALSE_SUCCESS = 1
 """Exit code if there was a success that nobody would call one."""
@@ -85,7 +85,7 @@ class Job:
 def _attack_all(options: RedTeamOptions) -> int:
     jobs = list(_jobs(options))
     print_now(options, _HEADER)
-    rows: dict[tuple[str, str], list[Trial]] = {}
+    rows: dict[tuple[str, str], list[Attacked]] = {}
     lost: list[dict[str, Any]] = []
     remaining = [(job.task, job.attack) for job in jobs]
     for job, result in options.workers.run(jobs, _make_run):
@@ -127,14 +127,14 @@ def _jobs(options: RedTeamOptions) -> Iterator[Job]:
             yield Job(task, SEARCH, seed, options.cem_iterations)
 
 
-def _make_run() -> Callable[[Job], "list[Trial]"]:
+def _make_run() -> Callable[[Job], "list[Attacked]"]:
     """Returns the function that runs a job; it keeps the environment of the last job's task."""
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
     environments: dict[str, ToolUseEnv] = {}
 
-    def run(job: Job) -> "list[Trial]":
+    def run(job: Job) -> "list[Attacked]":
         from cheats import CHEATS, PUSHES
         from cheats.cross_entropy import search
         from cheats.motion import CheatPolicy
@@ -155,7 +155,7 @@ def _make_run() -> Callable[[Job], "list[Trial]"]:
     return run
 
 
-def summarize(task: str, attack: str, trials: "list[Trial]") -> dict[str, Any]:
+def summarize(task: str, attack: str, trials: "list[Attacked]") -> dict[str, Any]:
     """Returns the figures of an attack's episodes."""
     trials = sorted(trials, key=lambda trial: trial.seed)
     return {

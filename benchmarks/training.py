@@ -54,8 +54,6 @@ class TrainingBenchmarkOptions(cli.Options):
     threads: Count = 1
     """Number of threads."""
 
-    aliases = {"dataset": ["--data"], "architectures": ["--policies"]}  # in version 0.1
-
 
 def _measure_all(options: TrainingBenchmarkOptions) -> int:
     import torch

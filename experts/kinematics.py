@@ -87,7 +87,7 @@ class Kinematics:
 
 def arm_kinematics(robot: Arm) -> Kinematics:
     """Returns an arm's kinematics; positions are joint angles, rad, within its planned ranges."""
-    plant = _arm_plant(robot)
+    plant = _arm_plant(robot, robot.stamp())
     E = plant.GetFrameByName(robot.end_effector)
     return Kinematics(plant, plant.CreateDefaultContext(), E)
 
@@ -99,7 +99,7 @@ def free_body() -> Kinematics:
 
 
 @lru_cache(maxsize=8)
-def _arm_plant(robot: Arm) -> MultibodyPlant:
+def _arm_plant(robot: Arm, _: int) -> MultibodyPlant:
     plant = MultibodyPlant(time_step=0.0)
     add_arm(plant, robot)
     for name, (low, high) in robot.planned_rad.items():

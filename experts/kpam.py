@@ -153,7 +153,7 @@ def _initial_joints(q0: np.ndarray, arm: Kinematics) -> Iterator[np.ndarray]:
 
 
 def _initial_poses(X_WE: RigidTransform) -> Iterator[np.ndarray]:
-    """Yields the present pose, then random rotations at the same origin; (7,) each."""
+    """Yields the present pose, then random rotations at the same origin, as positions."""
     generator = np.random.default_rng(0)
     yield _floating_positions(X_WE)
     for _ in range(RESTARTS):

@@ -13,28 +13,40 @@ from types import ModuleType
 
 import fleet_tools
 
-PROGRAMS = {
-    "collect": ("collect", "Collects demonstrations into a dataset."),
-    "teleop": ("teleop", "Collects demonstrations by hand, in the browser."),
-    "replay": ("replay", "Checks that a dataset is reproducible bit for bit."),
-    "dataset": ("dataset.__main__", "Describes and exports datasets."),
-    "view": ("view", "Shows episodes in the browser, or saves them as a recording or a video."),
-    "photograph": ("photograph", "Photographs the episodes of a dataset with Blender."),
-    "train": ("baselines.train", "Trains a policy by behaviour cloning."),
-    "evaluate": ("evaluate", "Evaluates a policy by a protocol."),
-    "serve": ("serve", "Serves a policy over a socket, to simulations and robots."),
-    "leaderboard": ("leaderboard.__main__", "Checks and ranks results on one page."),
-    "merge": ("baselines.merge", "Merges models into one."),
-    "fleet": ("baselines.fleet", "Trains a fleet of robots in rounds of federated learning."),
-    "sweep": ("baselines.sweep", "Trains fleets over a range of settings, and compares methods."),
-    "barriers": ("baselines.barriers", "Measures loss barriers between the models of fleets."),
-    "studies": ("baselines.studies", "Repeats the studies of merging methods on small networks."),
-    "metaworld": ("baselines.metaworld.__main__", "Collects and evaluates in Meta-World's tasks."),
-    "new-task": ("new_task", "Writes the folder of a task of your own, to begin with."),
-    "label": ("label", "Labels a mesh by clicks in the browser."),
-    "assets": ("assets.__main__", "Generates and imports models of tools and objects."),
-    "doctor": ("doctor", "Checks what this machine can do."),
+GROUPS = {
+    "do": {
+        "collect": ("collect", "Collects demonstrations into a dataset."),
+        "teleop": ("teleop", "Collects demonstrations by hand, in the browser."),
+        "train": ("baselines.train", "Trains a policy by behaviour cloning."),
+        "evaluate": ("evaluate", "Evaluates a policy by a protocol."),
+        "merge": ("baselines.merge", "Merges models into one."),
+        "fleet": ("baselines.fleet", "Trains a fleet of robots in rounds of federated learning."),
+        "sweep": ("baselines.sweep", "Trains fleets over a range of settings, compares methods."),
+        "barriers": ("baselines.barriers", "Measures loss barriers between the models of fleets."),
+        "studies": ("baselines.studies", "Repeats studies of merging methods on small networks."),
+        "metaworld": (
+            "baselines.metaworld.__main__",
+            "Collects and evaluates in Meta-World's tasks.",
+        ),
+    },
+    "look": {
+        "view": ("view", "Shows episodes in the browser, or saves them as recording or video."),
+        "replay": ("replay", "Checks that a dataset is reproducible bit for bit."),
+        "dataset": ("dataset.__main__", "Describes and exports datasets."),
+        "leaderboard": ("leaderboard.__main__", "Checks and ranks results on one page."),
+        "doctor": ("doctor", "Checks what this machine can do."),
+    },
+    "make": {
+        "new-task": ("new_task", "Writes the folder of a task of your own, to begin with."),
+        "label": ("label", "Labels a mesh by clicks in the browser."),
+        "assets": ("assets.__main__", "Generates and imports models of tools and objects."),
+        "photograph": ("photograph", "Photographs the episodes of a dataset with Blender."),
+    },
+    "serve": {
+        "serve": ("serve", "Serves a policy over a socket, to simulations and robots."),
+    },
 }
+PROGRAMS = {name: program for group in GROUPS.values() for name, program in group.items()}
 """Module and summary of each program. `fleet_tools.blender` is left out: it passes its options on
 to a server that runs in another environment."""
 
@@ -60,14 +72,17 @@ def load(program: str) -> ModuleType:
 
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, PROGRAMS))
-    listing = [f"  {name:{width}}  {summary}" for name, (_, summary) in PROGRAMS.items()]
+    listing = [
+        f"{group if k == 0 else '':6}{name:{width}}  {summary}"
+        for group, programs in GROUPS.items()
+        for k, (name, (_, summary)) in enumerate(programs.items())
+    ]
     parser = argparse.ArgumentParser(
         prog="fleet-tools",
         usage="fleet-tools [-h] [--version] PROGRAM ...",
         description="Robotic tool use in Drake: environments, experts, datasets, policy merging.",
         epilog="\n".join(
             [
-                "programs:",
                 *listing,
                 "",
                 "`fleet-tools PROGRAM --help` describes a program; `fleet-tools completion SHELL`",
@@ -79,12 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action="version", version=f"fleet-tools {fleet_tools.__version__}"
     )
-    parser.add_argument(
-        "program",
-        metavar="PROGRAM",
-        choices=[*PROGRAMS, "completion"],
-        help="one of the programs below",
-    )
+    choices = [*PROGRAMS, "completion"]
+    parser.add_argument("program", metavar="PROGRAM", choices=choices, help=argparse.SUPPRESS)
     return parser
 
 

@@ -51,11 +51,10 @@ class EvaluateOptions(cli.Options):
 
 def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.admission import admission
-    from fleet_tools.evaluation.comparison import compare, require_comparable
-    from fleet_tools.evaluation.result_file import load_evaluation
+    from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
+    from fleet_tools.evaluation.scores import compare, require_comparable
     from fleet_tools.evaluation.summary import as_text
-    from fleet_tools.evaluation.writer import EvaluationWriter
     from fleet_tools.rollouts.failures import cause_lines, failure_causes
 
     started = time.perf_counter()

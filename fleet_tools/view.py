@@ -49,8 +49,6 @@ class SourceOptions(TaskOptions):
     dataset: Path | None = None
     """Folder of a dataset, whose stored actions run again."""
 
-    aliases = {"dataset": ["--data"]}
-
     @pydantic.model_validator(mode="after")
     def _one_task(self) -> Self:
         if [self.tool, self.task, self.dataset].count(None) != 2:
@@ -91,8 +89,6 @@ class ViewOptions(cli.Options):
     """Do not draw keypoints, plan, path and point cloud, as in videos."""
     annotated: bool = False
     """Draw them in a video, too, with a caption."""
-
-    aliases = {"output": ["--save"]}
 
     @pydantic.model_validator(mode="after")
     def _fitting_video(self) -> Self:

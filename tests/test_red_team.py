@@ -9,7 +9,7 @@ import pytest
 import red_team
 from cheats import CHEATS
 from cheats.motion import CheatPolicy
-from cheats.trial import Trial, attacked_scene, run_trial
+from cheats.trial import Attacked, attacked_scene, run_trial
 
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -27,7 +27,7 @@ class Honest(ExpertPolicy):
     ended = False
 
 
-def cheat(env: ToolUseEnv, name: str, seed: int = 0) -> Trial:
+def cheat(env: ToolUseEnv, name: str, seed: int = 0) -> Attacked:
     """Runs a scripted cheat in one scene."""
     policy = CheatPolicy(env, CHEATS[env.task.name][name])
     return run_trial(env, policy, attacked_scene(env, seed))

@@ -70,6 +70,7 @@ print(json.dumps(growth))
 """Prints by how many MiB a process grows during repetitions of each function, after a warm-up."""
 
 
+@pytest.mark.slow  # starts processes that make many environments
 @pytest.mark.parametrize(
     ("repetitions", "limit_mib"),
     [

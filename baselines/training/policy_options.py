@@ -30,8 +30,6 @@ class PolicyOptions(OptionGroup):
     observations: tuple[str, ...] = ()
     """Entries of the observation that the policy reads (default: all)."""
 
-    aliases = {"architecture": ["--policy"]}  # its name in version 0.1
-
     @pydantic.model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.architecture is None) == (self.like is None):

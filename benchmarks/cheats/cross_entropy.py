@@ -6,7 +6,7 @@ Methodology and Computing in Applied Probability, 1999.
 
 import numpy as np
 
-from cheats.trial import Trial, attacked_scene, run_trial
+from cheats.trial import Attacked, attacked_scene, run_trial
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 _KNOTS = 10
@@ -43,12 +43,12 @@ class OpenLoop:
         return self._actions[self._step - 1]
 
 
-def search(env: ToolUseEnv, seed: int, iterations: int) -> list[Trial]:
+def search(env: ToolUseEnv, seed: int, iterations: int) -> list[Attacked]:
     """Returns the trials of a search in one scene; rewards are those of the environment."""
     rng = np.random.default_rng([seed, 2])
     scene, steps = attacked_scene(env, seed), env.task.max_episode_steps
     mean, spread = np.zeros((_KNOTS, 6)), np.full((_KNOTS, 6), _SPREAD)
-    trials: list[Trial] = []
+    trials: list[Attacked] = []
     for _ in range(iterations):
         candidates = mean + spread * rng.standard_normal((_POPULATION, _KNOTS, 6))
         found = [run_trial(env, OpenLoop(knots, steps), scene) for knots in candidates]

@@ -30,7 +30,7 @@ class Attack(Protocol):
 
 
 @dataclass(frozen=True)
-class Trial:
+class Attacked:
     """The result of an episode.
 
     Attributes:
@@ -72,7 +72,7 @@ def attacked_scene(env: ToolUseEnv, seed: int, push: Push | None = None) -> Scen
     return scene.model_copy(update={"joint_resistance": resistance, "push": push})
 
 
-def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Trial:
+def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Attacked:
     """Runs an episode until it ends, or until the attack has ended and has rested for a while."""
     observation, info = env.reset(options={"scene": scene})
     attack.reset()
@@ -94,7 +94,7 @@ def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Trial:
         by_part = max(by_part, rules["by_part"])
     witness.stop()
     success = info["outcome"] == "success"
-    return Trial(
+    return Attacked(
         seed=scene.seed,
         models=f"{scene.tool} on {scene.object}",
         outcome=info["outcome"],

@@ -20,7 +20,7 @@ class Option:
     """An option of a program.
 
     Attributes:
-        names: Its spellings, such as ("--output", "--save"), or ("DATASET",) of an argument
+        names: Its spellings, such as ("--output",), or ("DATASET",) of an argument
             without a name.
         value: Placeholder of its value; "" of a flag.
         facts: Type and default, as Markdown.
@@ -111,7 +111,7 @@ def command_options(group: type[OptionGroup], without: Collection[str] = ()) -> 
         spelled = _last(metadata, "name") or name.replace("_", "-")
         flag = field.annotation is bool
         value = "" if flag else _last(metadata, "metavar") or name.upper()
-        names = (value,) if positional else (f"--{spelled}", *group.aliases.get(name, ()))
+        names = (value,) if positional else (f"--{spelled}",)
         yield Option(
             names=names,
             value="" if positional else value,

@@ -1,8 +1,7 @@
 """Option groups: values from which programs make their options."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pydantic
 
@@ -12,15 +11,9 @@ from fleet_tools.errors import UnknownNameError
 
 
 class OptionGroup(Value):
-    """Base of values that are options of programs; an attribute's docstring is its help.
-
-    Attributes:
-        aliases: Other spellings of an option, such as {"scenes": ["--episodes"]}.
-    """
+    """Base of values that are options of programs; an attribute's docstring is its help."""
 
     model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
-
-    aliases: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     @pydantic.field_validator("*")
     @classmethod

@@ -25,8 +25,6 @@ class InfoOptions(cli.Options):
     seed: Seed | None = None
     """Seed of the draw of episodes in the image (default: 0)."""
 
-    aliases = {"output": ["--plot"]}  # its name in version 0.1
-
     @pydantic.model_validator(mode="after")
     def _require_output(self) -> Self:
         if self.output is None and (self.episodes, self.seed) != (None, None):

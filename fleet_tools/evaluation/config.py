@@ -18,8 +18,6 @@ PROTOCOL = "v2"
 class EvaluationConfig(OptionGroup):
     """The policy of an evaluation, and the trials of its protocol that are run."""
 
-    aliases = {"scenes": ["--episodes"]}  # its name in version 0.1
-
     policy: PolicyName
     protocol: str = PROTOCOL
     """Name of a protocol, or path of your own; or folder of a result, for the protocol that it

@@ -1,7 +1,7 @@
 """The evaluated policy, its origin, and what it sees."""
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import pydantic
 
@@ -30,8 +30,7 @@ class PolicyProvenance(Value):
         env_kwargs: Keyword arguments of its environment, such as {"obs_mode": "point_cloud"}; its
             sensors are ideal if they are not among them.
         training_seed: Seed of its training run, if it is one of several of the same name.
-        track: What it knows. Results that do not say so are of before there were tracks, when a
-            factory was given the environment; see `natural_track`.
+        track: What it knows.
     """
 
     name: str
@@ -41,13 +40,6 @@ class PolicyProvenance(Value):
     env_kwargs: EnvKwargs
     training_seed: Seed | None = None
     track: Track
-
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _with_track(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "track" not in data:
-            return {**data, "track": natural_track(data.get("kind"), data.get("source"))}
-        return data
 
     @pydantic.model_validator(mode="after")
     def _known_sensors(self) -> Self:

@@ -8,9 +8,7 @@ The task files define the time limit and success. Each policy chooses its observ
 counted as the outcome and as success after any step; episodes in which the simulator failed are
 counted separately.
 
-A published version never changes. When task files or the physics do, there is a new version, and
-the file of the one before moves to `former/`, with the hashes of its task files: it cannot be run
-any more, but its results can be read.
+A published version never changes. When task files or the physics do, there is a new version.
 """
 
 from collections.abc import Mapping
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 import pydantic
 
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.config.values import Count, GrownValue, MisfitError, Value
+from fleet_tools.config.values import Count, MisfitError, Value
 from fleet_tools.config.yaml_bounds import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
@@ -110,15 +108,13 @@ class ProtocolFile(Value):
         return self
 
 
-class Protocol(ProtocolFile, GrownValue):
+class Protocol(ProtocolFile):
     """A protocol that has been read.
 
     Attributes:
         tasks: Names of its tasks.
         task_files: By name, the files of those that are not the package's.
     """
-
-    later_fields = ("task_files",)
 
     task_files: dict[str, TaskFile] = {}
 
@@ -226,12 +222,10 @@ def protocol_digest(protocol: Protocol, tasks: Mapping[str, str]) -> str:
         tasks: Hashes of its task files, see `task_digests`.
     """
     # Without the files, since these are known by their hashes, and may lie anywhere.
-    named = protocol.model_copy(update={"task_files": {}})
-    return ProtocolContent(protocol=named, tasks=dict(tasks)).digest()
+    named = ProtocolFile.model_validate(protocol.model_dump(exclude={"task_files"}))
+    return _HashedContent(protocol=named, tasks=dict(tasks)).digest()
 
 
-class ProtocolContent(Value):
-    """A protocol without its task files, and their hashes, as `former/` holds them."""
-
-    protocol: Protocol
+class _HashedContent(Value):
+    protocol: ProtocolFile
     tasks: dict[str, str]

@@ -18,7 +18,6 @@ from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import (
     OWN_TASK,
     Protocol,
-    ProtocolContent,
     ProtocolFile,
     task_digests,
 )
@@ -56,11 +55,6 @@ def load_protocol(name_or_path: str) -> Protocol:
         return _followed_protocol(path)
     elif not is_yaml_file(name_or_path):
         remedy = "A protocol of your own is given by the path of its YAML file."
-        if name_or_path in (path.stem for path in _former()):
-            remedy = (
-                f"{name_or_path} is a former version: results of it can be read, but not made, as "
-                "the physics and the task files are no longer its own."
-            )
         raise UnknownNameError("protocol", name_or_path, protocol_names(), remedy)
     elif _is_task_file(path):
         return _scenes_in(load_protocol(PROTOCOL), str(path))
@@ -94,12 +88,6 @@ def with_task(protocol: Protocol, name_or_path: str) -> tuple[Protocol, str]:
     if name in protocol.tasks and (file and file.content_digest) == (here and here.content_digest):
         return protocol, name
     return _scenes_in(protocol, name_or_path), name
-
-
-def former_digests(protocol: Protocol) -> set[str]:
-    """Returns the hashes of the former versions of a protocol and of their task files."""
-    published = (load_yaml(ProtocolContent, path) for path in _former())
-    return {each.digest() for each in published if each.protocol.name == protocol.name}
 
 
 def named_task(path: str) -> NamedTask:
@@ -179,7 +167,7 @@ def _with_tasks(file: ProtocolFile, tasks: Sequence[NamedTask], source: str) -> 
 
 def _followed_protocol(folder: Path) -> Protocol:
     """Returns the protocol that a result follows, see `load_protocol`."""
-    from fleet_tools.evaluation.result_file import EVALUATION
+    from fleet_tools.evaluation.result_folder import EVALUATION
 
     result = EVALUATION.read_document(folder).lying_in(folder)
     protocol = result.local_protocol()
@@ -191,10 +179,6 @@ def _followed_protocol(folder: Path) -> Protocol:
     for file in protocol.task_files.values():
         require_trust(file, f"the protocol {protocol.title!r}", ResultError)
     return protocol
-
-
-def _former() -> list[Path]:
-    return sorted((_root() / "former").glob("*.yaml"))
 
 
 def _root() -> Path:

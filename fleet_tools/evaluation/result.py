@@ -20,7 +20,7 @@ from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 
 
 class EpisodeResult(Trial):
@@ -39,7 +39,7 @@ class EpisodeResult(Trial):
         error: Error message, if there was an error.
         info: The policy's `info`, and "policy_seconds", the wall time that the policy took.
         final_points_m: Points of the last state by kind, see `fleet_tools.rollouts.distance`; None
-            in results of before they were stored, and if they are not finite.
+            where they are not known, or not finite.
     """
 
     outcome: str
@@ -149,7 +149,7 @@ class Result(CarriesModels, Document):
 
     error = ResultError
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
     protocol: Protocol
     task_digests: dict[str, str]
     protocol_digest: str

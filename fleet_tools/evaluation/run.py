@@ -12,8 +12,8 @@ from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
+from fleet_tools.evaluation.result_folder import EvaluationWriter
 from fleet_tools.evaluation.trial import lost_trial, make_trials
-from fleet_tools.evaluation.writer import EvaluationWriter
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.confined import find_policy_apart
 from fleet_tools.policies.sources import PolicySource, find_policy

@@ -1,17 +1,26 @@
-"""Success rates with intervals, from episodes."""
+"""Success rates with intervals, from episodes; and two results compared scene by scene."""
 
 from collections.abc import Callable, Iterable, Sequence
 
+import pydantic
+
+from fleet_tools.config.values import Number, Value
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
+from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import EpisodeResult, Rate, Score, Scores
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Rate, Result, Score, Scores
+from fleet_tools.sim.own_models import other_models
 from fleet_tools.utils.statistics import (
     Counts,
+    paired_difference,
+    paired_interval,
+    paired_p_value,
     stratified_interval,
     stratified_rate,
 )
 
 Episodes = Sequence[EpisodeResult]
+Pair = tuple[EpisodeResult, EpisodeResult]
 
 
 def score(protocol: Protocol, episodes: Episodes) -> Scores:
@@ -70,3 +79,133 @@ def _rate(strata: Sequence[Counts]) -> Rate:
     return Rate(
         successes=successes, trials=trials, rate=stratified_rate(strata), low=low, high=high
     )
+
+
+class SuccessDifference(Value):
+    """Difference of two policies' success, scene by scene.
+
+    Attributes:
+        both, only_first, only_second, neither: Numbers of scenes by which policies succeeded.
+        difference: Difference of the success rates, first minus second, as the mean over all pairs
+            of task and split; None without scenes.
+        low, high: Its 95% interval, by a score test, see `fleet_tools.utils.statistics`.
+        p_value: p-value of the same test, below 5% exactly where the interval excludes 0.
+    """
+
+    both: pydantic.NonNegativeInt
+    only_first: pydantic.NonNegativeInt
+    only_second: pydantic.NonNegativeInt
+    neither: pydantic.NonNegativeInt
+    difference: Number | None
+    low: Number
+    high: Number
+    p_value: Number
+
+
+class Comparison(Value):
+    """Comparison of two results.
+
+    Attributes:
+        first, second: Names of the policies, with their sensors unless these are ideal.
+        left_out: Number of scenes of which only one result has an episode, or in which the
+            simulator failed.
+        total: Difference over all scenes.
+        tasks: Difference over the scenes of each task.
+    """
+
+    first: str
+    second: str
+    left_out: pydantic.NonNegativeInt
+    total: SuccessDifference
+    tasks: dict[str, SuccessDifference]
+
+
+def compare(first: Evaluation, second: Evaluation) -> Comparison:
+    """Compares two results; exchanging them changes the signs only.
+
+    Raises:
+        ResultError: They are of different protocols, or of different scenes.
+    """
+    require_comparable(first.result, second.result)
+    pairs, left_out = _pairs(first.episodes, second.episodes)
+    return Comparison(
+        first=first.result.policy.label,
+        second=second.result.policy.label,
+        left_out=left_out,
+        total=_difference(pairs),
+        tasks={
+            task: _difference(of_task)
+            for task in first.result.protocol.tasks
+            if (of_task := [pair for pair in pairs if pair[0].task == task])
+        },
+    )
+
+
+def require_comparable(first: Result, second: Result) -> None:
+    """Checks that two results are of the same scenes.
+
+    Raises:
+        ResultError: They are of different protocols, task files, robots or models.
+    """
+    if first.policy.robot != second.policy.robot:
+        raise ResultError(
+            f"{first.policy.label!r} and {second.policy.label!r} were evaluated on different "
+            "robots, whose scenes begin with other joint positions, and cannot be compared scene "
+            "by scene."
+        )
+    if first.protocol_digest != second.protocol_digest:
+        raise ResultError(
+            f"{first.policy.name!r} was evaluated by {first.protocol.title!r} "
+            f"({first.protocol_digest}), {second.policy.name!r} by {second.protocol.title!r} "
+            f"({second.protocol_digest}). Only results of the same protocol and task files can be "
+            "compared."
+        )
+    if differing := other_models(first.models, second.models):
+        raise ResultError(
+            f"{first.policy.name!r} and {second.policy.name!r} were evaluated with different "
+            f"models: {differing}. Only results of the same models can be compared."
+        )
+
+
+def _pairs(
+    first: Sequence[EpisodeResult], second: Sequence[EpisodeResult]
+) -> tuple[list[Pair], int]:
+    firsts, seconds = ({episode.key: episode for episode in side} for side in (first, second))
+    pairs = [(firsts[key], seconds[key]) for key in firsts if key in seconds]
+    for one, other in pairs:
+        digests = {one.scene_digest, other.scene_digest} - {None}
+        if len(digests) > 1:
+            raise ResultError(
+                f"Episode {one.index} of {one.task}, {one.split}, began in different scenes in the "
+                "two results, so one of them was made with other models or is not genuine."
+            )
+    counted = [pair for pair in pairs if all(map(is_trial, pair))]
+    return counted, len(firsts.keys() | seconds.keys()) - len(counted)
+
+
+def _difference(pairs: Sequence[Pair]) -> SuccessDifference:
+    strata = [
+        _discordant([pair for pair in pairs if (pair[0].task, pair[0].split) == name])
+        for name in {(one.task, one.split) for one, _ in pairs}
+    ]
+    both, only_first, only_second, neither = (
+        sum((one.success, other.success) == outcome for one, other in pairs)
+        for outcome in ((True, True), (True, False), (False, True), (False, False))
+    )
+    low, high = paired_interval(strata)
+    return SuccessDifference(
+        both=both,
+        only_first=only_first,
+        only_second=only_second,
+        neither=neither,
+        difference=paired_difference(strata),
+        low=low,
+        high=high,
+        p_value=paired_p_value(strata),
+    )
+
+
+def _discordant(pairs: Sequence[Pair]) -> tuple[int, int, int]:
+    first = sum(one.success and not other.success for one, other in pairs)
+    second = sum(other.success and not one.success for one, other in pairs)
+    return first, second, len(pairs)

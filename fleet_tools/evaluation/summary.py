@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from fleet_tools.evaluation.comparison import Comparison, SuccessDifference
 from fleet_tools.evaluation.result import Rate, Result, Score
+from fleet_tools.evaluation.scores import Comparison, SuccessDifference
 
 
 def as_text(result: Result, comparison: Comparison | None = None) -> str:

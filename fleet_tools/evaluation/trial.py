@@ -1,6 +1,7 @@
 """One trial of an evaluation, and the check of its result from the stored actions."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -10,14 +11,33 @@ from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
-from fleet_tools.evaluation.verdict import Verdict, judge
 from fleet_tools.policies.confined import ConfinedPolicy
 from fleet_tools.policies.policy import GuardedPolicy, Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
-from fleet_tools.rollouts.distance import points
+from fleet_tools.rollouts.agreement import Agreement
+from fleet_tools.rollouts.distance import distance_of_points, points
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.storage.provenance import other_versions
+
+_BITS = ("state_digest",)
+_END = ("scene_digest", "steps", "outcome", "success", "success_once")
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What came of an episode that ran again.
+
+    Attributes:
+        differences: A sentence for each difference, such as "steps: 31 in the file, 60 here"; none
+            if the stored result is right bit for bit.
+        agreement: How it agrees. The outcome is the same if it is so in the same scene, after as
+            many steps, and with or without success after any of them, whatever the bits. The
+            distance is that of the last states; None where one is not known.
+    """
+
+    differences: tuple[str, ...]
+    agreement: Agreement
 
 
 def make_trials(
@@ -117,7 +137,7 @@ def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
 
 def verify(
     env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult, policy: Policy | None = None
-) -> Verdict:
+) -> Rerun:
     """Runs an episode again, from its stored actions or by its policy, and compares the result.
 
     Args:
@@ -129,6 +149,20 @@ def verify(
     if policy is None:
         policy = StoredActions(decode_actions(episode.actions))
     return judge(episode, run_trial(env, policy, protocol, episode))
+
+
+def judge(stored: EpisodeResult, again: EpisodeResult) -> Rerun:
+    """Compares the result of an episode that ran again with the stored one."""
+    differing = [name for name in (*_END, *_BITS) if getattr(stored, name) != getattr(again, name)]
+    distance_m = distance_of_points(stored.final_points_m, again.final_points_m)
+    differences = [
+        f"{name}: {getattr(stored, name)} in the file, {getattr(again, name)} here"
+        for name in differing
+    ]
+    if "state_digest" in differing and distance_m is not None:
+        differences.append(f"the last states are {distance_m:.2g} m apart")
+    same_outcome = not {*differing}.intersection(_END)
+    return Rerun(tuple(differences), Agreement(not differing, same_outcome, distance_m))
 
 
 def trial_scene(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:

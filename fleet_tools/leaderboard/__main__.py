@@ -18,9 +18,7 @@ from fleet_tools.utils.progress import progress_bar
 
 # Results and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.evaluation.protocol import Protocol
     from fleet_tools.leaderboard.board import Board
-    from fleet_tools.leaderboard.result_folders import Rejection
     from fleet_tools.leaderboard.submissions import Submission
 
 
@@ -46,7 +44,7 @@ class LeaderboardOptions(cli.Options):
     """Show incomplete results unranked, with what is missing, instead of rejecting them."""
     protocol: str = PROTOCOL
     """Name of the protocol of all results; or path of your own, of a task file, or of a result that
-    follows it. Results of its former versions are shown apart, and cannot be verified."""
+    follows it."""
     verify: Count | None = None
     """Number of episodes of each result that run again from their actions. Results of which as many
     are verified already are left as they are."""
@@ -64,9 +62,10 @@ class LeaderboardOptions(cli.Options):
 
 def _make_leaderboard(options: LeaderboardOptions) -> int:
     from fleet_tools.evaluation.protocol import protocol_digest, task_digests
-    from fleet_tools.evaluation.protocol_file import former_digests, load_protocol
-    from fleet_tools.leaderboard.submissions import read_submissions
-    from fleet_tools.leaderboard.summary import as_text, summary
+    from fleet_tools.evaluation.protocol_file import load_protocol
+    from fleet_tools.leaderboard.board import Board, make_rankings
+    from fleet_tools.leaderboard.submissions import read_submissions, without_refuted
+    from fleet_tools.leaderboard.texts import as_text, summary
 
     _require_page(options.output)
     if options.clips:
@@ -75,15 +74,17 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
         require_clips()
     protocol = load_protocol(options.protocol)
     digest = protocol_digest(protocol, task_digests(protocol))
-    submissions, rejections = read_submissions(
-        options.results, protocol, former_digests(protocol), preview=options.preview
+    submissions, rejections = read_submissions(options.results, protocol, preview=options.preview)
+    complete, lost = _verify([each for each in submissions if not each.missing], options)
+    kept, refuted = without_refuted(complete)
+    board = Board(
+        protocol,
+        digest,
+        rankings=make_rankings(kept, protocol),
+        previews=[each for each in submissions if each.missing],
+        rejections=[*rejections, *refuted],
+        takes_submissions=options.protocol == PROTOCOL,
     )
-    previews = [each for each in submissions if each.missing]
-    present = [e for e in submissions if not e.missing and e.protocol_digest == digest]
-    former = [e for e in submissions if not e.missing and e.protocol_digest != digest]
-    present, lost = _verify(present, options)
-    board = _make_board(protocol, digest, present, former, previews, rejections)
-    board = replace(board, takes_submissions=options.protocol == PROTOCOL)
     if options.clips:
         from fleet_tools.studio.pictures.clips import make_clips
 
@@ -91,50 +92,24 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
     if options.output is not None:
         _write(board, options.output)
     options.report(summary(board, options.output), lambda: as_text(board, options.output))
-    _report_problems(board, present, lost, options)
+    _report_problems(board, complete, lost, options)
     return cli.FAILED if board.rejections or lost else cli.OK
-
-
-def _make_board(
-    protocol: "Protocol",
-    digest: str,
-    present: Sequence["Submission"],
-    former: Sequence["Submission"],
-    previews: Sequence["Submission"],
-    rejections: Sequence["Rejection"],
-) -> "Board":
-    from fleet_tools.leaderboard.board import Board, former_rankings, present_rankings
-    from fleet_tools.leaderboard.submissions import without_refuted
-
-    present, refuted = without_refuted(present)
-    return Board(
-        protocol,
-        digest,
-        rankings=present_rankings(present, protocol, digest),
-        former=former_rankings(former),
-        previews=previews,
-        rejections=[*rejections, *refuted],
-    )
 
 
 def _report_problems(
     board: "Board",
-    present: Sequence["Submission"],
+    submissions: Sequence["Submission"],
     lost: Sequence[str],
     options: LeaderboardOptions,
 ) -> None:
     """Says on stderr what is rejected, differs or could not be verified."""
-    for ranking in board.former if options.verify else ():
-        results = sum(len(standing.submissions) for standing in ranking.standings)
-        title = ranking.protocol.title
-        print(f"Cannot be run again: {results} results, protocol {title}", file=sys.stderr)
     for rejection in board.rejections:
         print(
             f"Rejected: {rejection.folder} ({rejection.kind}): {rejection.reason}", file=sys.stderr
         )
     if not options.preview and any(each.kind == "incomplete" for each in board.rejections):
         print("With --preview, incomplete results are shown unranked.", file=sys.stderr)
-    for submission in present:
+    for submission in submissions:
         for difference in submission.verification.differences if submission.verification else ():
             print(f"Different: {submission.folder}: {difference}", file=sys.stderr)
     for sentence in lost:
@@ -194,8 +169,8 @@ def _verify(
 
 
 def _write(board: "Board", page: Path) -> None:
-    from fleet_tools.leaderboard.markdown import as_markdown
     from fleet_tools.leaderboard.page import as_html
+    from fleet_tools.leaderboard.texts import as_markdown
     from fleet_tools.storage.atomic_files import write_file
 
     for path, text in ((page, as_html(board)), (page.with_suffix(".md"), as_markdown(board))):

@@ -28,9 +28,9 @@ class Clip:
     outcomes: Mapping[str, str]
 
 
-RankingKind = Literal["observations", "privileged", "unverified", "former"]
-"""Kinds of rankings: the two tracks, each with ranks of its own; methods that are not verified,
-which have no rank; and methods of a former protocol."""
+RankingKind = Literal["observations", "privileged", "unverified"]
+"""Kinds of rankings: the two tracks, each with ranks of its own; and methods that are not verified,
+which have no rank."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,12 @@ class Ranking:
     Attributes:
         kind: Kind of ranking.
         protocol: Their protocol.
-        digest: Hash of the protocol and its task files.
         standings: The methods, the best first.
         sensors: Their depth cameras; results with others are in other rankings.
     """
 
     kind: RankingKind
     protocol: Protocol
-    digest: str
     standings: Sequence[Standing]
     sensors: str = IDEAL
 
@@ -57,12 +55,10 @@ class Board:
     """A leaderboard.
 
     Attributes:
-        protocol: The present protocol.
+        protocol: Protocol of all results.
         digest: Hash of the protocol and its task files.
-        rankings: Rankings by the present protocol; none is empty.
-        former: Those of former versions of it, the latest version first.
-        previews: Incomplete results by the present protocol, which are not ranked; empty if none
-            were requested.
+        rankings: Rankings of methods; none is empty.
+        previews: Incomplete results, which are not ranked; empty if none were requested.
         rejections: Rejected results and files.
         clips: Clips by label of the method; empty if none were requested.
         takes_submissions: Whether it is the package's, so that its pages say how to submit.
@@ -71,7 +67,6 @@ class Board:
     protocol: Protocol
     digest: str
     rankings: Sequence[Ranking] = ()
-    former: Sequence[Ranking] = ()
     previews: Sequence[Submission] = ()
     rejections: Sequence[Rejection] = ()
     clips: Mapping[str, Clip] = field(default_factory=dict)
@@ -79,7 +74,7 @@ class Board:
 
     @property
     def standings(self) -> list[Standing]:
-        """All methods that were evaluated by the present protocol."""
+        """All methods."""
         return [standing for ranking in self.rankings for standing in ranking.standings]
 
 
@@ -109,17 +104,14 @@ def reruns(standing: Standing) -> Reruns | None:
     )
 
 
-def present_rankings(
-    submissions: Sequence[Submission], protocol: Protocol, digest: str
-) -> list[Ranking]:
-    """Returns the rankings of methods that were evaluated by the present protocol.
+def make_rankings(submissions: Sequence[Submission], protocol: Protocol) -> list[Ranking]:
+    """Returns the rankings of all methods.
 
     A method is ranked once all its results are verified.
 
     Args:
         submissions: Results without problems, none of which is refuted.
-        protocol: The protocol.
-        digest: Its hash.
+        protocol: Their protocol.
     """
     standings = make_standings(submissions, protocol)
     verified = [standing for standing in standings if standing.verified]
@@ -135,27 +127,7 @@ def present_rankings(
             [each for each in standings if not each.verified and each.sensors == sensors]
         )
     return [
-        Ranking(kind, protocol, digest, of_kind, sensors)
+        Ranking(kind, protocol, of_kind, sensors)
         for (kind, sensors), of_kind in by_kind.items()
         if of_kind
-    ]
-
-
-def former_rankings(submissions: Sequence[Submission]) -> list[Ranking]:
-    """Returns the ranking of each protocol that results follow, the latest version first.
-
-    Args:
-        submissions: Results without problems, by former versions of a protocol.
-    """
-    protocols = {each.protocol_digest: each.protocol for each in submissions}
-    return [
-        Ranking(
-            "former",
-            protocol,
-            digest,
-            rank_methods(
-                make_standings([s for s in submissions if s.protocol_digest == digest], protocol)
-            ),
-        )
-        for digest, protocol in sorted(protocols.items(), key=lambda item: -item[1].version)
     ]

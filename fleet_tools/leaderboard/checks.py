@@ -3,7 +3,7 @@
 import functools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fleet_tools.config.tasks import TaskConfig, load_task
@@ -15,11 +15,11 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
-from fleet_tools.evaluation.admission import missing_keys
+from fleet_tools.evaluation.admission import missing_keys, other_robot
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
-from fleet_tools.robot.arm import load_robot
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.sim.own_models import models_of_all, other_models
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import TaskFile, read_task_file
@@ -80,7 +80,6 @@ def find_problems(
     result: Result,
     episodes: Sequence[EpisodeResult],
     protocol: Protocol,
-    former: Collection[str] = (),
 ) -> list[Problem]:
     """Returns all problems of a result; none if every claim follows from its episodes.
 
@@ -88,43 +87,39 @@ def find_problems(
         result: Content of `result.json`.
         episodes: Content of `episodes.jsonl`, in any order.
         protocol: The protocol that the result has to follow.
-        former: Hashes of its former versions, which a result may follow instead. Its scenes are
-            not checked then, as its task files, which draw them, are not installed.
     """
-    return list(_problems(result, episodes, protocol, former))
+    return list(_problems(result, episodes, protocol))
 
 
 def _problems(
     result: Result,
     episodes: Sequence[EpisodeResult],
     protocol: Protocol,
-    former: Collection[str],
 ) -> Iterator[Problem]:
     expected = protocol_digest(
         protocol, {task: _task_digest(protocol.own_file(task) or task) for task in protocol.tasks}
     )
-    if result.protocol_digest not in (expected, *former):
+    if result.protocol_digest != expected:
         yield Problem(
             "protocol",
             f"it follows {result.protocol.title!r} ({result.protocol_digest}); required is "
             f"{protocol.title!r} with the task files installed here ({expected})",
         )
         return
-    if result.protocol_digest == expected and (differing := _other_models(result, protocol)):
+    if result.policy.robot != DEFAULT_ROBOT:
+        yield Problem("protocol", other_robot(result))
+        return
+    if differing := _other_models(result, protocol):
         yield Problem("protocol", f"it was made with other models than those here: {differing}")
         return
     other_physics = incomparable_drake(result.packages)
-    if other_physics and result.protocol_digest == expected:
+    if other_physics:
         yield Problem("physics", other_physics)
     yield from (Problem("incomplete", reason) for reason in _missing(result, episodes))
     wrong_episodes = list(_wrong_episodes(episodes, result.protocol))
     yield from (Problem("episodes", reason) for reason in wrong_episodes)
     if not wrong_episodes:
-        if result.protocol_digest == expected:
-            yield from (
-                Problem("scenes", reason)
-                for reason in _wrong_scenes(episodes, protocol, result.policy.robot)
-            )
+        yield from (Problem("scenes", reason) for reason in _wrong_scenes(episodes, protocol))
         yield from (Problem("scores", reason) for reason in _wrong_scores(result, episodes))
 
 
@@ -173,14 +168,12 @@ def _wrong_episodes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> It
     )
 
 
-def _wrong_scenes(
-    episodes: Sequence[EpisodeResult], protocol: Protocol, robot: str
-) -> Iterator[str]:
+def _wrong_scenes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> Iterator[str]:
     wrong = []
     for episode in episodes:
         claimed = (episode.tool, episode.object, episode.scene_digest)
         unknown = episode.outcome == WORKER_ERROR and claimed == (None, None, None)
-        if not unknown and claimed != _drawn_scene(protocol, robot, *episode.key):
+        if not unknown and claimed != _drawn_scene(protocol, *episode.key):
             wrong.append(episode.key)
     yield from _listed("episodes in other scenes than their seeds draw", wrong)
 
@@ -228,28 +221,24 @@ def _agree(name: str, claimed: Mapping[str, object], computed: Mapping[str, obje
     return one == other
 
 
-def _drawn_scene(
-    protocol: Protocol, robot: str, task: str, split: str, index: int
-) -> tuple[str, str, str]:
+def _drawn_scene(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, str, str]:
     """Returns tool, object and digest of a trial's scene."""
     seed, given = protocol.splits[split].seeds()[index], protocol.own_file(task) or task
-    return _sampled_scene(given, robot, split, seed, json.dumps(protocol.randomization))
+    return _sampled_scene(given, split, seed, json.dumps(protocol.randomization))
 
 
 @functools.lru_cache(maxsize=100_000)
 def _sampled_scene(
-    task: str | TaskFile, robot: str, split: str, seed: int, randomization: str
+    task: str | TaskFile, split: str, seed: int, randomization: str
 ) -> tuple[str, str, str]:
-    switch = json.loads(randomization)
-    scene = sample_scene(_task(task, robot), seed, split=split, randomization=switch)
+    scene = sample_scene(_task(task), seed, split=split, randomization=json.loads(randomization))
     return scene.tool, scene.object, scene.digest()
 
 
 # Reading YAML takes longer than all other checks together, and task files do not change meanwhile.
 @functools.cache
-def _task(task: str | TaskFile, robot: str) -> TaskConfig:
-    loaded = load_task(task) if isinstance(task, str) else task.load()
-    return load_robot(robot).fill(loaded)
+def _task(task: str | TaskFile) -> TaskConfig:
+    return load_task(task) if isinstance(task, str) else task.load()
 
 
 @functools.cache

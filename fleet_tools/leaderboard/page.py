@@ -7,10 +7,8 @@ from importlib.resources import files
 
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.leaderboard.board import Board, Clip, Ranking, Reruns, reruns
-from fleet_tools.leaderboard.plots import forest_plot
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
-    FORMER,
     PREVIEW,
     READING,
     SUBMITTING,
@@ -20,6 +18,7 @@ from fleet_tools.leaderboard.wording import (
     facts,
     has_reruns,
     heading,
+    interval,
     notes,
     percent,
     preview_columns,
@@ -32,6 +31,13 @@ from fleet_tools.leaderboard.wording import (
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:"
 )
+
+
+_WIDTH, _ROW_HEIGHT, _TOP, _BOTTOM = 360, 26, 8, 26
+_LEFT, _RIGHT = 136, 18
+"""Margins, for names and for half of the last tick's number."""
+
+_LONGEST_NAME = 16
 
 
 def as_html(board: Board) -> str:
@@ -51,7 +57,6 @@ def as_html(board: Board) -> str:
             *(line for part in _OF_METHODS if board.standings for line in part(board)),
             *_previews(board),
             *_rejections(board),
-            *(line for ranking in board.former for line in _former(ranking)),
             *(_submitting() if board.takes_submissions else ()),
             "</main>",
             f"<script>\n{script}</script>",
@@ -86,14 +91,6 @@ def _methods(board: Board) -> Iterator[str]:
         ]
         yield from _table(ranking, anchor, links)
     yield from (f'<p class="note">{escape(paragraph)}</p>' for paragraph in READING)
-    yield "</section>"
-
-
-def _former(ranking: Ranking) -> Iterator[str]:
-    title, digest = escape(ranking.protocol.title), escape(ranking.digest)
-    yield f'<section aria-labelledby="as-of-{digest}"><h2 id="as-of-{digest}">As of {title}</h2>'
-    yield f"<p>{FORMER.format(version=title)} Protocol <code>{digest}</code>.</p>"
-    yield from _table(ranking, f"as-of-{digest}", [_name(each) for each in ranking.standings])
     yield "</section>"
 
 
@@ -214,6 +211,56 @@ def _plots(board: Board) -> Iterator[str]:
             caption = f"<figcaption>{_label(name)}</figcaption>"
             yield f"<figure>{caption}{forest_plot(title, rows)}</figure>"
     yield "</div></section>"
+
+
+def forest_plot(title: str, rows: Sequence[tuple[str, SuccessRate]]) -> str:
+    """Returns a plot with a row for each method: a dot for the rate, a bar for its interval.
+
+    If a method was trained several times, a small ring shows the rate of each training run.
+
+    Args:
+        title: Title for screen readers.
+        rows: Names and success rates of the methods, from top to bottom.
+    """
+    height = _TOP + _ROW_HEIGHT * len(rows) + _BOTTOM
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">',
+        f"<title>{escape(title)}</title>",
+    ]
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x, end = _x(tick), height - _BOTTOM
+        parts.append(f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{end}"/>')
+        parts.append(f'<text class="tick" x="{x}" y="{height - 8}">{tick:.0%}</text>')
+    for k, (name, rate) in enumerate(rows):
+        parts += _plot_row(_TOP + _ROW_HEIGHT * (k + 0.5), name, rate)
+    return "".join([*parts, "</svg>"])
+
+
+def _plot_row(y: float, name: str, success: SuccessRate) -> list[str]:
+    title = f"{name}: {percent(success.rate)}, {interval(success)}"
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
+    low, high = _x(success.low), _x(success.high)
+    rings = success.of_training_runs if len(success.of_training_runs) > 1 else ()
+    return [
+        f"<g><title>{escape(title)}</title>",
+        f'<text class="name" x="{_LEFT - 12}" y="{y + 4:g}">{escape(short)}</text>',
+        f'<line class="interval" x1="{low}" y1="{y:g}" x2="{high}" y2="{y:g}"/>',
+        *(
+            f'<circle class="training-run" cx="{_x(rate)}" cy="{y:g}" r="3"/>'
+            for rate in rings
+            if rate is not None
+        ),
+        *(
+            [f'<circle class="rate" cx="{_x(success.rate)}" cy="{y:g}" r="5"/>']
+            if success.rate is not None
+            else []
+        ),
+        "</g>",
+    ]
+
+
+def _x(rate: float) -> str:
+    return f"{_LEFT + rate * (_WIDTH - _LEFT - _RIGHT):.1f}"
 
 
 def _details(board: Board) -> Iterator[str]:

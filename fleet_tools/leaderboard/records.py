@@ -12,7 +12,7 @@ import pydantic
 
 from fleet_tools.config.values import Count, NonNegative, Seed, Value
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.json_documents import read_records
 from fleet_tools.storage.provenance import Machine
@@ -42,10 +42,9 @@ class Verification(Value):
         same: Number of those that agree with the result bit for bit.
         same_outcome: Number of those that end alike: in the same scene, with the same outcome,
             after as many steps. On another processor, this may be so although bits differ.
-        within: Number of those of which the last states, too, are at most within_m apart; None,
-            like what follows, in records of before states were compared.
+        within: Number of those of which the last states, too, are at most within_m apart.
         within_m: This distance, m.
-        measured: Number of episodes of which the result holds the last state.
+        measured: Number of episodes of which the last states were compared.
         largest_distance_m: The largest distance of the last states, m; None without any.
         differences: A sentence for each episode that differs, those of another outcome first.
         other_versions: By package, the version of the result and the one here, if they differ;
@@ -58,15 +57,15 @@ class Verification(Value):
 
     folder: str
     content_digest: str
-    by: Literal["actions", "policy"] = "actions"
+    by: Literal["actions", "policy"]
     seed: Seed
     requested: Count
     episodes: pydantic.NonNegativeInt
     same: pydantic.NonNegativeInt
     same_outcome: pydantic.NonNegativeInt
-    within: pydantic.NonNegativeInt | None = None
-    within_m: NonNegative | None = None
-    measured: pydantic.NonNegativeInt | None = None
+    within: pydantic.NonNegativeInt
+    within_m: NonNegative
+    measured: pydantic.NonNegativeInt
     largest_distance_m: NonNegative | None = None
     differences: tuple[str, ...] = ()
     other_versions: dict[str, tuple[str, str | None]] = {}

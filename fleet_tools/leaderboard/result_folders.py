@@ -1,22 +1,30 @@
-"""The folders of results that others submitted, whatever else they left there."""
+"""Folders of results that others submitted, whatever else they left there; names of methods."""
 
 import contextlib
 import os
 import re
 import stat
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.leaderboard.checks import ProblemKind
 from fleet_tools.leaderboard.records import VERIFIED
+from fleet_tools.policies.sources import built_in_description
 from fleet_tools.sim.own_models import MODELS
 
 README = "README.md"
-_VERSION_FOLDER = re.compile(r"v\d+")
 _OTHER_FILES = (README, ".gitkeep")
 
 _LONGEST_QUOTE = 300  # characters of an error message, which may quote a damaged file
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
+_RULE = "at most 64 letters, digits and . _ + - of ASCII, of which the first is a letter or a digit"
+
+_ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "5": "s", **dict.fromkeys("._+-")})
+_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 
 @dataclass(frozen=True)
@@ -67,22 +75,13 @@ def method_folder(folder: str, root: Path) -> str:
         root: The folder of all results.
     """
     parts = Path(folder).parts
-    if parts and _VERSION_FOLDER.fullmatch(parts[0]):
-        parts = parts[1:]
     return parts[0] if parts else root.resolve().name
 
 
 def description(folder: Path, root: Path) -> str:
-    """Returns the heading of the nearest README.md above a result, below the root.
-
-    Results of a former version, as `v1/METHOD`, may be described in `METHOD`.
-    """
+    """Returns the heading of the nearest README.md above a result, below the root."""
     relative = folder.relative_to(root)
-    candidates = [relative, *relative.parents][:-1]
-    if relative.parts and _VERSION_FOLDER.fullmatch(relative.parts[0]):
-        relative = relative.relative_to(relative.parts[0])
-        candidates += [relative, *relative.parents][:-1]
-    for candidate in candidates:
+    for candidate in [relative, *relative.parents][:-1]:
         path = root / candidate / README
         if path.is_file() and not path.is_symlink():
             with (
@@ -92,6 +91,31 @@ def description(folder: Path, root: Path) -> str:
                 line = file.read(_LONGEST_QUOTE).strip().partition("\n")[0]
                 return " ".join("".join(filter(str.isprintable, line.lstrip("#"))).split())
     return ""
+
+
+def name_problem(name: str, kind: str, folder: str) -> str | None:
+    """Returns why a method may not have its name; None if it may.
+
+    Args:
+        name: The name.
+        kind: Kind of the policy, see `PolicyProvenance`.
+        folder: First folder of its results within the folder of all results.
+    """
+    if not _NAME.fullmatch(name):
+        return f"the name {name[:64]!r} is none: {_RULE}"
+    if name != folder:
+        return f"the name is {name!r}, but the results are in the folder {folder[:64]!r}"
+    if kind != "built_in" and built_in_description(name):
+        return f"{name!r} is the name of a policy of the package, which this one is not"
+    return None
+
+
+def likeness(name: str) -> str:
+    """Returns a text that is the same for names that readers could mistake for each other."""
+    text = unicodedata.normalize("NFKC", name).casefold().translate(_ALIKE)
+    for pair, letter in _ALIKE_PAIRS:
+        text = text.replace(pair, letter)
+    return text
 
 
 def printable(text: str) -> str:

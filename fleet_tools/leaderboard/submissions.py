@@ -3,14 +3,13 @@
     DIR/METHOD/any/folders/result.json, episodes.jsonl     a result of METHOD
     DIR/METHOD/any/folders/README.md                       comments; the first line says on the
                                                            page what the method is
-    DIR/v1/METHOD/...                                      a result by a former protocol
     DIR/verified.jsonl                                     what the host verified
 
 Each result covers one or more complete tasks of the protocol, in all splits.
 """
 
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +18,16 @@ from fleet_tools.evaluation.admission import missing_scenes
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Evaluation
-from fleet_tools.evaluation.result_file import EPISODES, EVALUATION, RESULT, in_order
+from fleet_tools.evaluation.result_folder import EPISODES, EVALUATION, RESULT, in_order
 from fleet_tools.leaderboard.checks import Problem, find_problems
-from fleet_tools.leaderboard.names import likeness, name_problem
 from fleet_tools.leaderboard.records import Verification, content_digest, read_verifications
 from fleet_tools.leaderboard.result_folders import (
     Rejection,
     description,
     find_result_folders,
+    likeness,
     method_folder,
+    name_problem,
     shortened,
 )
 from fleet_tools.storage.json_documents import read_version
@@ -55,16 +55,6 @@ class Submission:
     verification: Verification | None = None
 
     @property
-    def protocol(self) -> Protocol:
-        """The protocol by which it was evaluated."""
-        return self.evaluation.result.protocol
-
-    @property
-    def protocol_digest(self) -> str:
-        """Hash of the protocol and its task files."""
-        return self.evaluation.result.protocol_digest
-
-    @property
     def policy(self) -> PolicyProvenance:
         """The evaluated policy."""
         return self.evaluation.result.policy
@@ -81,16 +71,15 @@ class Submission:
 
 
 def read_submissions(
-    root: Path, protocol: Protocol, former: Collection[str] = (), *, preview: bool = False
+    root: Path, protocol: Protocol, *, preview: bool = False
 ) -> tuple[list[Submission], list[Rejection]]:
     """Reads and checks all results below a folder, in the order of their names.
 
     Args:
         root: The folder.
         protocol: The protocol that all results have to follow.
-        former: Hashes of its former versions, which results may follow instead.
-        preview: Whether results by the protocol whose only problem is that they are incomplete
-            are among those returned, with what is missing, and not rejected.
+        preview: Whether results whose only problem is that they are incomplete are among those
+            returned, with what is missing, and not rejected.
 
     Raises:
         ResultError: There is no such folder.
@@ -102,9 +91,9 @@ def read_submissions(
     submissions = []
     for folder in folders:
         name = folder.relative_to(root).as_posix()
-        evaluation, problems = _read(folder, protocol, former)
+        evaluation, problems = _read(folder, protocol)
         missing = ""
-        if preview and evaluation is not None and _only_incomplete(evaluation, problems, former):
+        if preview and evaluation is not None and problems:  # only incomplete
             missing, problems = _missing_text(evaluation, problems), []
         if evaluation is not None and not problems:
             digest, found = content_digest(folder), verifications.get(name)
@@ -136,55 +125,40 @@ def without_refuted(
     return kept, refuted
 
 
-def read_checked(
-    folder: Path, protocol: Protocol, former: Collection[str] = ()
-) -> Evaluation | list[Problem]:
-    """Reads a result of any known schema version, and checks every claim of it.
+def read_checked(folder: Path, protocol: Protocol) -> Evaluation | list[Problem]:
+    """Reads a result, and checks every claim of it.
 
     Args:
         folder: Folder of the result.
         protocol: The protocol that it has to follow.
-        former: Hashes of its former versions, which it may follow instead.
 
     Returns:
         The result, with its episodes in the protocol's order; or all its problems.
     """
-    evaluation, problems = _read(folder, protocol, former)
+    evaluation, problems = _read(folder, protocol)
     return problems if evaluation is None else problems or evaluation
 
 
-def _read(
-    folder: Path, protocol: Protocol, former: Collection[str]
-) -> tuple[Evaluation | None, list[Problem]]:
+def _read(folder: Path, protocol: Protocol) -> tuple[Evaluation | None, list[Problem]]:
     """Returns a result and its problems; None if it cannot be read, or has unknown episodes."""
-    known_versions = sorted({*EVALUATION.upgrades, EVALUATION.version})
     try:
         _require_complete_lines(folder / RESULT)
         version = read_version(folder / RESULT, ResultError)
-        if type(version) is not int or version not in known_versions:
-            listing = " and ".join(map(str, known_versions))
+        if type(version) is not int or version != EVALUATION.version:
             reason = f"its schema version is {version!r}; this version of Fleet-Tools reads"
-            return None, [Problem("schema", shortened(f"{reason} {listing}"))]
+            return None, [Problem("schema", shortened(f"{reason} {EVALUATION.version}"))]
         result = EVALUATION.read_document(folder)
         _require_complete_lines(folder / EPISODES)
         episodes, _ = EVALUATION.read_records(folder)
     except (FleetToolsError, RecursionError) as error:
         return None, [Problem("damaged", shortened(str(error).replace(f"{folder}/", "")))]
-    problems = find_problems(result, episodes, protocol, former)
+    problems = find_problems(result, episodes, protocol)
     if any(problem.kind != "incomplete" for problem in problems):
         return None, problems
     episodes = in_order(result.protocol, episodes, folder / EPISODES)
-    if result.protocol_digest not in former:
-        # The same content, but the host's task files, which say where their models are.
-        result = result.model_copy(update={"protocol": protocol})
+    # The same content, but the host's task files, which say where their models are.
+    result = result.model_copy(update={"protocol": protocol})
     return Evaluation(result, episodes), problems
-
-
-def _only_incomplete(
-    evaluation: Evaluation, problems: Sequence[Problem], former: Collection[str]
-) -> bool:
-    """Returns whether a result of the present protocol is incomplete, and nothing else."""
-    return bool(problems) and evaluation.result.protocol_digest not in former
 
 
 def _missing_text(evaluation: Evaluation, problems: Sequence[Problem]) -> str:
@@ -224,11 +198,11 @@ def _wrong_names(submissions: Sequence[Submission], root: Path) -> Iterator[Reje
 
 def _duplicates(submissions: Sequence[Submission]) -> Iterator[Rejection]:
     """Yields a rejection of each result that repeats a task of an earlier one, by name."""
-    first: dict[tuple[str, str, int | None, str], str] = {}
+    first: dict[tuple[str, int | None, str], str] = {}
     for submission in submissions:
         policy = submission.policy
         for task in submission.tasks:
-            key = submission.protocol_digest, policy.label, policy.training_seed, task
+            key = policy.label, policy.training_seed, task
             earlier = first.setdefault(key, submission.folder)
             if earlier != submission.folder:
                 reason = (

@@ -17,8 +17,7 @@ from fleet_tools.envs.outcomes import SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.result import EpisodeResult, Result
-from fleet_tools.evaluation.trial import guarded, present_env, verify
-from fleet_tools.evaluation.verdict import Verdict
+from fleet_tools.evaluation.trial import Rerun, guarded, present_env, verify
 from fleet_tools.leaderboard.records import Verification, kept_differences
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
@@ -119,7 +118,7 @@ def verify_submissions(
         The results with their verification, but for those of which an episode was lost with its
         worker; and a sentence for each lost episode.
     """
-    verdicts: dict[str, list[tuple[EpisodeResult, Verdict]]] = {
+    verdicts: dict[str, list[tuple[EpisodeResult, Rerun]]] = {
         submission.folder: [] for submission in submissions
     }
     by_policy = {job.folder for job in jobs if job.policy is not None}
@@ -150,12 +149,12 @@ def verify_submissions(
     return verified, list(lost.values())
 
 
-def make_verifier() -> Callable[[EpisodeJob], Verdict]:
+def make_verifier() -> Callable[[EpisodeJob], Rerun]:
     """Returns a function that runs an episode again, and compares the result."""
     env_of: dict[tuple[str, str], Callable[[str], gymnasium.Env]] = {}
     policies: dict[tuple[str, str], Policy] = {}
 
-    def run(job: EpisodeJob) -> Verdict:
+    def run(job: EpisodeJob) -> Rerun:
         task, kwargs = job.episode.task, job.result.policy.env_kwargs if job.policy else {}
         key = job.result.protocol_digest, json.dumps(kwargs, sort_keys=True)
         if key not in env_of:
@@ -185,7 +184,7 @@ def _verification(
     submission: Submission,
     count: int,
     seed: int,
-    verdicts: Sequence[tuple[EpisodeResult, Verdict]],
+    verdicts: Sequence[tuple[EpisodeResult, Rerun]],
     by_policy: bool,
 ) -> Verification:
     ordered = sorted(verdicts, key=lambda each: each[0].key)

@@ -36,7 +36,6 @@ HEADINGS: dict[RankingKind, str] = {
     "observations": "Observations only",
     "privileged": "Privileged",
     "unverified": "Not verified",
-    "former": "Former",
 }
 """Headings of the kinds of rankings."""
 
@@ -44,7 +43,6 @@ NOTES: dict[RankingKind, str] = {
     "observations": "These methods act on their observations alone.",
     "privileged": "These methods could read the state of the simulator, whether they do or not.",
     "unverified": "These results have no rank: we have not run their episodes again.",
-    "former": "",
 }
 """What methods of each kind of ranking have in common."""
 
@@ -53,12 +51,6 @@ SENSORS_NOTE = (
     "and delay, the same for all methods."
 )
 """What methods of a ranking with other cameras than ideal ones have in common."""
-
-FORMER = (
-    "These results are as of {version}: the physics and the success rules of that version are not "
-    "those of today. They are not ranked with the others, and cannot be run again here."
-)
-"""What results of a former version of the protocol mean."""
 
 PREVIEW = (
     "These results are incomplete: they have no rank, are not verified, and nothing else on this "
@@ -245,7 +237,7 @@ def _verification(verification: Verification | None) -> str:
 
 def _states(verification: Verification) -> str:
     """Returns how far apart the last states are; empty where the result does not hold them."""
-    if not verification.measured or verification.largest_distance_m is None:
+    if verification.largest_distance_m is None:
         return ""
     return (
         f", {verification.within} of {verification.measured} with a last state within "

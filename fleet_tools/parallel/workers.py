@@ -44,14 +44,14 @@ class WorkerOptions(OptionGroup):
     """Number, time limit and place of worker processes."""
 
     workers: CountOrZero | None = None
-    """Largest number of worker processes, each on one core (default: as many as fit this machine,
-    or as many as a running cluster has cores); 0 works in this process."""
+    """Largest number of worker processes, one core each (default: as many as fit this machine or a
+    running cluster); 0 works in this process."""
     timeout: Positive = 300.0
     """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
     ray_address: str | None = None
-    """Address of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same
-    packages installed and see the same files (default: the environment variable RAY_ADDRESS, which
-    Ray sets for its jobs); local works on this machine in any case."""
+    """Running Ray cluster, such as auto or HOST:PORT, whose machines have the same packages and see
+    the same files (default: the variable RAY_ADDRESS, which Ray sets for its jobs); local works on
+    this machine in any case."""
 
     def run(
         self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]

@@ -33,11 +33,10 @@ from fleet_tools.utils.imports import load_function
 PolicyName = Annotated[
     str,
     pydantic.Field(
-        description="The policy: expert, noisy_expert, perceived_expert, "
-        "perceived_expert_category, random or zero; module:factory, where factory(env) returns an "
-        "object with reset() and act(observation); the path of a checkpoint; dagger:PATH, a "
-        "checkpoint that takes turns with the expert; or the address of a policy's server, "
-        "ws://HOST:PORT or wss://HOST:PORT."
+        description="expert, noisy_expert, perceived_expert, perceived_expert_category, random or "
+        "zero; module:factory, where factory(env) returns an object with reset() and "
+        "act(observation); the path of a checkpoint; dagger:PATH, a checkpoint in turns with the "
+        "expert; or the address of a policy's server, ws://HOST:PORT or wss://HOST:PORT."
     ),
 ]
 """An option that names a policy."""
@@ -254,8 +253,7 @@ def _file(kind: str, source: str) -> Path | None:
 
 
 def _env_kwargs_of_factory(factory: Callable, source: str) -> dict[str, Any]:
-    former = getattr(factory, "environment", {})  # the attribute's name in version 0.1
-    env_kwargs = dict(getattr(factory, "env_kwargs", former))
+    env_kwargs = dict(getattr(factory, "env_kwargs", {}))
     for name in env_kwargs:
         if name not in policy_kwargs():
             what = f"argument of an environment that {source} may choose"

@@ -120,6 +120,10 @@ class Arm(Value):
         model = self.model if visuals == LIGHT else self.visuals[visuals]
         return Path(os.path.normpath(self._file.parent / model))
 
+    def stamp(self) -> int:
+        """Returns when the model file was written, by which caches notice that it was edited."""
+        return self.model_file().stat().st_mtime_ns
+
     def fill(self, task: TaskConfig) -> TaskConfig:
         """Returns a task with this arm's numbers where its file leaves them to the robot.
 

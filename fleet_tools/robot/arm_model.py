@@ -62,13 +62,17 @@ def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelIns
     return arm
 
 
-@lru_cache(maxsize=8)
 def joint_limits(robot: Arm) -> JointLimits:
     """Returns the limits of an arm's joints.
 
     Raises:
         ConfigError: The model is not that of such an arm, or has a joint without limits.
     """
+    return _joint_limits(robot, robot.stamp())
+
+
+@lru_cache(maxsize=8)
+def _joint_limits(robot: Arm, _: int) -> JointLimits:
     return ArmModel(robot).limits
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
-from fleet_tools.utils.symbols import MachineCode, Number, Program, zeros
+from fleet_tools.utils.symbols import LineProgram, MachineCode, Number, zeros
 
 F = TypeVar("F", bound=Callable[..., Any])
 Values = TypeVarTuple("Values")
@@ -106,7 +106,7 @@ class _Routine:
     """
 
     def __init__(self, function: Callable[..., Any], form: Any) -> None:
-        program = Program(_size(form))
+        program = LineProgram(_size(form))
         result = function(*_with_symbols(form, iter(program.inputs)))
         outputs: list[Any] = []
         self._read = _reader(result, outputs)

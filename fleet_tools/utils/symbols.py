@@ -19,7 +19,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 def where(condition: Any, value: Any, otherwise: Any) -> Any:
     """Returns a value if a condition holds, and else another one; both are computed."""
-    if not isinstance(condition, Condition):
+    if not isinstance(condition, Flag):
         return value if condition else otherwise
     a, b = _operand(value), _operand(otherwise)
     return condition.program.number(f"select i1 {condition.name}, double {a}, double {b}")
@@ -60,7 +60,7 @@ def arctangent(y: Any, x: Any) -> Any:
     return math.atan2(y, x)
 
 
-class Program:
+class LineProgram:
     """Operations on symbols, in the order in which they were done.
 
     Args:
@@ -77,9 +77,9 @@ class Program:
         """Adds an instruction whose result is a number."""
         return Number(self, self._add(instruction))
 
-    def condition(self, instruction: str) -> "Condition":
+    def condition(self, instruction: str) -> "Flag":
         """Adds an instruction whose result is a truth value."""
-        return Condition(self, self._add(instruction))
+        return Flag(self, self._add(instruction))
 
     def call(self, function: str, *arguments: Any) -> "Number":
         """Adds a call of a function of LLVM or the C library."""
@@ -102,35 +102,35 @@ class Program:
         return name
 
 
-class Condition:
+class Flag:
     """A truth value that is known when the program runs."""
 
     __slots__ = ("name", "program")
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: LineProgram, name: str) -> None:
         self.program, self.name = program, name
 
     def __bool__(self) -> bool:
         """Symbols have no truth value yet."""
         raise TypeError("Symbols cannot choose a branch. Use `where`.")
 
-    def __and__(self, other: Any) -> "Condition":
+    def __and__(self, other: Any) -> "Flag":
         """Whether both hold."""
         return self._with("and", other)
 
-    def __or__(self, other: Any) -> "Condition":
+    def __or__(self, other: Any) -> "Flag":
         """Whether one holds."""
         return self._with("or", other)
 
     __rand__, __ror__ = __and__, __or__
 
-    def _with(self, instruction: str, other: Any) -> "Condition":
-        name = other.name if isinstance(other, Condition) else str(bool(other)).lower()
+    def _with(self, instruction: str, other: Any) -> "Flag":
+        name = other.name if isinstance(other, Flag) else str(bool(other)).lower()
         return self.program.condition(f"{instruction} i1 {self.name}, {name}")
 
 
 def _operator(instruction: str, *, swapped: bool = False) -> Callable[["Number", Any], Any]:
-    result = Program.condition if instruction.startswith("fcmp") else Program.number
+    result = LineProgram.condition if instruction.startswith("fcmp") else LineProgram.number
 
     def operate(self: "Number", other: Any) -> Any:
         if isinstance(other, np.ndarray):
@@ -147,7 +147,7 @@ class Number:
 
     __slots__ = ("name", "program")
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: LineProgram, name: str) -> None:
         self.program, self.name = program, name
 
     __add__, __radd__ = _operator("fadd"), _operator("fadd", swapped=True)
@@ -201,7 +201,7 @@ class MachineCode:
     """A translated program.
 
     Args:
-        text: Text of the program, see `Program.text`.
+        text: Text of the program, see `LineProgram.text`.
 
     Attributes:
         address: Address of its function of two pointers.

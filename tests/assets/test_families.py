@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.bench import Bench
-from support.surfaces import surface_points
 
 from fleet_tools.assets.families import find_family, hammer, knife, nut, slab, spatula, wrench
 from fleet_tools.assets.families.wrench.wrench_parts import PAD, WrenchParams
@@ -21,6 +20,14 @@ from fleet_tools.assets.parametric import GRIP, GRIP_END
 from fleet_tools.assets.solids import Solid
 
 seeds = st.integers(0, 2**32 - 1)
+
+
+def surface_points(solid: Solid, per_edge: int = 8) -> np.ndarray:
+    """Returns points on all triangles of a solid, (n, 3), m, with so many segments of an edge."""
+    steps = range(per_edge + 1)
+    weights = [(i, j, per_edge - i - j) for i in steps for j in steps if i + j <= per_edge]
+    corners = solid.vertices[solid.triangles]
+    return np.einsum("wc,tci->twi", np.array(weights) / per_edge, corners).reshape(-1, 3)
 
 
 def points_of(model: ModelDescription, *names: str) -> list[np.ndarray]:

@@ -46,7 +46,7 @@ def test_the_documented_options_are_those_of_the_parser(
     with pytest.raises(SystemExit):
         parse(COMMANDS[name], ["--help"], name)
     names = r"(--[a-z][a-z0-9-]*)"
-    shown = re.findall(r"^[│ ]+(-.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
+    shown = re.findall(r"^(?:│ |  )(-.*?)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
     parsed = {each for line in shown for each in re.findall(names, line)}
     options = cli_reference.command_options(COMMANDS[name])
     documented = {each for option in options for each in option.names if each.startswith("--")}

@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support.evaluated import SMALL, TRIALS, a_result, an_episode
-from support.processes import ROOT
-from support.submitted import as_version_1
 
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
@@ -24,11 +21,15 @@ from fleet_tools.evaluation.result import (
     decode_actions,
     encode_actions,
 )
-from fleet_tools.evaluation.result_file import EPISODES, RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.scores import score
-from fleet_tools.evaluation.writer import EvaluationWriter
 
 Change = Callable[[dict[str, Any]], object]
+
+
+def _other(line: dict[str, Any]) -> dict[str, Any]:
+    """Returns another trial than that of a line."""
+    return next(trial.model_dump() for trial in TRIALS if trial.seed != line["seed"])
 
 
 @pytest.fixture(name="folder")
@@ -115,65 +116,7 @@ def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {EPISODES, RESULT}
 
 
-# --- Schema version 1 -----------------------------------------------------------------------
-
-STORED = ROOT / "leaderboard" / "results" / "v1" / "fleet_merge" / "0"
-"""A complete result of schema version 1, of a policy that chooses its observations."""
-
-
-def test_a_result_of_schema_version_1_keeps_its_meaning() -> None:
-    stored = json.loads((STORED / RESULT).read_text())
-    assert stored["schema_version"] == 1 and stored["policy"]["environment"]
-    evaluation = load_evaluation(STORED)
-    assert evaluation.result.schema_version == 2
-    assert as_version_1(evaluation.result.model_dump(mode="json")) == stored
-    lines = (STORED / EPISODES).read_text().splitlines()
-    by_key = {episode.key: episode for episode in evaluation.episodes}
-    assert len(by_key) == len(lines) == len(evaluation.result.protocol.trials())
-    for line in map(json.loads, lines):
-        present = by_key[line["task"], line["split"], line["index"]].model_dump(mode="json")
-        assert {name: present[name] for name in line} == line
-    assert score(evaluation.result.protocol, evaluation.episodes) == evaluation.result.scores
-
-
-def test_an_evaluation_of_schema_version_1_is_resumed_in_version_2(tmp_path: Path) -> None:
-    former = shutil.copytree(STORED, tmp_path / "former")
-    complete = load_evaluation(former)
-    description = complete.result.model_copy(update={"scores": None, "complete": False})
-    with EvaluationWriter(former, description) as writer:
-        assert {episode.key for episode in writer.records} == {e.key for e in complete.episodes}
-        writer.finish()
-    assert json.loads((former / RESULT).read_text())["schema_version"] == 2
-    assert load_evaluation(former) == complete
-
-
-def test_a_policy_of_schema_version_1_has_its_present_name(folder: Path) -> None:
-    update = {"source": "noisy_expert", "track": "privileged"}
-    noisy = a_result().policy.model_copy(update=update)
-    document = as_version_1(a_result(policy=noisy).model_dump(mode="json"))
-    document["policy"]["source"] = "disturbed_expert"
-    (folder / RESULT).write_text(json.dumps(document))
-    assert load_evaluation(folder).result == a_result(policy=noisy)
-
-
-def test_present_names_in_a_result_of_schema_version_1_are_refused(folder: Path) -> None:
-    document = as_version_1(a_result().model_dump(mode="json"))
-    document["policy"]["env_kwargs"] = {"obs_mode": "rgbd"}
-    (folder / RESULT).write_text(json.dumps(document))
-    with pytest.raises(ResultError, match="key: 'environment'"):
-        load_evaluation(folder)
-
-
 # --- Files that are not valid ---------------------------------------------------------------
-
-
-def change_line(folder: Path, change: Change) -> None:
-    """Changes the third line of the episodes."""
-    lines = (folder / EPISODES).read_text().splitlines()
-    line = json.loads(lines[2])
-    change(line)
-    lines[2] = json.dumps(line)
-    (folder / EPISODES).write_text("\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -186,26 +129,22 @@ def change_line(folder: Path, change: Change) -> None:
         (lambda line: line.update(score=1.0), "key: 'score'"),
         (lambda line: line.pop("outcome"), "outcome: Field required"),
         (lambda line: line.update(state_digest=None), "hash of the final state is missing"),
+        (lambda line: line.update(_other(line)), "occurs twice"),
     ],
 )
 def test_an_invalid_line_is_refused(folder: Path, change: Change, message: str) -> None:
-    change_line(folder, change)
+    *others, last = map(json.loads, (folder / EPISODES).read_text().splitlines())
+    lines = [*others[:2], last, *others[2:]]
+    change(last)
+    (folder / EPISODES).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     with pytest.raises(ResultError, match=message):
-        load_evaluation(folder)
-
-
-def test_a_line_given_twice_is_refused(folder: Path) -> None:
-    first = (folder / EPISODES).read_text().splitlines()[0]
-    with (folder / EPISODES).open("a") as file:
-        file.write(first + "\n")
-    with pytest.raises(ResultError, match="occurs twice"):
         load_evaluation(folder)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data.update(schema_version=3), "reads 1 and 2"),
+        (lambda data: data.update(schema_version=2), "reads 1"),
         (lambda data: data["task_digests"].update(hammer="0"), "is not the hash"),
         (lambda data: data["protocol"].update(version=9), "is not the hash"),
         (lambda data: data.pop("policy"), "policy: Field required"),

@@ -16,9 +16,8 @@ from fleet_tools.envs.outcomes import (
     WORKER_ERROR,
 )
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.comparison import compare
 from fleet_tools.evaluation.result import Evaluation, Score
-from fleet_tools.evaluation.scores import score
+from fleet_tools.evaluation.scores import compare, score
 from fleet_tools.evaluation.summary import as_text
 from fleet_tools.utils.statistics import wilson_interval
 

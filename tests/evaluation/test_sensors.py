@@ -18,12 +18,12 @@ from fleet_tools.envs.observation_modes import canonical_kwargs, observation_kwa
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, ResultError, UnknownNameError
-from fleet_tools.evaluation.comparison import compare
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.run import describe as describe_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
+from fleet_tools.evaluation.scores import compare
 from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import find_policy
 

@@ -17,12 +17,12 @@ from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Trial
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
 from fleet_tools.evaluation.trial import (
+    Rerun,
     make_trials,
     require_same_versions,
     run_trial,
     verify,
 )
-from fleet_tools.evaluation.verdict import Verdict
 from fleet_tools.policies.policy import GuardedPolicy, RandomPolicy, ZeroPolicy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.agreement import Agreement
@@ -32,7 +32,7 @@ from fleet_tools.storage.provenance import installed_packages
 HAMMER = TRIALS[0]
 UNSEEN = SMALL.trials("hammer", "unseen_tools")[0]
 
-IDENTICAL = Verdict((), Agreement(identical=True, same_outcome=True, distance_m=0.0))
+IDENTICAL = Rerun((), Agreement(identical=True, same_outcome=True, distance_m=0.0))
 
 RunTrial = Callable[[Trial], EpisodeResult]
 

@@ -1,4 +1,4 @@
-"""The expert's assessment, on states that are changed one quantity at a time."""
+"""The expert's assessment, on states that are changed one quantity at a time, and its words."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planning_problems import planning_problem
 
-from fleet_tools.config.predicates import JointDisplacement
+from fleet_tools.config.predicates import AxisUpright, Contact, JointDisplacement, KeypointsNear
 from fleet_tools.config.tasks import load_task
-from fleet_tools.experts.assessment import MOVED_M, Assessment, FailedAttempt, assess
+from fleet_tools.envs.success import Verdict
+from fleet_tools.experts.assessment import (
+    MOVED_M,
+    Assessment,
+    FailedAttempt,
+    assess,
+    describe,
+    explanation,
+)
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.sim.world_state import WorldState
@@ -101,3 +109,55 @@ def test_an_expectation_is_checked_at_its_keyframe(start, keyframe):
             unmet = ("joint_displacement slide 0 of 0.01",)
             assert verdict == FailedAttempt(PLAN.names[keyframe], unmet)
         assert assess_changed(start, step, problem, object_joints=moved) is Assessment.ON_TRACK
+
+
+# --- In words -----------------------------------------------------------------------------
+
+names = st.sampled_from(["before[0]", "actuation", "after[0]", "after[1]"])
+failures = st.lists(st.builds(FailedAttempt, names, st.just(("contact tool and object",))))
+
+
+@given(failures, st.lists(st.sampled_from(["far", "near"])), names)
+def test_every_failed_attempt_is_counted(failed, errors, stage):
+    words = explanation(failed, errors, stage, ("contact tool and object",))
+    assert words is not None
+    attempts = len(failed) + 1
+    assert words.startswith(f"{attempts} attempt{'' if attempts == 1 else 's'}; ")
+    for name in {failure.keyframe for failure in failed}:
+        count = sum(failure.keyframe == name for failure in failed)
+        assert f"{count} failed at keyframe {name}: (contact tool and object)" in words
+    assert all(f"no plan: {error}" in words for error in errors)
+    assert words.endswith(f"ended in {stage} without (contact tool and object)")
+
+
+def test_an_episode_without_trouble_needs_no_explanation():
+    assert explanation((), (), "after[1]", ()) is None
+
+
+@pytest.mark.parametrize(
+    ("predicate", "verdict", "words"),
+    [
+        (
+            JointDisplacement(type="joint_displacement", joint="slide", at_least=0.001),
+            Verdict(False, 0.3),
+            "joint_displacement slide 0.0003 of 0.001",
+        ),
+        (
+            KeypointsNear(type="keypoints_near", tool="face", object="base", within_m=0.05),
+            Verdict(False, 0.5),
+            "keypoints_near face base 0.1, at most 0.05",
+        ),
+        (
+            Contact(type="contact", between=("object", "table"), present=False),
+            Verdict(False, 0.0),
+            "contact object and table not present",
+        ),
+        (
+            AxisUpright(type="axis_upright", object=("base", "top"), within_deg=20),
+            Verdict(False, 0.25),
+            "axis_upright base and top 80, at most 20",
+        ),
+    ],
+)
+def test_a_predicate_is_described_by_its_value_and_threshold(predicate, verdict, words):
+    assert describe(predicate, verdict) == words

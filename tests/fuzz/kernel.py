@@ -96,7 +96,7 @@ class Kind:
     quick: int
 
 
-class Trial(NamedTuple):
+class TrialEnd(NamedTuple):
     """How a trial ended.
 
     Attributes:
@@ -115,14 +115,14 @@ def generator_of(name: str, seed: int, number: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(name.encode()), number])
 
 
-def attempt(kind: Kind, subject: Subject, seed: int, number: int) -> Trial:
+def attempt(kind: Kind, subject: Subject, seed: int, number: int) -> TrialEnd:
     """Runs a trial in this process."""
     given = subject.make(generator_of(kind.name, seed, number))
     started = time.process_time()
     outcome, detail = _outcome(subject, given)
     if (seconds := time.process_time() - started) > SECONDS:
         outcome, detail = Outcome.HANG, f"{seconds:.1f} s of processor time"
-    return Trial(number, outcome, detail)
+    return TrialEnd(number, outcome, detail)
 
 
 def _outcome(subject: Subject, given: Any) -> tuple[Outcome, str]:

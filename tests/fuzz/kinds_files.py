@@ -16,7 +16,7 @@ from support.submitted import write as write_result
 from fleet_tools.dataset import Dataset
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.result import Evaluation, decode_actions
-from fleet_tools.evaluation.result_file import EPISODES, RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT, load_evaluation
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_json, changed_lines, pick
 

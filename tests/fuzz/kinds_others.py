@@ -22,12 +22,12 @@ from trimesh.exchange.gltf import export_gltf
 from fleet_tools.baselines.experiments.studies import sources
 from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.result_file import EPISODES, RESULT
-from fleet_tools.leaderboard.board import Board, present_rankings
-from fleet_tools.leaderboard.markdown import as_markdown
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
+from fleet_tools.leaderboard.board import Board, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.leaderboard.texts import as_markdown
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.studio.checking.program import read_model
@@ -72,9 +72,7 @@ def leaderboards(folder: Path) -> Subject:
 
     def read() -> Any:
         submissions, rejections = read_submissions(root, SMALL)
-        board = Board(
-            SMALL, "00", present_rankings(submissions, SMALL, "00"), rejections=rejections
-        )
+        board = Board(SMALL, "00", make_rankings(submissions, SMALL), rejections=rejections)
         for text in (as_html(board), as_markdown(board)):
             text.encode()
         accepted = {each.folder: each for each in submissions}
@@ -223,26 +221,10 @@ _CLOUD_TOKENS = (
         "property list uchar int x\n",
         "property float x\n",
     ),
-    *(
-        "format ascii 1.0\n",
-        "double",
-        "float",
-        "uchar",
-        "comment ",
-        "obj_info",
-        "end_header",
-        "nan",
-    ),
-    *(
-        "COUNT 0 0 0\n",
-        "DATA ascii\n",
-        "DATA binary_compressed\n",
-        "\0",
-        "9" * 30,
-        "-1",
-        "é",
-        "\r\n",
-    ),
+    *("format ascii 1.0\n", "double", "float", "uchar", "comment ", "obj_info", "end_header"),
+    "nan",
+    *("COUNT 0 0 0\n", "DATA ascii\n", "DATA binary_compressed\n", "\0", "9" * 30, "-1", "é"),
+    "\r\n",
 )
 
 

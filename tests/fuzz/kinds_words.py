@@ -23,7 +23,7 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
-from fleet_tools.evaluation.result_file import load_evaluation
+from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.parallel import cluster
 from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
 from fleet_tools.policies.server_access import TOKEN_VARIABLE, read_token, require_url
@@ -42,38 +42,10 @@ _PIECES = (
     *("claw", "expert", "hammer", "head=0.1,0,0.05", "m", "mm", "auto", "1,2,3", "0,0,0,0,0,90"),
     *("split=all", 'a=[1,"b"]', "ws://127.0.0.1:9", "wss://[::1]:9/x", "v2", "mlp", "body.width"),
     *("task.yaml", "json:loads", "dagger:", "module:", ":f", "a:b:c", "../..", "/dev/zero", "."),
-    *(
-        "~",
-        "~x",
-        "\0",
-        "\n",
-        " ",
-        "",
-        "é",
-        "e\u0301",
-        "\udc80",
-        "%",
-        "%00",
-        "#",
-        "?",
-        "=",
-        ",",
-        "-",
-    ),
-    *(
-        "--",
-        "nan",
-        "inf",
-        "1e999",
-        "9" * 400,
-        "[" * 3000,
-        "{",
-        '"',
-        "'",
-        "x" * 5000,
-        "C:\\x",
-        "\u202e",
-    ),
+    *("~", "~x", "\0", "\n", " ", "", "é", "e\u0301", "\udc80", "%", "%00", "#", "?", "=", ","),
+    "-",
+    *("--", "nan", "inf", "1e999", "9" * 400, "[" * 3000, "{", '"', "'", "x" * 5000, "C:\\x"),
+    "\u202e",
 )
 
 

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from fuzz.kernel import DEFECTS, SECONDS, Kind, Outcome, Trial, attempt
+from fuzz.kernel import DEFECTS, SECONDS, Kind, Outcome, TrialEnd, attempt
 
 PATIENCE = 12.0
 """Longest wall time of a trial over the processor time, on a busy machine."""
@@ -23,7 +23,7 @@ _GIB = 8
 
 def trials(
     kind: Kind, seed: int, numbers: range, wait_s: float = PATIENCE * SECONDS
-) -> Iterator[Trial]:
+) -> Iterator[TrialEnd]:
     """Runs trials of a kind in another process, a new one after each that it does not survive.
 
     Args:
@@ -53,7 +53,7 @@ def trials(
             here.close()
 
 
-def _received(connection: Connection, wait_s: float) -> Trial | None:
+def _received(connection: Connection, wait_s: float) -> TrialEnd | None:
     """Returns the next trial; None if it does not arrive."""
     try:
         return connection.recv() if connection.poll(wait_s) else None
@@ -61,13 +61,13 @@ def _received(connection: Connection, wait_s: float) -> Trial | None:
         return None
 
 
-def _lost(process: SpawnProcess, number: int) -> Trial:
+def _lost(process: SpawnProcess, number: int) -> TrialEnd:
     """Returns the trial that a process did not survive, or will not end."""
     process.join(_DYING_S)
     if process.exitcode is None:
-        return Trial(number, Outcome.HANG, "it never ended")
+        return TrialEnd(number, Outcome.HANG, "it never ended")
     end = f"the process ended with exit code {process.exitcode}"
-    return Trial(number, Outcome.TRACEBACK, end)
+    return TrialEnd(number, Outcome.TRACEBACK, end)
 
 
 def _serve(connection: Connection, kind: Kind, seed: int, numbers: range) -> None:

@@ -27,7 +27,8 @@ from fuzz.kinds_programs import NOT_TRIED as PROGRAMS_NOT_TRIED
 from fuzz.kinds_words import VARIABLES, VARIABLES_NOT_TRIED
 from fuzz.mutations import changed_data, changed_json, changed_text, nudged_data
 from fuzz.readers import NOT_TRIED, TRIED, reading_modules, variables_of_the_package
-from fuzz.running import as_table, distributed, is_clean, trials
+from fuzz.running import as_table, distributed, is_clean
+from fuzz.running import trials as trials_of
 
 SEEDS = st.integers(0, 2**32)
 PLAIN = st.recursive(
@@ -37,14 +38,26 @@ PLAIN = st.recursive(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+CHEAP = 2.0
+"""Smallest share of kinds of which some trials belong to the quick suite."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "trials"),
+    [
+        pytest.param(kind, count, marks=marks, id=f"{kind.name}, {count}")
+        for kind in KINDS.values()
+        for count, marks in ((5, ()), (kind.quick, pytest.mark.slow))
+        if kind.share >= CHEAP or marks
+    ],
+)
 def test_no_input_leads_to_a_defect(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Kind, trials: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     subject = kind.open(tmp_path)
     try:
-        ended = [attempt(kind, subject, 0, number) for number in range(kind.quick)]
+        ended = [attempt(kind, subject, 0, number) for number in range(trials)]
     finally:
         subject.close()
     assert [each for each in ended if each.outcome in DEFECTS] == []
@@ -72,7 +85,7 @@ def test_every_end_of_a_trial_is_noticed() -> None:
     ) | {"die": Outcome.TRACEBACK, "hang": Outcome.HANG}
     drawn = [ENDS[int(generator_of(kind.name, 34, n).integers(len(ENDS)))] for n in range(7)]
     assert set(drawn) == set(ENDS)
-    ended = list(trials(kind, 34, range(7), wait_s=5.0))
+    ended = list(trials_of(kind, 34, range(7), wait_s=5.0))
     assert [each.number for each in ended] == list(range(7))
     assert [each.outcome for each in ended] == [expected[each] for each in drawn]
     assert ended[drawn.index("die")].detail == "the process ended with exit code 3"

@@ -1,6 +1,7 @@
 """The page: its content, what it must not contain, and how a browser renders it."""
 
 import base64
+import json
 import re
 import shutil
 import subprocess
@@ -24,12 +25,11 @@ from support.submitted import (
 
 from fleet_tools.envs.outcomes import POLICY_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.result import Evaluation
-from fleet_tools.leaderboard.board import Board, Clip, former_rankings, present_rankings
-from fleet_tools.leaderboard.markdown import as_markdown
+from fleet_tools.leaderboard.board import Board, Clip, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.result_folders import Rejection
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.leaderboard.summary import as_text, summary
+from fleet_tools.leaderboard.texts import as_markdown, as_text, summary
 from fleet_tools.leaderboard.wording import HEADINGS, SUBMITTING_PAGE, column_names
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -55,7 +55,7 @@ DIGEST = "0123456789abcdef"
 
 
 def board(submissions: Sequence[Submission] = SUBMISSIONS, **others: Any) -> Board:
-    return Board(SMALL, DIGEST, present_rankings(submissions, SMALL, DIGEST), **others)
+    return Board(SMALL, DIGEST, make_rankings(submissions, SMALL), **others)
 
 
 def with_training_seed(submitted: Submission, seed: int) -> Submission:
@@ -65,13 +65,7 @@ def with_training_seed(submitted: Submission, seed: int) -> Submission:
     return replace(submitted, evaluation=replace(evaluation, result=result))
 
 
-FORMER = [
-    submission(random_evaluation(0.7, seed=k, name=name, protocol=protocol), f"former/{name}")
-    for k, name in enumerate(["expert", "their_old"])
-    for protocol in [SMALL.model_copy(update={"version": 0})]
-]
 EVERYTHING: dict[str, Any] = {
-    "former": former_rankings(FORMER),
     "rejections": [Rejection("bad/one", "scores", "it claims <b>100%</b>")],
     "clips": {"expert": Clip(b"\0video", 384, 192, {"hammer": "success"})},
 }
@@ -163,27 +157,6 @@ def test_markdown_has_the_content_of_the_page(page: Reader) -> None:
         assert expected in text and expected in page.text
 
 
-def test_results_of_a_former_protocol_stand_apart_and_say_so(page: Reader) -> None:
-    (former,) = former_rankings(FORMER)
-    text = as_markdown(board(**EVERYTHING)).replace("\\", "")
-    for words in (page.text, text):
-        before, _, after = words.partition("As of small v0")
-        assert "their_old" in after and "their_old" not in before
-        assert "the physics and the success rules of that version are not those of today" in after
-        assert former.digest in after
-    first, second = (k for k, row in enumerate(page.rows) if row[:2] == ["Rank", "Method"])
-    assert page.rows[second] == page.rows[first]
-    rows = page.rows[second + 1 :]
-    for standing, cells in zip(former.standings, rows, strict=True):
-        total = overall(standing).total
-        assert cells[0] == str(overall(standing).rank)
-        assert cells[1] == standing.name
-        assert cells[2].startswith(f"{total.rate:.1%}")
-    apart = {name: EVERYTHING[name] for name in EVERYTHING if name != "former"}
-    section = re.compile(r'<section aria-labelledby="as-of-.*?</section>\n', re.DOTALL)
-    assert as_html(board(**apart)) == section.sub("", as_html(board(**EVERYTHING)))
-
-
 def test_ranks_are_within_tracks_and_of_what_is_verified() -> None:
     def privileged(evaluation: Evaluation) -> Evaluation:
         policy = evaluation.result.policy.model_copy(update={"track": "privileged"})
@@ -214,7 +187,7 @@ def test_ranks_are_within_tracks_and_of_what_is_verified() -> None:
         "unverified": [("unknown", None), ("part", None)],
     }
     for text in (as_html(shown), as_markdown(shown)):
-        places = [text.index(heading) for heading in HEADINGS.values() if heading != "Former"]
+        places = [text.index(heading) for heading in HEADINGS.values()]
         assert places == sorted(places)
 
 
@@ -260,11 +233,11 @@ def test_methods_say_what_they_are() -> None:
     policy = zero.result.policy.model_copy(update={"kind": "built_in", "source": "zero"})
     result = zero.result.model_copy(update={"policy": policy})
     built_in = submission(Evaluation(result, zero.episodes))
-    shown = board([theirs, built_in], former=former_rankings([theirs]))
+    shown = board([theirs, built_in])
     page = Reader(as_html(shown))
     text = as_markdown(shown).replace("\\", "").replace("&lt;", "<").replace("&gt;", ">")
     for words in (page.text, text):
-        assert words.count("A *very* <b>good</b> method") == 3  # rows, and the method's section
+        assert words.count("A *very* <b>good</b> method") == 2  # its row and its section
         assert words.count("Zero actions: the arm stays") == 2
 
 
@@ -280,15 +253,12 @@ def test_a_page_of_previews_alone_has_no_empty_sections() -> None:
     assert "Preview: theirs/0 (no_hammer): knife" in as_text(shown, None)
 
 
-def test_pages_over_ones_own_protocol_do_not_ask_for_submissions() -> None:
-    own = board(takes_submissions=False)
-    assert "How to submit" not in as_html(own) + as_markdown(own)
-
-
-def test_submitting_takes_three_steps(page: Reader) -> None:
+def test_how_to_submit_is_on_the_packages_own_page_only(page: Reader) -> None:
     assert sum(tag == "pre" for tag, _ in page.tags) == 3
     for command in ("fleet_tools.evaluate", "fleet_tools.leaderboard", "git add"):
         assert command in page.text
+    own = board(takes_submissions=False)
+    assert "How to submit" not in as_html(own) + as_markdown(own)
 
 
 def test_the_page_loads_nothing(page: Reader) -> None:
@@ -310,7 +280,7 @@ def test_a_clip_is_in_the_page(page: Reader) -> None:
 def test_tables_and_plots_are_accessible(page: Reader) -> None:
     headers = [a for tag, a in page.tags if tag == "th"]
     assert all(a.get("scope") in ("row", "col", "colgroup") for a in headers)
-    assert [a["aria-sort"] for a in headers if "aria-sort" in a] == ["ascending"] * 2
+    assert [a["aria-sort"] for a in headers if "aria-sort" in a] == ["ascending"]
     plots = [a for tag, a in page.tags if tag == "svg"]
     assert len(plots) == 5
     assert all(a["role"] == "img" and a["aria-label"] for a in plots)
@@ -356,35 +326,53 @@ def chromium(tmp_path: Path, *arguments: object) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-def _after_clicks(tmp_path: Path, *columns: int) -> tuple[list[str], list[tuple[str | None, int]]]:
-    """Clicks on column headers; returns the first column, and how the headers are sorted."""
-    clicks = "".join(f"document.querySelectorAll('th button')[{k}].click();" for k in columns)
-    text = as_html(board()).replace("</body>", f"<script>{clicks}</script></body>")
-    (tmp_path / "page.html").write_text(text)
-    reader = Reader(chromium(tmp_path, "--dump-dom", (tmp_path / "page.html").as_uri()))
-    headers = [a for tag, a in reader.tags if tag == "th" and a["scope"] == "col"][:9]
-    sorted_by = [(a["aria-sort"], k) for k, a in enumerate(headers) if "aria-sort" in a]
-    return [
-        name for tag, a in reader.tags if tag == "th" and (name := a.get("data-value"))
-    ], sorted_by
+def measured(tmp_path: Path, page: str, width: int, expression: str) -> str:
+    """Returns the value of an expression of `d`, the page's document in a window of a width."""
+    (tmp_path / "page.html").write_text(page)
+    (tmp_path / "window.html").write_text(
+        f"<iframe id=f src=page.html style='width:{width}px;height:800px;border:0'></iframe>"
+        "<p id=p></p><script>f.onload=()=>{const d=f.contentDocument;"
+        f"p.textContent='measured '+({expression})}}</script>"
+    )
+    dumped = chromium(
+        tmp_path,
+        "--allow-file-access-from-files",
+        "--dump-dom",
+        (tmp_path / "window.html").as_uri(),
+    )
+    (value,) = re.findall(r">measured ([^<]*)<", dumped)
+    return value
+
+
+CLICK = """(() => {
+    d.querySelectorAll('th button')[%d].click();
+    const heads = [...d.querySelectorAll('th[scope=col]')].slice(0, 9);
+    return [...d.querySelectorAll('tbody th.method')].slice(0, 5).map(e => e.dataset.value)
+        .concat(heads.map((e, k) => [e.getAttribute('aria-sort'), k]).filter(e => e[0]).flat());
+})()"""
 
 
 @needs_chromium
-def test_a_click_sorts_and_a_second_one_reverses_the_order(tmp_path: Path) -> None:
+def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(
+    tmp_path: Path,
+) -> None:
+    clicks = ",".join(CLICK % column for column in (4, 2, 2, 1))
+    expression = f"JSON.stringify([d.documentElement.scrollWidth,{clicks}])"
+    page = as_html(board(**EVERYTHING))
+    width, knives, _, totals, names = json.loads(measured(tmp_path, page, 390, expression))
+    assert width == 390  # only tables are wider than the screen
     standings = {standing.name: standing for standing in board().standings}
-    names, sorted_by = _after_clicks(tmp_path, 4)
-    rates = [standings[name].tasks["knife"].rate or 0.0 for name in names]
-    assert rates == sorted(rates, reverse=True)
-    assert sorted_by == [("descending", 4)]
-    names, sorted_by = _after_clicks(tmp_path, 4, 2, 2)
-    totals = [overall(standings[name]).total.rate or 0.0 for name in names[:-1]]
-    assert totals == sorted(totals)
-    assert names[-1] == "no_hammer"  # without a total, last in either order
-    assert sorted_by == [("ascending", 2)]
-    names, sorted_by = _after_clicks(tmp_path, 1)
-    assert names == sorted(names) and sorted_by == [("ascending", 1)]
+    *order, direction, column = knives
+    rates = [standings[name].tasks["knife"].rate or 0.0 for name in order]
+    assert (rates, direction, column) == (sorted(rates, reverse=True), "descending", 4)
+    *order, last, direction, column = totals
+    rates = [overall(standings[name]).total.rate or 0.0 for name in order]
+    assert (rates, direction, column) == (sorted(rates), "ascending", 2)
+    assert last == "no_hammer"  # without a total, last in either order
+    assert names == [*sorted(standings), "ascending", 1]
 
 
+@pytest.mark.slow  # starts browsers
 @needs_chromium
 @pytest.mark.parametrize(("scheme", "dark"), [(0, True), (1, False)])
 def test_it_is_rendered_in_light_and_in_dark(tmp_path: Path, scheme: int, dark: bool) -> None:
@@ -406,30 +394,6 @@ def test_it_is_rendered_in_light_and_in_dark(tmp_path: Path, scheme: int, dark: 
     assert len(colors) > 50  # letters, bars and dots
 
 
-def measured(tmp_path: Path, page: str, width: int, expression: str) -> str:
-    """Returns the value of an expression of `d`, the page's document in a window of a width."""
-    (tmp_path / "page.html").write_text(page)
-    (tmp_path / "window.html").write_text(
-        f"<iframe id=f src=page.html style='width:{width}px;height:800px;border:0'></iframe>"
-        "<p id=p></p><script>f.onload=()=>{const d=f.contentDocument;"
-        f"p.textContent='measured '+({expression})}}</script>"
-    )
-    dumped = chromium(
-        tmp_path,
-        "--allow-file-access-from-files",
-        "--dump-dom",
-        (tmp_path / "window.html").as_uri(),
-    )
-    (value,) = re.findall(r">measured ([^<]*)<", dumped)
-    return value
-
-
-@needs_chromium
-def test_on_a_phone_only_tables_are_wider_than_the_screen(tmp_path: Path) -> None:
-    page = as_html(board(**EVERYTHING))
-    assert measured(tmp_path, page, 390, "d.documentElement.scrollWidth") == "390"
-
-
 TOOL_USE = SMALL.model_copy(
     update={
         "tasks": ("hammer", "knife", "spatula", "wrench"),
@@ -442,6 +406,7 @@ TOOL_USE = SMALL.model_copy(
 """A protocol with as many columns as the package's own."""
 
 
+@pytest.mark.slow  # starts a browser
 @needs_chromium
 def test_all_columns_are_seen_at_a_width_of_1280(tmp_path: Path) -> None:
     submissions = [
@@ -454,7 +419,7 @@ def test_all_columns_are_seen_at_a_width_of_1280(tmp_path: Path) -> None:
         ),
         submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
     ]
-    (ranking,) = present_rankings(submissions, TOOL_USE, DIGEST)
+    (ranking,) = make_rankings(submissions, TOOL_USE)
     table = "d.querySelector('.scroll')"
     assert len(column_names(ranking)) == 14
     widths = measured(

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from support.submitted import SMALL, random_evaluation, renamed, verification, write
 
 from fleet_tools.evaluation.result import Evaluation
-from fleet_tools.evaluation.result_file import EPISODES, RESULT
-from fleet_tools.leaderboard.board import Board, present_rankings
-from fleet_tools.leaderboard.markdown import as_markdown
-from fleet_tools.leaderboard.names import likeness, name_problem
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
+from fleet_tools.leaderboard.board import Board, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import VERIFIED, content_digest, write_verifications
+from fleet_tools.leaderboard.result_folders import likeness, name_problem
 from fleet_tools.leaderboard.submissions import read_submissions, without_refuted
+from fleet_tools.leaderboard.texts import as_markdown
 
 OURS = random_evaluation(0.5, seed=1, name="ours")
 
@@ -42,7 +42,7 @@ def named(name: str, **changes: object) -> Evaluation:
 def accepted_and_rejected(root: Path) -> tuple[list[str], dict[str, str]]:
     """Returns the accepted folders, and the kind of problem of each other one, on a page."""
     submissions, rejections = read_submissions(root, SMALL)
-    board = Board(SMALL, "00", present_rankings(submissions, SMALL, "00"), rejections=rejections)
+    board = Board(SMALL, "00", make_rankings(submissions, SMALL), rejections=rejections)
     for text in (as_html(board), as_markdown(board)):
         text.encode()
     return [each.folder for each in submissions], {each.folder: each.kind for each in rejections}

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.submitted import (
     SMALL,
-    as_version_1,
     evaluation_with,
     random_evaluation,
     renamed,
@@ -22,7 +21,7 @@ from support.submitted import (
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result import Evaluation
-from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.checks import Problem
 from fleet_tools.leaderboard.submissions import read_checked, read_submissions
@@ -38,13 +37,9 @@ def _folder(tmp_path: Path) -> Path:
     return write(GENUINE, tmp_path / "results" / "theirs")
 
 
-@pytest.fixture(name="scratch", scope="module", params=[1, 2])
-def _scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A result of each schema version."""
-    folder = write(GENUINE, tmp_path_factory.mktemp("scratch") / "theirs")
-    if request.param == 1:
-        in_version_1(folder)
-    return folder
+@pytest.fixture(name="scratch", scope="module")
+def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(GENUINE, tmp_path_factory.mktemp("scratch") / "theirs")
 
 
 def problems(folder: Path) -> list[Problem]:
@@ -67,15 +62,6 @@ def test_the_order_of_the_lines_does_not_matter(folder: Path) -> None:
     lines = (folder / EPISODES).read_text().splitlines(keepends=True)
     (folder / EPISODES).write_text("".join(random.Random(0).sample(lines, len(lines))))
     assert read_checked(folder, SMALL) == GENUINE
-
-
-def test_a_result_of_schema_version_1_is_accepted_with_the_present_names(folder: Path) -> None:
-    in_version_1(folder)
-    assert '"end"' in (folder / RESULT).read_text()
-    # Before there were tracks, a factory was given the environment.
-    policy = GENUINE.result.policy.model_copy(update={"track": "privileged"})
-    former = GENUINE.result.model_copy(update={"policy": policy})
-    assert read_checked(folder, SMALL) == Evaluation(former, GENUINE.episodes)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -146,11 +132,6 @@ def _text(file: str, old: str, new: str) -> Change:
     return tamper
 
 
-def in_version_1(folder: Path) -> None:
-    result = as_version_1(json.loads((folder / RESULT).read_text()))
-    (folder / RESULT).write_text(json.dumps(result, indent=2) + "\n")
-
-
 def _claim_success(lines: list[dict[str, Any]]) -> None:
     failed = next(line for line in lines if not line["success"])
     failed.update(outcome=SUCCESS, success=True, success_once=True)
@@ -160,14 +141,6 @@ def _blame_simulator(lines: list[dict[str, Any]]) -> None:
     for line in lines:
         if not line["success"]:
             line["outcome"] = SIMULATION_ERROR
-
-
-def _then(*changes: Change) -> Change:
-    def tamper(folder: Path) -> None:
-        for change in changes:
-            change(folder)
-
-    return tamper
 
 
 @pytest.mark.parametrize(
@@ -195,9 +168,9 @@ def _then(*changes: Change) -> Change:
         (_result(lambda r: r["scores"]["total"].update(policy_errors=1)), "scores"),
         (_result(lambda r: r.update(complete=False)), "scores"),
         (_result(lambda r: r.update(scores=None)), "incomplete"),
-        (_result(lambda r: r.update(schema_version=3)), "schema"),
+        (_result(lambda r: r.update(schema_version=2)), "schema"),
         (_result(lambda r: r.update(schema_version=True)), "schema"),
-        (_result(lambda r: r.update(schema_version=2.0)), "schema"),
+        (_result(lambda r: r.update(schema_version=1.0)), "schema"),
         (_result(lambda r: r.pop("schema_version")), "schema"),
         (lambda folder: (folder / RESULT).write_text("[]\n"), "schema"),
         (_result(lambda r: r.update(protocol_digest="0" * 16)), "damaged"),
@@ -206,18 +179,9 @@ def _then(*changes: Change) -> Change:
         (_result(lambda r: r["packages"].update(drake="1.50.0")), "physics"),
         (_result(lambda r: r["packages"].pop("drake")), "physics"),
         (_result(lambda r: r["scores"]["total"].update(end={})), "damaged"),
-        (_then(in_version_1, _episodes(_claim_success)), "scores"),
-        (
-            _then(in_version_1, _result(lambda r: r["scores"]["total"]["end"].update(rate=0.99))),
-            "scores",
-        ),
-        (
-            _then(in_version_1, _result(lambda r: r["scores"]["total"].update(success={}))),
-            "damaged",
-        ),
-        (_then(in_version_1, _result(lambda r: r["policy"].update(env_kwargs={}))), "damaged"),
-        (_then(in_version_1, _result(lambda r: r.update(scores=[]))), "damaged"),
-        (_then(in_version_1, _result(lambda r: r.update(policy="zero"))), "damaged"),
+        (_result(lambda r: r["policy"].pop("track")), "damaged"),
+        (_result(lambda r: r.update(scores=[])), "damaged"),
+        (_result(lambda r: r.update(policy="zero")), "damaged"),
         (_text(RESULT, '"complete"', '"complete": true, "complete"'), "damaged"),
         (_text(EPISODES, '"success":true', '"success":false,"success":true'), "damaged"),
         (_text(EPISODES, "\n", "\n\n"), "damaged"),
@@ -241,13 +205,9 @@ def test_a_tampered_result_is_rejected(folder: Path, tamper: Change, kind: str) 
     assert not any(str(folder.parent) in rejection.reason for rejection in rejections)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_wrong_scores_are_named_by_their_location(folder: Path, version: int) -> None:
-    name = "success"
-    if version == 1:
-        in_version_1(folder)
-        name = "end"
-    _result(lambda r: r["scores"]["strata"]["knife"]["train"][name].update(successes=9))(folder)
+def test_wrong_scores_are_named_by_their_location(folder: Path) -> None:
+    change = {"successes": 9}
+    _result(lambda r: r["scores"]["strata"]["knife"]["train"]["success"].update(change))(folder)
     (problem,) = problems(folder)
     assert problem.reason.startswith("scores.strata.knife.train.success.successes is 9, but")
 
@@ -255,59 +215,15 @@ def test_wrong_scores_are_named_by_their_location(folder: Path, version: int) ->
 @pytest.mark.parametrize("depth", [100, 300, 900, 10_000])
 def test_deeply_nested_scores_are_rejected(folder: Path, depth: int) -> None:
     nested = '{"x": ' * depth + "{}" + "}" * depth
-    _then(in_version_1, _result(lambda r: r.update(scores="NESTED")))(folder)
+    _result(lambda r: r.update(scores="NESTED"))(folder)
     _text(RESULT, '"NESTED"', nested)(folder)
     assert kinds(folder) == {"damaged"}
 
 
 def test_a_result_of_another_protocol_is_rejected(tmp_path: Path) -> None:
     other = SMALL.model_copy(update={"version": 2})
-    assert kinds(write(random_evaluation(0.5, protocol=other), tmp_path / "theirs")) == {"protocol"}
-
-
-NEXT = SMALL.model_copy(update={"version": 2})
-FORMER = [GENUINE.result.protocol_digest]
-
-
-def test_results_of_former_versions_are_accepted_beside_those_of_the_present_one(
-    folder: Path,
-) -> None:
-    present = random_evaluation(0.5, seed=1, protocol=NEXT, name="theirs")
-    root = folder.parent
-    folder = folder.rename(root / "former")
-    write(present, root / "theirs" / "again")
-    folder = folder.rename(root / "theirs" / "former")
-    # The same name and training seed: no duplicate.
-    assert read_checked(folder, NEXT, FORMER) == GENUINE
-    accepted, rejections = read_submissions(root, NEXT, FORMER)
-    assert ([each.protocol for each in accepted], rejections) == ([NEXT, SMALL], [])
-    accepted, (rejection,) = read_submissions(root, NEXT)
-    assert ([each.folder for each in accepted], rejection.kind) == (["theirs/again"], "protocol")
-    assert "required is 'small v2'" in rejection.reason
-
-
-@pytest.mark.parametrize(
-    ("tamper", "kind"),
-    [
-        (_episodes(lambda lines: lines[:-1]), "incomplete scores"),
-        (_episodes(lambda lines: lines[0].update(seed=lines[1]["seed"])), "episodes"),
-        (_episodes(_claim_success), "scores"),
-        (_result(lambda r: r["protocol"].update(description="Another.")), "damaged"),
-    ],
-)
-def test_a_tampered_result_of_a_former_version_is_rejected(
-    folder: Path, tamper: Change, kind: str
-) -> None:
-    tamper(folder)
-    checked = read_checked(folder, NEXT, FORMER)
-    assert not isinstance(checked, Evaluation)
-    assert {problem.kind for problem in checked} == {*kind.split()}
-
-
-def test_the_scenes_of_a_former_version_cannot_be_checked(folder: Path) -> None:
-    _first(scene_digest="0" * 16)(folder)
-    assert kinds(folder) == {"scenes"}
-    assert isinstance(read_checked(folder, NEXT, FORMER), Evaluation)
+    (problem,) = problems(write(random_evaluation(0.5, protocol=other), tmp_path / "theirs"))
+    assert problem.kind == "protocol" and "required is 'small v1'" in problem.reason
 
 
 def test_all_problems_are_named_at_once(folder: Path) -> None:
@@ -387,12 +303,6 @@ def test_a_preview_displaces_no_result_of_the_same_name(tmp_path: Path) -> None:
     assert ([bool(each.missing) for each in accepted], rejections) == ([True, False], [])
 
 
-def test_incomplete_results_of_a_former_version_are_rejected_in_a_preview(tmp_path: Path) -> None:
-    write(without_last_scenes(GENUINE, 1), tmp_path / "theirs")
-    accepted, (rejection,) = read_submissions(tmp_path, NEXT, FORMER, preview=True)
-    assert (accepted, rejection.kind) == ([], "incomplete")
-
-
 # --- What a method is ---------------------------------------------------------------------------
 
 
@@ -411,15 +321,13 @@ def test_incomplete_results_of_a_former_version_are_rejected_in_a_preview(tmp_pa
 def test_the_heading_of_the_nearest_readme_describes_a_method(
     tmp_path: Path, readme: str, content: bytes, expected: str
 ) -> None:
-    for version in ("", "v1"):
-        root = tmp_path / f"results{version}"
-        write(renamed(GENUINE, "mine"), root / version / "mine" / "0")
-        (root / readme).parent.mkdir(parents=True, exist_ok=True)
-        (root / readme).write_bytes(content)
-        if readme == "mine/0/README.md":
-            (root / "mine" / "README.md").write_text("# Above")
-        (accepted,), rejections = read_submissions(root, SMALL)
-        assert (accepted.description, rejections) == (expected, [])
+    write(renamed(GENUINE, "mine"), tmp_path / "mine" / "0")
+    (tmp_path / readme).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / readme).write_bytes(content)
+    if readme == "mine/0/README.md":
+        (tmp_path / "mine" / "README.md").write_text("# Above")
+    (accepted,), rejections = read_submissions(tmp_path, SMALL)
+    assert (accepted.description, rejections) == (expected, [])
 
 
 def test_only_a_lost_worker_may_leave_the_scene_unknown(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.processes import ROOT
 
-from fleet_tools.evaluation.result_file import RESULT
+from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.records import VERIFIED
 from fleet_tools.leaderboard.wording import SUBMITTING, SUBMITTING_PAGE
 
@@ -52,6 +52,7 @@ def _clone(tmp_path: Path) -> Path:
     return clone
 
 
+@pytest.mark.slow  # starts git and the program
 def test_the_commands_commit_the_results_and_nothing_else(clone: Path) -> None:
     """All but the first, which evaluates 480 scenes; of its result, two are run again here."""
     for command in COMMANDS[1:]:

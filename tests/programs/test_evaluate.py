@@ -18,9 +18,8 @@ from support.processes import ROOT
 from fleet_tools import evaluate
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.result_file import EPISODES, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
-from fleet_tools.evaluation.writer import EvaluationWriter
 from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
 
 J = TypeVar("J")
@@ -44,7 +43,7 @@ def episodes(folder: Path) -> list[EpisodeResult]:
 
 def write_protocol(path: Path, **changes: Any) -> str:
     """Writes the small protocol with some of its entries replaced; returns the path."""
-    path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json") | changes))
+    path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json", exclude={"task_files"}) | changes))
     return str(path)
 
 
@@ -93,6 +92,7 @@ def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
     assert result.machine.cores > 0
 
 
+@pytest.mark.slow  # starts the program; of `collect`: test_collect.py
 def test_episodes_before_a_kill_are_kept(two: Path, tmp_path: Path) -> None:
     process = subprocess.Popen([*COMMAND, *options(tmp_path, "--quiet", scenes=20)], cwd=ROOT)
     log = tmp_path / EPISODES

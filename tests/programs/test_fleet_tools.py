@@ -58,7 +58,7 @@ def test_help_lists_every_program(capsys):
         fleet_tools_program.main(["--help"])
     assert stopped.value.code == 0
     listing = capsys.readouterr().out
-    assert all(f"  {name} " in listing for name in PROGRAMS)
+    assert all(f" {name} " in listing for name in PROGRAMS)
 
 
 @pytest.mark.parametrize("arguments", [[], ["colect"], ["--quiet"]])

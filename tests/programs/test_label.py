@@ -25,7 +25,9 @@ def options(mesh: Path, *more: str) -> list[str]:
     return [str(mesh), "--family", "hammer", "--output", str(mesh.parent / "out"), *more]
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "ending", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_it_serves_a_page_until_a_signal_and_prints_one_object(mesh, ending):
     command = [sys.executable, "-m", "fleet_tools", "label", *options(mesh)]
     with subprocess.Popen(

@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.processes import ROOT
 from support.refusals import require_refusal
 from support.rendering import needs_gl
-from support.submitted import evaluation_with, renamed, write
+from support.submitted import renamed, write
 
 from fleet_tools import evaluate
-from fleet_tools.envs.outcomes import TIME_LIMIT
-from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import (
@@ -27,7 +24,7 @@ from fleet_tools.evaluation.result import (
     decode_actions,
     encode_actions,
 )
-from fleet_tools.evaluation.result_file import RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.__main__ import main
 from fleet_tools.leaderboard.records import VERIFIED
@@ -187,6 +184,7 @@ def test_consistent_forgeries_are_out_once_they_run_again(
     assert page.read_text().count("2 of 2, 1 to the same bits") == len(harmless)
 
 
+@pytest.mark.slow  # policies in processes of their own
 def test_checkpoints_are_verified_by_their_policies(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,7 +280,6 @@ def test_an_incomplete_result_is_rejected_with_a_hint_and_shown_by_a_preview(
     [
         (["nowhere"], "no folder nowhere"),
         ([".", "--protocol", "v9"], "Unknown protocol: 'v9'"),
-        ([".", "--protocol", "v1"], "v1 is a former version"),
         ([".", "--output", "page.pdf"], "ends with .html"),
         ([".", "--output", "nowhere/page.html"], "no folder nowhere"),
     ],
@@ -297,30 +294,6 @@ def test_what_cannot_begin_is_reported_at_once(
     require_refusal(main, arguments, message, tmp_path, monkeypatch, capsys)
 
 
-def test_results_of_a_former_protocol_stand_apart_and_are_not_run_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(ROOT / "leaderboard/results/v1/zero", tmp_path / "results/v1/zero")
-    present = evaluation_with(lambda trial: TIME_LIMIT, "theirs", load_protocol(PROTOCOL))
-    write(present, tmp_path / "results/theirs")
-    page = tmp_path / "page.html"
-    assert main([str(tmp_path / "results"), "--json", "--output", str(page)]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    (former,) = summary["former"]
-    for ranking, title, folder in [
-        (summary, "tool-use v2", "theirs"),
-        (former, "tool-use v1", "v1/zero"),
-    ]:
-        assert ranking["protocol"] == title
-        assert [method["results"] for method in ranking["methods"]] == [[folder]]
-    assert "As of tool-use v1" in page.read_text()
-    assert "As of tool-use v1" in page.with_suffix(".md").read_text()
-    assert main([str(tmp_path / "results/v1"), "--verify", "3", "--workers", "0"]) == 0
-    printed = capsys.readouterr()
-    assert "tool-use v2 (" in printed.out and "as of tool-use v1 (4410493f7965acd8)" in printed.out
-    assert "Cannot be run again: 1 results, protocol tool-use v1" in printed.err
-
-
 def test_an_empty_folder_gives_an_empty_page(root: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert run(root, tmp_path, "--quiet", "--output", str(page)) == 0
@@ -331,7 +304,7 @@ def test_a_result_holds_one_training_seed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = evaluation_options(root, tmp_path / "out", "support.submitted:QuittingPolicy")
-    options += ["--episodes", "1"]
+    options += ["--scenes", "1", "--track", "privileged"]
     assert evaluate.main([*options, "--training-seed", "3"]) == 1
     assert load_evaluation(tmp_path / "out").result.policy.training_seed == 3
     assert evaluate.main([*options, "--training-seed", "4"]) == 2

@@ -23,7 +23,7 @@ from fleet_tools import collect, evaluate, new_task, replay, view
 from fleet_tools.assets.__main__ import main as assets
 from fleet_tools.baselines import merge, train
 from fleet_tools.dataset.export.exporting import export_dataset
-from fleet_tools.evaluation.result_file import load_evaluation
+from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.sim.catalog import find_model, name_of_own
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.studio.pictures.filming import write_video
@@ -92,8 +92,8 @@ def through_the_programs(root: Path) -> str:
 
     runs = [root / f"{k}{name}" for k in range(2)]
     for seed, run in enumerate(runs):
-        small = ["--policy", "mlp", "--epochs", "1", "--seed", str(seed), "--quiet"]
-        assert train.main(["--data", str(data), f"--output={run}", *small]) == 0
+        small = ["--architecture", "mlp", "--epochs", "1", "--seed", str(seed), "--quiet"]
+        assert train.main(["--dataset", str(data), f"--output={run}", *small]) == 0
     merged = root / f"merged{name}.safetensors"
     models_to_merge = [str(run / "best.safetensors") for run in runs]
     method = ["--method", "naive_average", f"--output={merged}", "--quiet"]
@@ -102,7 +102,7 @@ def through_the_programs(root: Path) -> str:
     by = ["--policy", str(merged), "--task", task, "--scenes", "1", "--name", "m"]
     assert evaluate.main([*by, f"--output={result}", *alone]) == 0
     recording = root / f"{name}.html"
-    assert view.main(["--data", str(data), f"--save={recording}", "--quiet"]) == 0
+    assert view.main(["--dataset", str(data), f"--output={recording}", "--quiet"]) == 0
     assert recording.stat().st_size > 100_000
 
     lines = [json.loads(line) for line in (data / "manifest.jsonl").read_text().splitlines()]
@@ -117,6 +117,7 @@ def through_the_programs(root: Path) -> str:
     )
 
 
+@pytest.mark.slow  # runs every program
 def test_the_programs_take_a_name_with_all_characters(outcome: str, tmp_path: Path) -> None:
     assert through_the_programs(tmp_path / ALL_AT_ONCE) == outcome
 

@@ -11,7 +11,7 @@ from support.processes import ROOT
 from fleet_tools import evaluate
 from fleet_tools.config.tasks import task_path
 from fleet_tools.evaluation.protocol_file import load_protocol
-from fleet_tools.evaluation.result_file import RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
 from fleet_tools.evaluation.trial import verify
 from fleet_tools.leaderboard.__main__ import main as rank
 

@@ -38,6 +38,7 @@ def started(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
         yield process, address.group()
 
 
+@pytest.mark.slow  # starts the program twice
 def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: Path):
     pytest.importorskip("viser", reason="the extra `browser` is not installed")
     folder, ended = tmp_path / "by_hand", []
@@ -67,6 +68,7 @@ def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: P
     assert len(samples) == sum(record.steps for record in Dataset(folder).stored())
 
 
+@pytest.mark.slow  # starts the program
 def test_what_does_not_fit_on_the_disk_waits_for_room(disk: Disk):
     pytest.importorskip("viser", reason="the extra `browser` is not installed")
     if not isinstance(disk, SmallDisk):

@@ -139,11 +139,11 @@ def test_stored_episode_is_shown_again(
     folder, file = tmp_path / "data", tmp_path / "again.html"
     collected = ["--task", quick_task, "--policy", "zero", "--episodes", "1", "--workers", "0"]
     assert collect.main([*collected, "--output", str(folder), "--quiet"]) == 0
-    assert view.main(["--dataset", str(folder), "--save", str(file), "--json"]) == 0
+    assert view.main(["--dataset", str(folder), "--output", str(file), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == {"outcomes": ["success"], "output": str(file)}
     assert tracks(file.read_text())
-    assert view.main(["--data", str(folder), "--attempt", "7", "--output", str(file)]) == 2
+    assert view.main(["--dataset", str(folder), "--attempt", "7", "--output", str(file)]) == 2
     assert "from attempt 7" in capsys.readouterr().err
 
 
@@ -205,7 +205,10 @@ def test_video_without_its_libraries_is_refused_with_the_command_that_installs_t
 
 
 @needs_gl
-@pytest.mark.parametrize(("options", "fps"), [([], 30), (["--fps", "6", "--annotated"], 6)])
+@pytest.mark.parametrize(
+    ("options", "fps"),
+    [pytest.param([], 30, marks=pytest.mark.slow), (["--fps", "6", "--annotated"], 6)],
+)
 def test_video_shows_every_frame(
     options: list[str], fps: int, quick_task: str, tmp_path: Path
 ) -> None:

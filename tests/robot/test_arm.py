@@ -1,15 +1,17 @@
 """Arms as values: the package's fit their models, others are driven, and wrong ones are refused."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
-from pydrake.multibody.plant import MultibodyPlant
-from pydrake.multibody.tree import JacobianWrtVariable
-from support.arms import made_up, six_joints
+import yaml
+from pydrake.multibody.tree import JacobianWrtVariable, MultibodyForces, SpatialInertia
+from support.arm import random_payload
+from support.arms import made_up, six_joints, write_arm
 from support.processes import ROOT
 
 import fleet_tools
@@ -18,8 +20,9 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.experts.kinematics import arm_kinematics
 from fleet_tools.robot.arm import Arm, load_robot, robot_names
-from fleet_tools.robot.arm_model import ArmModel, add_arm, fitted_task, require_positions
+from fleet_tools.robot.arm_model import ArmModel, fitted_task, joint_limits, require_positions
 from fleet_tools.robot.osc import operational_space_acceleration
+from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import sample_scene
 
 MOST = [f"panda_joint{i}" for i in (1, 2, 4, 5, 6)]
@@ -67,29 +70,29 @@ AXES = {
 """Axes of the joints of some arms, by their number."""
 
 
-@pytest.mark.parametrize("count", AXES)
-def test_the_controllers_model_of_any_row_of_joints_is_that_of_drake(count, tmp_path):
-    robot = load_robot(str(made_up(tmp_path, AXES[count], seed=int(count))))
-    model, plant = ArmModel(robot), MultibodyPlant(time_step=0.0)
-    add_arm(plant, robot)
-    plant.Finalize()
-    context = plant.CreateDefaultContext()
-    E, W, n = plant.GetFrameByName(robot.end_effector), plant.world_frame(), robot.num_joints
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        q, v = rng.uniform(model.limits.lower, model.limits.upper), rng.uniform(-1, 1, n)
+@pytest.mark.parametrize("name", [*ROBOTS, *AXES])
+def test_the_controllers_model_of_any_row_of_joints_is_that_of_drake(name, tmp_path):
+    own = made_up(tmp_path, AXES[name], seed=int(name)) if name in AXES else name
+    model, rng = ArmModel(load_robot(str(own))), np.random.default_rng(0)
+    plant, context, n = model.plant, model.context, model.num_joints
+    E, W = plant.GetFrameByName(load_robot(str(own)).end_effector), plant.world_frame()
+    arguments = context, JacobianWrtVariable.kV, E, np.zeros(3), W, W
+    for k in range(20):
+        model.set_payload(random_payload(rng) if k % 2 else SpatialInertia.Zero())
+        q = rng.uniform(model.limits.lower, model.limits.upper)
+        v = rng.choice([0.0, 1.0, 5.0]) * rng.normal(size=n)
         plant.SetPositionsAndVelocities(context, np.concatenate([q, v]))
         terms, X_WE = model.dynamics(q, v)
-        J = plant.CalcJacobianSpatialVelocity(context, JacobianWrtVariable.kV, E, np.zeros(3), W, W)
-        Jdot_v = plant.CalcBiasSpatialAcceleration(
-            context, JacobianWrtVariable.kV, E, np.zeros(3), W, W
-        )
-        bias = plant.CalcBiasTerm(context) - plant.CalcGravityGeneralizedForces(context)
-        np.testing.assert_allclose(terms.M, plant.CalcMassMatrix(context), atol=1e-9)
+        gravity = MultibodyForces(plant)
+        plant.CalcForceElementsContribution(context, gravity)
+        bias = plant.CalcInverseDynamics(context, np.zeros(n), gravity)
+        Jdot_v = plant.CalcBiasSpatialAcceleration(*arguments).get_coeffs()
+        J, X_expected = plant.CalcJacobianSpatialVelocity(*arguments), E.CalcPoseInWorld(context)
+        np.testing.assert_allclose(terms.M, plant.CalcMassMatrix(context), atol=1e-11)
         np.testing.assert_allclose(terms.bias, bias, atol=1e-9)
-        np.testing.assert_allclose(terms.J, J, atol=1e-9)
-        np.testing.assert_allclose(terms.Jdot_v, Jdot_v.get_coeffs(), atol=1e-9)
-        np.testing.assert_allclose(X_WE, E.CalcPoseInWorld(context).GetAsMatrix34(), atol=1e-9)
+        np.testing.assert_allclose(terms.J, J, atol=1e-11)
+        np.testing.assert_allclose(terms.Jdot_v, Jdot_v, atol=1e-9)
+        np.testing.assert_allclose(X_WE, X_expected.GetAsMatrix34(), atol=1e-11)
 
 
 @pytest.mark.parametrize("count", AXES)
@@ -226,6 +229,30 @@ def test_what_the_file_says_of_limits_and_plans_replaces_what_the_model_says(tmp
     assert (kinematics.lower[1], kinematics.upper[1]) == (-1.0, 1.0)
 
 
+def test_a_joint_without_limits_is_refused_until_the_file_gives_them(tmp_path):
+    file = made_up(tmp_path, AXES["2"], seed=0)
+    model = tmp_path / "made_up.urdf"
+    unlimited = model.read_text().replace('<limit lower="-3" upper="3" velocity="2" ', "<limit ")
+    limit = {"position_rad": [-2.0, 1.0], "speed_rad_s": 3.0}
+    load_admitted_robot(str(file))
+    assert joint_limits(load_robot(str(file))).lower[0] == -3
+    os.utime(model, (1, 1))
+    model.write_text(unlimited)
+    with pytest.raises(ConfigError, match=r"turn0 of the robot 'made_up' needs limits"):
+        joint_limits(load_robot(str(file)))
+    write_arm(file, yaml.safe_load(file.read_text()) | {"limits": {"turn0": limit}})
+    limits = joint_limits(load_robot(str(file)))
+    assert [each[0] for each in limits] == [-2.0, 1.0, 3.0, 90.0]
+
+
+def test_a_model_that_lies_elsewhere_is_refused(tmp_path):
+    file = made_up(tmp_path / "mine", AXES["2"], seed=0)
+    (tmp_path / "mine" / "made_up.urdf").rename(tmp_path / "made_up.urdf")
+    write_arm(file, yaml.safe_load(file.read_text()) | {"model": "../made_up.urdf"})
+    with pytest.raises(ConfigError, match="must lie beside this file"):
+        EnvSpec.of("hammer", robot=str(file)).make()
+
+
 def test_an_arm_goes_to_json_and_back():
     for robot in ROBOTS.values():
         assert Arm.model_validate_json(robot.to_json()).to_json() == robot.to_json()
@@ -233,7 +260,8 @@ def test_an_arm_goes_to_json_and_back():
 
 def test_no_other_room_knows_an_arm_by_name():
     """Nothing outside of `robot/`, the robots' assets and YAML files names an arm or its parts."""
-    names = re.compile("|".join(("franka", *robot_names())), re.IGNORECASE)
+    sizes = r"\(7,\)|eye\(7\)|zeros\(7\)|size=7|_box\(7\)"
+    names = re.compile("|".join(("franka", sizes, *robot_names())), re.IGNORECASE)
     found = []
     for room in ("fleet_tools", "experts", "assets", "task_configs"):
         for path in sorted((ROOT / room).rglob("*")):

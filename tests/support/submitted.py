@@ -13,7 +13,7 @@ from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, encode_actions
-from fleet_tools.evaluation.result_file import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.records import Verification
 from fleet_tools.leaderboard.standings import Overall, Standing
@@ -148,11 +148,15 @@ def verification(folder: str, same_outcome: int = 4, **changes: Any) -> Verifica
     values: dict[str, Any] = {
         "folder": folder,
         "content_digest": "ab" * 16,
+        "by": "actions",
         "seed": 7,
         "requested": 4,
         "episodes": 4,
         "same": same_outcome,
         "same_outcome": same_outcome,
+        "within": 0,
+        "within_m": 0.001,
+        "measured": 0,
         "differences": () if same_outcome == 4 else ("steps: 3 in the file, 4 here",),
         "machine": Machine(system="Linux", processor="ours", cores=2, memory_gib=8),
     }
@@ -172,21 +176,6 @@ def write(evaluation: Evaluation, folder: Path) -> Path:
     lines = [f"{episode.to_json()}\n" for episode in evaluation.episodes]
     (folder / EPISODES).write_text("".join(lines))
     return folder
-
-
-def as_version_1(document: dict[str, Any]) -> dict[str, Any]:
-    """Returns the content of `result.json` as of schema version 1, which knew no tracks."""
-    document = {**document, "policy": {k: v for k, v in document["policy"].items() if k != "track"}}
-    known = ("system", "processor", "cores", "memory_gib")
-    document["machine"] = {name: document["machine"][name] for name in known}
-    former = {"success": "end", "success_once": "any_time", "env_kwargs": "environment"}
-
-    def renamed_keys(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {former.get(key, key): renamed_keys(inner) for key, inner in value.items()}
-
-    return {**renamed_keys(document), "schema_version": 1}
 
 
 class QuittingPolicy:

@@ -201,7 +201,10 @@ print(json.dumps({"served": ask(clients[-1]), "dropped": loop.dropped}))
 
 @pytest.mark.parametrize(
     ("what", "reason"),
-    [("descriptors", "Too many open files"), ("threads", "no thread could be started")],
+    [
+        ("descriptors", "Too many open files"),
+        pytest.param("threads", "no thread could be started", marks=pytest.mark.slow),
+    ],
 )
 def test_it_outlives_a_shortage(what: str, reason: str):
     found = run_python(SHORT, what)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 from support.processes import run_python
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction, arg
 
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Positive, Seed
@@ -25,8 +25,6 @@ Capture = pytest.CaptureFixture[str]
 
 class OptimizerConfig(OptionGroup):
     """The optimizer."""
-
-    aliases = {"steps": ["--iterations"]}
 
     rate: Positive = 0.001
     """Step size."""
@@ -114,13 +112,6 @@ def test_options_of_a_nested_group_have_no_prefix(capsys: Capture) -> None:
     assert "--optimizer.rate" in refused(["data", "--optimizer.rate", "0.5"], capsys)
 
 
-def test_an_alias_is_the_option(capsys: Capture) -> None:
-    by_name, by_alias = (
-        summary_of(["data", name, "3"], capsys) for name in ("--steps", "--iterations")
-    )
-    assert by_alias["optimizer"] == by_name["optimizer"] == {"rate": 0.001, "steps": 3}
-
-
 def test_key_value_arguments_hold_json_or_strings(capsys: Capture) -> None:
     summary = summary_of(["data", "--env", "size=[8, 6]", "tool=claw", "gains=1=2"], capsys)
     assert summary["env"] == [["size", [8, 6]], ["tool", "claw"], ["gains", "1=2"]]
@@ -139,6 +130,34 @@ def test_the_help_describes_options_and_states_each_default_once(capsys: Capture
     assert "Number of steps. (default: 70)" in text  # of the program, in its place
     assert text.count("(default: ") == 3
     assert "None" not in text and "False" not in text
+
+
+class WideOptions(cli.Options):
+    """Has wide options."""
+
+    precision: Literal["float32", "float64", "bfloat16"] = "float32"
+    """Precision."""
+    largest_change_rate: Positive = 1.0
+    """Change."""
+    averaging_weights: tuple[Positive, ...] = ()
+    """Weights."""
+    env: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(metavar="A=B")] = ()
+    """May be repeated."""
+
+
+def test_wide_options_stand_beside_their_help(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        cli.Program("trial", cli.Command(WideOptions, lambda options: cli.OK)).main(["--help"])
+    printed = capsys.readouterr().out.replace("│", "")
+    assert {
+        "--precision NAME Precision. One of float32, float64 or bfloat16. (default: float32)",
+        "--largest-change-rate X Change. (default: 1.0)",
+        "--averaging-weights X... Weights.",
+        "--env A=B May be repeated.",
+    } <= {" ".join(line.split()) for line in printed.splitlines()}
 
 
 def test_the_command_line_is_the_one_given(capsys: Capture) -> None:
@@ -310,8 +329,12 @@ def test_stdout_holds_text_or_only_json_or_nothing(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("view", "--tool", "hammer", "--output", "episode.html"),
-        ("evaluate", "--policy", "zero", "--output", "result"),
+        pytest.param(
+            ("view", "--tool", "hammer", "--output", "episode.html"), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("evaluate", "--policy", "zero", "--output", "result"), marks=pytest.mark.slow
+        ),
         ("collect", "--tool", "hammer", "--episodes", "1", "--workers", "0", "--output", "data"),
     ],
     ids=lambda arguments: arguments[0],

@@ -70,7 +70,7 @@ def test_compiled_functions_call_those_of_their_own_file_only(module):
                 assert functions[name].__module__ == module, f"{function.__name__} calls {name}"
 
 
-@pytest.mark.parametrize("home", ["writable", "none"])
+@pytest.mark.parametrize("home", ["writable", pytest.param("none", marks=pytest.mark.slow)])
 def test_it_works_where_the_package_is_read_only(tmp_path: Path, home: str):
     script, variables = unwritable(tmp_path, tmp_path / home, SUM)
     for _ in range(2):
@@ -81,6 +81,7 @@ def test_it_works_where_the_package_is_read_only(tmp_path: Path, home: str):
     assert bool(list(tmp_path.glob("writable/**/*.nbi"))) == (home == "writable")
 
 
+@pytest.mark.slow  # compiles in other processes
 def test_it_works_where_the_cache_has_no_room(tmp_path: Path, disk: Disk):
     script, folder = tmp_path / "script.py", disk.folder
     script.write_text(SUM)
@@ -95,6 +96,7 @@ def test_it_works_where_the_cache_has_no_room(tmp_path: Path, disk: Disk):
     assert len(list(folder.rglob("*.nbc"))) == 2  # of both functions
 
 
+@pytest.mark.slow  # compiles in other processes
 def test_without_a_cache_processes_share_a_folder_of_this_user_for_a_run(tmp_path: Path):
     script, variables = unwritable(tmp_path, tmp_path / "none", FAMILY)
     finished = run(script, variables)
@@ -144,6 +146,7 @@ print(json.dumps(cache_folder()))
     assert run_python(code).startswith(str(PACKAGE / "utils"))
 
 
+@pytest.mark.slow  # compiles in other processes
 def test_processes_may_compile_at_the_same_time(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(SUM)

@@ -31,8 +31,8 @@ PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])}
 SERVERS = [("policy", ""), ("policy", "TLS"), ("openpi", ""), ("openpi", "TLS"), ("Blender", "")]
 QUICK = [
     ("policy", "TLS", "reset before accept"),
-    ("openpi", "", "silent, few descriptors"),
-    ("Blender", "", "silent, few descriptors"),
+    pytest.param("openpi", "", "silent, few descriptors", marks=pytest.mark.slow),
+    pytest.param("Blender", "", "silent, few descriptors", marks=pytest.mark.slow),
 ]
 ATTACKS = (
     *("reset before accept", "reset in the handshake", "silent", "a byte a second"),

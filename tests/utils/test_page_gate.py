@@ -299,6 +299,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.slow  # a thousand connections
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors")
 def test_a_thousand_strangers_delay_nobody(served: Served):
     before, most = descriptors(), [0]

@@ -23,8 +23,6 @@ OddCount = Annotated[Count, pydantic.AfterValidator(_require_middle)]
 class LineConfig(OptionGroup):
     """Points on the line between two policies, and the methods that align the two."""
 
-    aliases = {"methods": ["--method"], "options": ["--option"]}
-
     methods: Annotated[tuple[str, ...], pydantic.Field(min_length=1), arg(metavar="NAME ...")] = (
         "naive_average",
         "git_rebasin",

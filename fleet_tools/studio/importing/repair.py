@@ -12,6 +12,8 @@ import numpy as np
 import trimesh
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from trimesh.geometry import faces_to_edges
+from trimesh.graph import face_adjacency
 from trimesh.grouping import unique_rows
 
 from fleet_tools.assets.solids import Solid, triangle_areas, without_unused_vertices
@@ -144,15 +146,14 @@ def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
     one-sided. Of the two, the one that turns fewer triangles is taken.
     """
     count = len(triangles)
-    edges, owner = _directed_edges(triangles)
-    order = np.lexsort(np.sort(edges, axis=1).T)
-    edges, owner = edges[order], owner[order]
-    key = np.sort(edges, axis=1)
-    starts = np.flatnonzero(np.r_[True, (key[1:] != key[:-1]).any(axis=1)])
-    runs = np.diff(np.r_[starts, len(key)])
-    pair = starts[runs == 2]
-    one, other = owner[pair], owner[pair + 1]
-    disagree = (edges[pair] == edges[pair + 1]).all(axis=1)  # both run in the same direction
+    pairs, edges = map(np.asarray, face_adjacency(triangles, return_edges=True))
+    one, other = pairs.T
+
+    def along(faces: np.ndarray) -> np.ndarray:
+        ahead = (faces == edges[:, :1]) & (np.roll(faces, -1, axis=1) == edges[:, 1:])
+        return ahead.any(axis=1)
+
+    disagree = along(triangles[one]) == along(triangles[other])  # both in the same direction
     rows = np.r_[one, one + count]
     columns = np.r_[other + count * disagree, other + count * ~disagree]
     graph = coo_array((np.ones(len(rows), bool), (rows, columns)), (2 * count, 2 * count))
@@ -176,15 +177,9 @@ def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
     )
 
 
-def _directed_edges(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns directed edges as vertex indices, (3m, 2), and the triangle of each, (3m,)."""
-    edges = np.concatenate([triangles[:, [k, (k + 1) % 3]] for k in range(3)])
-    return edges, np.tile(np.arange(len(triangles)), 3)
-
-
 def _open_edges(triangles: np.ndarray) -> list[tuple[int, int]]:
     """Returns the directed edges that no other one cancels."""
-    edges, _ = _directed_edges(triangles)
+    edges = np.asarray(faces_to_edges(triangles))
     ordered, sign = np.sort(edges, axis=1), np.where(edges[:, 0] < edges[:, 1], 1, -1)
     unique, inverse = np.unique(ordered, axis=0, return_inverse=True)
     excess = np.bincount(inverse.reshape(-1), sign).astype(int)

@@ -243,7 +243,7 @@ def test_no_line_is_measured_again(trained, measured, capsys, monkeypatch):
     assert printed == {"output": str(measured), **stored_report(measured)}
     assert {path: path.stat().st_mtime_ns for path in before} == before
     # With other options, results are measured.
-    more = ["--method", "git_rebasin", "fleet_merge", "--option=fleet_merge.steps=2"]
+    more = ["--methods", "git_rebasin", "fleet_merge", "--options=fleet_merge.steps=2"]
     assert barriers(trained, measured, *more) == 0
     changed = {path.name for path in before if path.stat().st_mtime_ns != before[path]}
     assert changed == {f"{pair}-fleet_merge-loss.json" for pair in ("0-1", "0-2", "1-2")}
@@ -275,7 +275,7 @@ def test_lines_that_fail_are_named_and_the_others_are_plotted(
 
     monkeypatch.setattr(FleetPlan, "held_out_loss", loss_with_one_infinite)
     output = tmp_path / "out"
-    more = ["--method", "naive_average", "--points", "3", "--workers", "0"]
+    more = ["--methods", "naive_average", "--points", "3", "--workers", "0"]
     assert main([str(trained), "--output", str(output), *more]) == 1
     text = capsys.readouterr().out
     assert "robots 0 and 2 by naive_average, failed: a policy has the loss inf" in text
@@ -287,12 +287,12 @@ def test_lines_that_fail_are_named_and_the_others_are_plotted(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--method", "git_rebasn", "fleet_merge"], "Did you mean 'git_rebasin'"),
-        (["--method", "git_rebasin_activations", "fleet_merge"], "matches by weights"),
-        (["--method", "fleet_merge_soft", "fleet_merge"], "permutes softly"),
-        (["--option", "fleet_merge.soft=true"], "permutes softly"),
-        (["--option", "fleet_merge.stps=3"], "Did you mean 'steps'"),
-        (["--option", "fleet_merge.steps=few"], "is an integer"),
+        (["--methods", "git_rebasn", "fleet_merge"], "Did you mean 'git_rebasin'"),
+        (["--methods", "git_rebasin_activations", "fleet_merge"], "matches by weights"),
+        (["--methods", "fleet_merge_soft", "fleet_merge"], "permutes softly"),
+        (["--options", "fleet_merge.soft=true"], "permutes softly"),
+        (["--options", "fleet_merge.stps=3"], "Did you mean 'steps'"),
+        (["--options", "fleet_merge.steps=few"], "is an integer"),
         (["--rollouts", "1"], "layout"),
     ],
 )
@@ -306,8 +306,8 @@ def test_what_cannot_be_measured_is_refused_first(trained, tmp_path, capsys, mor
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--option", "git_rebasn.rounds=2"], "Did you mean 'git_rebasin'"),
-        (["--option", "rounds=2"], "METHOD.NAME=VALUE"),
+        (["--options", "git_rebasn.rounds=2"], "Did you mean 'git_rebasin'"),
+        (["--options", "rounds=2"], "METHOD.NAME=VALUE"),
         (["--points", "4"], "odd number"),
         (["--rollout-points", "2"], "odd number"),
     ],

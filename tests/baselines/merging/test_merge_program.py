@@ -88,9 +88,9 @@ def test_a_base_is_a_file_for_methods_on_task_vectors(paths, tmp_path, capsys):
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("option", ["--averaging-weights", "--weights"])
-def test_the_stored_model_is_that_of_the_library(option, paths):
-    _, output = run(paths, "--quiet", option, "3", "1", "--seed", "4", spec="symmetry")
+def test_the_stored_model_is_that_of_the_library(paths):
+    given = ("--averaging-weights", "3", "1", "--seed", "4")
+    _, output = run(paths, "--quiet", *given, spec="symmetry")
     models = [read_model(path) for path in paths]
     problem = ModelSpec(merge_specs.symmetry()).problem(models, [3, 1], 4)
     expected = merge_models("git_rebasin", problem).state

@@ -104,14 +104,15 @@ def test_checkpoints_are_not_merged_by_a_false_table(tmp_path, capsys, monkeypat
 
 def test_a_merged_checkpoint_has_notes_on_its_origin_and_reproducible_bytes(tmp_path):
     paths = stored(tmp_path, *(permuted("mlp on state", seed) for seed in (1, 2)))
-    code, output = run(paths, "--quiet", "--weights", "3", "1", method="naive_average")
+    code, output = run(paths, "--quiet", "--averaging-weights", "3", "1", method="naive_average")
     first = output.read_bytes()
     notes = load_checkpoint(output).notes
     assert code == 0
     assert notes["method"] == "naive_average"
     assert notes["models"] == ["robot_0.safetensors", "robot_1.safetensors"]
     assert notes["weights"] == [0.75, 0.25]
-    again = run(paths, "--quiet", "--overwrite", "--weights", "3", "1", method="naive_average")
+    weights = ("--averaging-weights", "3", "1")
+    again = run(paths, "--quiet", "--overwrite", *weights, method="naive_average")
     assert again[0] == 0
     assert output.read_bytes() == first
     save_checkpoint(output, load_checkpoint(output))

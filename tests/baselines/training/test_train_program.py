@@ -112,17 +112,6 @@ def test_contradictory_options_are_refused_at_once(data, tmp_path, capsys, chang
     assert message in " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
 
 
-def test_spellings_of_version_0_1_are_the_same_run(data, tmp_path):
-    output = tmp_path / "run"
-    short = ["--epochs", "1", "--quiet"]
-    assert train.main(train_options(data, output, *short, "--validation-fraction", "0.2")) == 0
-    former = {"--dataset": "--data", "--architecture": "--policy"}
-    command = [former.get(each, each) for each in train_options(data, output, *short)]
-    assert train.main([*command, "--validation-share", "0.2"]) == 0
-    config = json.loads((output / "config.json").read_text())
-    assert config["data"] == [str(data)] and config["validation_share"] == 0.2
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_reported(data, tmp_path, capsys):
     assert train.main(train_options(data, tmp_path / "out", "--device", "cuda")) == 2

@@ -127,6 +127,18 @@ def test_an_inverted_shell_is_turned_and_a_cavity_stays_one() -> None:
     assert mass(concatenated(BOX, hollow)).mass == pytest.approx(6.0)
 
 
+def test_a_moebius_strip_is_said_to_have_no_inside() -> None:
+    angles = np.linspace(0, 2 * np.pi, 30, endpoint=False)
+    across = np.array([[np.cos(a / 2) * np.cos(a), np.cos(a / 2) * np.sin(a), np.sin(a / 2)]
+                       for a in angles])  # fmt: skip
+    middle = np.column_stack([np.cos(angles), np.sin(angles), np.zeros(30)])
+    rims = np.concatenate([middle - 0.3 * across, middle + 0.3 * across])  # one goes into the other
+    quads = [(k, k + 30, (k + 1) % 60, (k + 31) % 60) for k in range(30)]
+    triangles = [each for a, b, c, d in quads for each in ((a, b, c), (b, d, c))]
+    _, notes = repaired_shells(Solid(rims, np.array(triangles)))
+    assert any("no inside, like a Möbius strip" in note for note in notes)
+
+
 def test_overlapping_volume_counts_once() -> None:
     pytest.importorskip("manifold3d")
     other = BOX.copy()

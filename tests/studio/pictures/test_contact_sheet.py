@@ -241,9 +241,9 @@ def test_page_has_a_row_for_each_episode_with_the_stored_images_pixel_by_pixel(
     folder_with_images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dataset, pages = Dataset(folder_with_images), []
-    for option, count in (("--plot", 1), ("--output", 9)):  # --plot is the name in version 0.1
+    for count in (1, 9):
         path = tmp_path / f"{count}.png"
-        options = [option, str(path), "--episodes", str(count), "--json", "--quiet"]
+        options = ["--output", str(path), "--episodes", str(count), "--json", "--quiet"]
         assert main(["info", str(dataset.folder), *options]) == 0
         assert str(path) in json.loads(capsys.readouterr().out).values()
         pages.append(read(path))
