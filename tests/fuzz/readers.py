@@ -120,7 +120,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,
-    "fleet_tools/studio/photographs/blender_pool.py": _CHILD,
+    "fleet_tools/studio/photographs/serve.py": _CHILD,
     "fleet_tools/studio/photographs/drawing.py": _CHILD,
     "fleet_tools/parallel/local_workers.py": _CHILD,
     "fleet_tools/studio/teleoperation/camera_process.py": _CHILD,

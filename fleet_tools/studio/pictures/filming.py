@@ -11,7 +11,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
