@@ -11,6 +11,7 @@ from support.environments import IDS
 from support.processes import run_python
 
 from fleet_tools.config.tasks import load_task, task_names, task_path
+from fleet_tools.envs.spec import EnvSpec as FleetSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError, EpisodeOverError
 from fleet_tools.registration import CUSTOM_ID, env_id, register_environments
@@ -116,3 +117,15 @@ assert env.action_space.shape == (6,)
 print(json.dumps([info["outcome"], "torch" in sys.modules]))
 """
     assert run_python(code) == ["running", False]
+
+
+def test_a_specification_is_plain_data_with_tuples_as_lists():
+    spec = FleetSpec.of("hammer", camera_size=(64, 48), randomization={"object_pose": False})
+    assert FleetSpec.model_validate_json(spec.to_json()) == spec
+    assert spec.kwargs["camera_size"] == [64, 48]
+    for given in (np.zeros(3), object(), float("nan"), b"x"):
+        with pytest.raises(ConfigError, match=r"kwargs\.tool"):
+            FleetSpec.of("hammer", tool=given)
+    for task in (5, [], None):
+        with pytest.raises(ConfigError, match="or as the path of a YAML file"):
+            FleetSpec.of(task)  # pyright: ignore[reportArgumentType]
