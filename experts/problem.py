@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.math import RigidTransform
 
+from fleet_tools.config.control import StepBounds
 from fleet_tools.config.expert import Expert
-from fleet_tools.config.tasks import ActionBounds
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -20,7 +20,8 @@ class PlanningProblem:
 
     Attributes:
         expert: The task's keypoint terms and keyframe motions.
-        action: Largest motion of E in one control step.
+        control_rate_hz: Control rate.
+        step_bounds: Largest motion of E in one control step.
         q0: (7,), present joint positions, rad.
         p_E_tool: The tool's keypoints in E, (3,) each, m; they move with the hand.
         p_W_object: The object's keypoints in W, (3,) each, m, assumed to be at rest.
@@ -30,7 +31,8 @@ class PlanningProblem:
     """
 
     expert: Expert
-    action: ActionBounds
+    control_rate_hz: float
+    step_bounds: StepBounds
     q0: np.ndarray
     p_E_tool: Mapping[str, np.ndarray]
     p_W_object: Mapping[str, np.ndarray]

@@ -15,13 +15,12 @@ from pydrake.geometry import FrameId, SceneGraph
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
 from pydrake.systems.framework import DiagramBuilder
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.experts.closest_points import Surface
 from fleet_tools.perception.visible_links import link_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.model_checks import model_frame
-
-_TIME_STEP = 0.004  # of a plant that is never simulated, s
 
 
 class Shape:
@@ -46,7 +45,7 @@ class Shape:
     def __init__(self, model: Model, fixed: bool) -> None:
         self._made_of = model, fixed
         builder = DiagramBuilder()
-        plant, scene_graph = AddMultibodyPlantSceneGraph(builder, _TIME_STEP)
+        plant, scene_graph = AddMultibodyPlantSceneGraph(builder, TIME_STEP)
         instance = add_model(plant, scene_graph, model, model.labels.kind)
         frame = model_frame(plant, instance)
         if fixed:

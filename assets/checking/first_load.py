@@ -84,11 +84,12 @@ def load(folder: Path) -> "MultibodyPlant":
     from fleet_tools.assets.checking.model_geometry import measure_model
     from fleet_tools.assets.checking.program import read_model
     from fleet_tools.sim.add_models import add_model
+    from fleet_tools.config.control import TIME_STEP
     from fleet_tools.sim.contact_shapes import complete_contact
 
     model = read_model(folder)
     builder = DiagramBuilder()
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=TIME_STEP), builder)
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     complete_contact(plant, scene_graph, instance, model.file)
     plant.Finalize()

@@ -19,7 +19,8 @@ def contact_error(files: Mapping[str, bytes]) -> str | None:
     from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
     from pydrake.systems.framework import DiagramBuilder
 
-    from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
+    from fleet_tools.config.control import TIME_STEP
+    from fleet_tools.sim.world import HYDROELASTIC_MARGIN
 
     builder, config = DiagramBuilder(), SceneGraphConfig()
     config.default_proximity_properties.margin = HYDROELASTIC_MARGIN

@@ -13,7 +13,7 @@ from fleet_tools.perception.visible_links import link_triangles, visible_frames
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import build_world
@@ -111,4 +111,4 @@ def record_motion(folder: Path, task: str, seed: int) -> Motion:
         for (frame, segment), found in zip(frames, poses, strict=True)
     ]
     title = f"{tool.name} on {object_.name}, seed {seed}"
-    return Motion(title, episode.outcome, CONTROL_RATE, tuple(links))
+    return Motion(title, episode.outcome, config.control_rate_hz, tuple(links))

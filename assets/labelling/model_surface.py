@@ -10,6 +10,7 @@ from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools.assets.importing.repair import cleaned
 from fleet_tools.assets.solids import Solid
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.visible_links import link_triangles
 from fleet_tools.sim.add_models import add_model
@@ -39,7 +40,9 @@ def read_surface(model: Model) -> ModelSurface:
         ConfigError: Drake cannot read it, nothing of it is visible, or it lacks the link of a
             keypoint.
     """
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), DiagramBuilder())
+    plant, scene_graph = AddMultibodyPlant(
+        MultibodyPlantConfig(time_step=TIME_STEP), DiagramBuilder()
+    )
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     frame = model_frame(plant, instance)
     plant.Finalize()

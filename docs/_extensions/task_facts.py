@@ -13,7 +13,7 @@ from fleet_tools.envs.actions import action_scale
 from fleet_tools.envs.making import CUSTOM_ID, env_id
 from fleet_tools.envs.observations import Feature, features
 from fleet_tools.envs.predicate_sentences import joint_units, sentences
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.observation_config import OBS_MODES, ObservationConfig
 from fleet_tools.sim.catalog import model_names
@@ -65,13 +65,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def overview(task: TaskConfig) -> str:
     """Returns what the task is, with which models, and how long an episode may last."""
-    steps = task.max_episode_steps
+    steps, rate_hz = task.max_episode_steps, task.control_rate_hz
     rows = [
         ("Tools", _names("tool", task)),
         ("Objects", _names("object", task)),
         ("Mount of the object", task.object_mount),
-        ("Episode", f"at most {steps} steps of 1/{CONTROL_RATE:g} s, {steps / CONTROL_RATE:.3g} s"),
-        ("Control rate", f"{CONTROL_RATE:g} Hz"),
+        ("Episode", f"at most {steps} steps of 1/{rate_hz:g} s, {steps / rate_hz:.3g} s"),
+        ("Control rate", f"{rate_hz:g} Hz"),
     ]
     return f"{escape(task.description)}\n\n{table(('', ''), rows)}"
 
@@ -84,8 +84,9 @@ def _names(kind: Any, task: TaskConfig) -> str:
 
 def actions(task: TaskConfig) -> str:
     """Returns the table of an action's entries."""
-    translation, rotation = f"{task.action.translation_m:g} m", f"{task.action.rotation_deg:g} deg"
-    assert len(action_scale(task.action)) == 6
+    bounds = task.step_bounds
+    translation, rotation = f"{bounds.translation_m:g} m", f"{bounds.rotation_deg:g} deg"
+    assert len(action_scale(bounds)) == 6
     rows = [
         ("0 to 2", "translation of the end effector, in its own frame", translation),
         ("3 to 5", "rotation vector of the end effector, in its own frame", rotation),
@@ -126,8 +127,8 @@ def _feature_row(name: str, feature: Feature) -> tuple[str, str, str, str]:
 
 def success(task: TaskConfig) -> str:
     """Returns the success predicates as a list of sentences."""
-    steps = task.success_steps
-    duration = f" for {steps} consecutive steps ({steps / CONTROL_RATE:g} s)" if steps > 1 else ""
+    steps, rate_hz = task.success_steps, task.control_rate_hz
+    duration = f" for {steps} consecutive steps ({steps / rate_hz:g} s)" if steps > 1 else ""
     lines = [f"- {each};" for each in sentences(task)]
     return f"All of these hold{duration}:\n\n" + "\n".join(lines)[:-1] + "."
 

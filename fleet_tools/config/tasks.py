@@ -17,6 +17,13 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from fleet_tools.config.cameras import CAMERAS, Camera
+from fleet_tools.config.control import (
+    ActionBounds,
+    ControllerGains,
+    ControlRate,
+    StepBounds,
+    steps_of,
+)
 from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
@@ -24,35 +31,14 @@ from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.sensors import Sensors
 from fleet_tools.config.values import (
     Axis,
-    Count,
-    GrownValue,
     MisfitError,
+    NonNegative,
     Positive,
     Value,
     load_yaml,
 )
 from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
-
-
-class ActionBounds(Value):
-    """End-effector motion in one control step when an action's entry is 1."""
-
-    translation_m: Positive = 0.05
-    """Distance along each axis of the end effector."""
-    rotation_deg: Positive = 15.0
-    """Angle about each axis of the end effector."""
-
-
-class ControllerGains(Value):
-    """Operational-space control gains: natural frequencies of critically damped errors, rad/s."""
-
-    translation_rad_s: Positive = 30.0
-    """For the position of the end effector."""
-    rotation_rad_s: Positive = 40.0
-    """For the orientation of the end effector."""
-    posture_rad_s: Positive = 5.0
-    """For the posture of the arm, in the null space of the end effector's motion."""
 
 
 class ObservedKeypoints(Value):
@@ -120,14 +106,12 @@ class GivenModels:
 NO_MODELS = GivenModels()
 
 
-class TaskConfig(GrownValue):
+class TaskConfig(Value):
     """The content of a task file; `task_configs/` holds the package's own.
 
     A key that is left out has its default. Those of arm, cameras and grasp are the package's, so
     that a file says what is its own: models, success, and what the expert is to do.
     """
-
-    later_fields = ("sensors",)  # task files of before they existed keep their hashes
 
     name: str
     """Name of the task; the package's own are named like their files."""
@@ -149,8 +133,10 @@ class TaskConfig(GrownValue):
     """Keypoints that policies observe, in this order."""
     tool_parts: dict[str, ToolPart] = {}
     """Parts of the tool by name, for the predicate `caused_by_part`."""
-    max_episode_steps: Count
-    """Time limit in control steps of 1/6 s."""
+    control_rate_hz: ControlRate = 6.0
+    """Number of actions in a second."""
+    time_limit_s: Positive
+    """Time limit; an episode ends after the number of control steps nearest to it."""
     action: ActionBounds = ActionBounds()
     """Bounds of actions."""
     controller: ControllerGains = ControllerGains()
@@ -163,12 +149,28 @@ class TaskConfig(GrownValue):
     """How scenes vary."""
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """Success requires all of these predicates."""
-    success_steps: Count = 1
-    """Number of consecutive control steps for which they must hold."""
+    success_duration_s: NonNegative = 0.0
+    """How long they must hold: after the number of consecutive control steps nearest to it, at
+    least one."""
     expert: Expert
     """Plan of the expert."""
 
     _given: GivenModels = pydantic.PrivateAttr(NO_MODELS)
+
+    @property
+    def step_bounds(self) -> StepBounds:
+        """Motion of the end effector in one control step when an action's entry is 1."""
+        return self.action.in_step(self.control_rate_hz)
+
+    @property
+    def max_episode_steps(self) -> int:
+        """Time limit, control steps."""
+        return steps_of(self.time_limit_s, self.control_rate_hz)
+
+    @property
+    def success_steps(self) -> int:
+        """Number of consecutive control steps for which the success predicates must hold."""
+        return steps_of(self.success_duration_s, self.control_rate_hz)
 
     @property
     def given(self) -> GivenModels:

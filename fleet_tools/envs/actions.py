@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fleet_tools.config.tasks import ActionBounds
+from fleet_tools.config.control import StepBounds
 from fleet_tools.envs.interface import Entry
 from fleet_tools.errors import InvalidActionError, shown
 
@@ -20,7 +20,7 @@ def action_entry() -> Entry:
     return Entry(action_space(), "m, rad", "end effector, as it is before the step", tuple(axes))
 
 
-def action_scale(bounds: ActionBounds) -> np.ndarray:
+def action_scale(bounds: StepBounds) -> np.ndarray:
     """Returns the motion for which each entry of an action is 1, (6,), m and rad."""
     return np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
 

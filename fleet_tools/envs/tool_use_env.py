@@ -50,7 +50,7 @@ from fleet_tools.sim.scene import (
     check_seed,
     sample_scene,
 )
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.splits import model_pairs
 from fleet_tools.sim.task_models import admit_model, check_scene, find_task_model
@@ -97,9 +97,9 @@ class _Episode:
 class ToolUseEnv(RecordedEnv):
     """A Panda arm with a tool in its hand, and an object on which the tool is used.
 
-    Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step (1/6
-    s) relative to its present pose, in its own frame: translation, then rotation vector, in units
-    of the task's action bounds. Finite actions out of range are clipped, and `info` tells so.
+    Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step
+    relative to its present pose, in its own frame: translation, then rotation vector, in units of
+    the task's action bounds. Finite actions out of range are clipped, and `info` tells so.
 
     Observations: see `fleet_tools.envs.observations`.
 
@@ -145,6 +145,7 @@ class ToolUseEnv(RecordedEnv):
 
     Attributes:
         task: The task file's content.
+        metadata: Gymnasium's, with the task's control rate as "render_fps", Hz.
         features: Entries of the observation, by name.
         action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
         meshcat: The viewer of the render mode "human"; None in other modes.
@@ -155,7 +156,7 @@ class ToolUseEnv(RecordedEnv):
             Embree is.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": CONTROL_RATE}
+    metadata = {"render_modes": ["rgb_array", "human"]}
 
     def __init__(
         self,
@@ -176,6 +177,7 @@ class ToolUseEnv(RecordedEnv):
         sensors: SensorName = "ideal",
     ) -> None:
         self.task = load_bound_task(task)
+        self.metadata = {**type(self).metadata, "render_fps": self.task.control_rate_hz}
         observed = ObservationConfig.of(
             self.task,
             obs_mode,
@@ -216,7 +218,7 @@ class ToolUseEnv(RecordedEnv):
         self.features = self._features
         self.observation_space = observation_space(self._features)
         self.action_entry = action_entry()
-        self.action_scale = action_scale(self.task.action)
+        self.action_scale = action_scale(self.task.step_bounds)
 
         self._observer = Observer(observed)
         self._display = Display() if render_mode == "rgb_array" else None

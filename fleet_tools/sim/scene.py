@@ -15,8 +15,8 @@ from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.textures import Texture
 from fleet_tools.config.values import (
     SEEDS_END,
-    Count,
     MisfitError,
+    NonNegative,
     Number,
     Seed,
     Value,
@@ -47,8 +47,9 @@ GivenPose = Annotated[Pose, pydantic.BeforeValidator(_whole)]
 class Push(Value):
     """A displacement of the object during the episode, as if somebody moved it."""
 
-    step: Count
-    """Control step, counted from 1, at whose start the object is moved."""
+    time_s: NonNegative
+    """Time since the start of the episode; the object is moved at the start of the control step
+    that begins nearest to it."""
     translation_m: Vector3
     """Translation in the world."""
 

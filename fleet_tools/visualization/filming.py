@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.simulation import Simulation
@@ -29,7 +29,7 @@ class Shot:
         annotated: Whether keypoints, the plan, the path, the point cloud and a caption are drawn.
     """
 
-    fps: int = 30
+    fps: float = 30
     size: tuple[int, int] = (WIDTH, HEIGHT)
     camera: str = THIRD
     annotated: bool = False
@@ -56,6 +56,7 @@ def film(
         MissingLibraryError: Annotations are asked for, and Pillow is absent.
     """
     env = unwrap(env)
+    rate_hz = env.task.control_rate_hz
     count = steps = 0
     last: dict[str, np.ndarray] = {}
     travelled: list[np.ndarray] = []
@@ -81,13 +82,13 @@ def film(
 
     def watch(simulation: Simulation) -> None:
         # The end of the step is shown once the policy has observed it.
-        if simulation.time < simulation.steps / CONTROL_RATE - _ROUNDING_S:
+        if simulation.time < simulation.steps / rate_hz - _ROUNDING_S:
             catch_up(simulation.time, simulation)
 
     def observe(observation: dict[str, np.ndarray]) -> None:
         nonlocal last, steps
         last = observation
-        catch_up(steps / CONTROL_RATE)
+        catch_up(steps / rate_hz)
         steps += 1
 
     with env.watched(watch):

@@ -11,7 +11,7 @@ import numpy as np
 from pydrake.geometry import MeshcatAnimation
 
 from fleet_tools.envs.recorded import StartScene
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
@@ -128,7 +128,7 @@ class MeshcatRecorder:
             # Drake publishes at the start of each frame, when this is called, too.
             nonlocal frame
             before, frame = frame, math.floor(simulation.time * RECORDING_RATE_HZ)
-            within = simulation.time < simulation.steps / CONTROL_RATE
+            within = simulation.time < simulation.steps / env.task.control_rate_hz
             if frame != before and within and (state := present_state(simulation)):
                 drawing.move_cloud(Motion.between(env.world_state(), state), state.time)
 

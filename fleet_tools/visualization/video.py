@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ def require_video() -> None:
 
 
 def write_video(
-    path: Path, frames: Iterable[np.ndarray], rate_hz: int, *, reproducible: bool = False
+    path: Path, frames: Iterable[np.ndarray], rate_hz: float, *, reproducible: bool = False
 ) -> None:
     """Writes a video.
 
@@ -42,7 +43,7 @@ def write_video(
 
 @contextmanager
 def open_video(
-    path: Path, rate_hz: int, *, reproducible: bool = False
+    path: Path, rate_hz: float, *, reproducible: bool = False
 ) -> Iterator[Callable[[np.ndarray], None]]:
     """Opens a video, and gives the function that adds a frame; see `write_video`."""
     av = require("av", "write videos")
@@ -58,7 +59,8 @@ def open_video(
         def add_frame(frame: np.ndarray) -> None:
             nonlocal stream
             if stream is None:
-                stream = file.add_stream("libx264", rate=rate_hz, options=options)
+                rate = Fraction(rate_hz).limit_denominator(1000)
+                stream = file.add_stream("libx264", rate=rate, options=options)
                 stream.height, stream.width = frame.shape[:2]
                 stream.pix_fmt = "yuv420p"  # the only pixel format that every browser plays
             encoded = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
