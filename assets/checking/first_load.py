@@ -83,8 +83,8 @@ def load(folder: Path) -> "MultibodyPlant":
 
     from fleet_tools.assets.checking.model_geometry import measure_model
     from fleet_tools.assets.checking.program import read_model
-    from fleet_tools.sim.add_models import add_model
     from fleet_tools.config.control import TIME_STEP
+    from fleet_tools.sim.add_models import add_model
     from fleet_tools.sim.contact_shapes import complete_contact
 
     model = read_model(folder)

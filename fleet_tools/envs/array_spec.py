@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pydantic
 
-from fleet_tools.config.values import Value, differences
+from fleet_tools.config.values import Positive, Value, differences
 
 if TYPE_CHECKING:
     from fleet_tools.envs.interface import EnvInterface
@@ -40,6 +40,8 @@ class ArraySpec(Value):
     """Names along the first axis, where they have names."""
     scale: tuple[float, ...] = ()
     """Meaning of an entry of 1, in the unit, where it is not 1."""
+    rate_hz: Positive | None = None
+    """Of actions: how many there are in a second."""
 
 
 Layout = Mapping[str, ArraySpec]
@@ -59,6 +61,7 @@ def describe_action(env: "gymnasium.Env | EnvInterface") -> ArraySpec:
         frame=action.frame,
         entries=action.entries,
         scale=tuple(interface.action_scale.tolist()),
+        rate_hz=interface.metadata["render_fps"],
     )
 
 

@@ -88,7 +88,7 @@ def test_every_wrong_place_is_listed_at_once():
 
 
 def test_a_missing_key_is_named():
-    with pytest.raises(ConfigError, match=r"steps: Field required"):
+    with pytest.raises(ConfigError, match=r"for_s: Field required"):
         parse(Stay, {"type": "stay"}, "own.yaml")
 
 

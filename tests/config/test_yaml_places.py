@@ -180,9 +180,9 @@ def test_cameras_that_are_placed_but_not_declared(tmp_path):
 
 def test_the_task_file_of_a_dataset_is_read_with_lines_too(tmp_path):
     file = tmp_path / "own.yaml"
-    file.write_text(HAMMER.replace("max_episode_steps: 60", "max_episode_steps: 0"))
+    file.write_text(HAMMER.replace("time_limit_s: 10", "time_limit_s: 0"))
     for read in (read_task_file, load_task):
-        with pytest.raises(ConfigError, match=r"own\.yaml, line \d+: max_episode_steps: "):
+        with pytest.raises(ConfigError, match=r"own\.yaml, line \d+: time_limit_s: "):
             read(str(file))
 
 

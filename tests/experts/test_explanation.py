@@ -78,7 +78,7 @@ def test_a_predicate_is_described_by_its_value_and_threshold(predicate, verdict,
 def far_away(env: ToolUseEnv) -> Scene:
     """Returns a scene whose object is pushed out of reach at the second step."""
     env.reset(seed=0)
-    return env.scene.model_copy(update={"push": Push(step=2, translation_m=(0.8, 0.0, 0.0))})
+    return env.scene.model_copy(update={"push": Push(time_s=0.2, translation_m=(0.8, 0.0, 0.0))})
 
 
 def test_an_expert_that_finds_no_new_plan_says_so(hammer):
@@ -99,7 +99,7 @@ def test_an_attempt_that_missed_is_recorded_even_if_the_next_one_succeeds(hammer
     expert = ExpertPolicy(hammer)
     expert.reset()
     assert expert.plan is not None
-    push = Push(step=expert.plan.actuation, translation_m=(0.0, 0.05, 0.0))
+    push = Push(time_s=(expert.plan.actuation - 1) / 6, translation_m=(0.0, 0.05, 0.0))
     episode = rollout(hammer, expert, scene=hammer.scene.model_copy(update={"push": push}))
     assert episode.outcome == "success"
     assert [each["keyframe"] for each in episode.info["failed_attempts"]] == ["after[1]"]

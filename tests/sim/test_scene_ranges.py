@@ -26,7 +26,7 @@ from fleet_tools.sim.splits import SPLITS
 
 HAMMER = load_task("hammer")
 V1 = Path(__file__).parents[1] / "data" / "dataset_v1" / "episodes" / "episode_000000.hdf5"
-PUSH = {"push": {"step": 3, "translation_m": [0.01, 0.0, 0.0]}}
+PUSH = {"push": {"time_s": 0.4, "translation_m": [0.01, 0.0, 0.0]}}
 DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH
 STILL = np.zeros(6, np.float32)
 
@@ -159,7 +159,7 @@ def test_a_reset_that_is_refused_leaves_the_episode_as_it_was(hammer):
     hammer.reset(seed=0)
     hammer.step(STILL)
     before = hammer.state_digest()
-    altered = hammer.scene.model_copy(update={"push": Push(step=1, translation_m=(1e12, 0, 0))})
+    altered = hammer.scene.model_copy(update={"push": Push(time_s=0, translation_m=(1e12, 0, 0))})
     for options in (*BAD_OPTIONS, {"scene": altered}):
         with pytest.raises(FleetToolsError):
             hammer.reset(options=options)

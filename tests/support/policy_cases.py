@@ -28,7 +28,12 @@ from fleet_tools.perception.observation_config import PADDED_UNIT
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
 
 ACTION = ArraySpec(
-    shape=(6,), dtype="float32", unit="m, rad", frame="end effector", scale=(0.05,) * 6
+    shape=(6,),
+    dtype="float32",
+    unit="m, rad",
+    frame="end effector",
+    scale=(0.05,) * 6,
+    rate_hz=6.0,
 )
 
 STATE = {
