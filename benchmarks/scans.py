@@ -90,7 +90,7 @@ def _measure(name: str, options: ScanOptions) -> dict[str, Any]:
     from fleet_tools.assets.importing.importer import import_mesh
     from fleet_tools.assets.importing.scan.reconstruction import scanned_mesh
     from fleet_tools.assets.importing.settings import ScanSettings
-    from fleet_tools.config.resources import assets_root
+    from fleet_tools.config.file_access import assets_root
     from fleet_tools.errors import ConfigError
     from fleet_tools.sim.catalog import load_model
 

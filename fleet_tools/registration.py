@@ -3,7 +3,7 @@
 import gymnasium
 from gymnasium.envs.registration import WrapperSpec
 
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.envs.making import CUSTOM_ID, MAKE_META_WORLD, META_WORLD_ID, env_id
 from fleet_tools.envs.making import make_env as make_environment
 

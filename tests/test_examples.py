@@ -15,7 +15,7 @@ from pydrake.multibody.plant import MultibodyPlant
 from scipy.spatial.transform import Rotation
 from support.processes import ROOT
 
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.envs.making import CUSTOM_ID
 from fleet_tools.envs.success import judge
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv

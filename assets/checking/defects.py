@@ -17,7 +17,7 @@ from fleet_tools.assets.model_description import (
     as_position,
 )
 from fleet_tools.assets.solids import Solid, loft
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 
 Change = Callable[[ModelDescription], ModelDescription]
 """Returns a model with a defect."""

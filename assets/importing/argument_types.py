@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pydantic
 
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import Vector3
 from fleet_tools.utils.option_parser import notation
 

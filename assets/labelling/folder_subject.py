@@ -13,7 +13,7 @@ from fleet_tools.assets.importing.importer import Placement
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.assets.labelling.model_surface import ModelSurface, read_surface
 from fleet_tools.assets.labelling.subject import Identity, Placed
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.values import Vector3
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Keypoint, Keypoints, Model

@@ -9,7 +9,7 @@ import numpy as np
 from fleet_tools.assets.labelling.picking import Hit, outward
 from fleet_tools.assets.labelling.symmetry import principal_axes
 from fleet_tools.assets.solids import Solid
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 
 REACH = 0.05
 """Distance from a click within which the surface belongs to the handle, m."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleet_tools.assets.importing.settings import ScaleSettings, UpAxis
 from fleet_tools.assets.materials import MaterialName
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import Positive, Value, Vector3
 
 

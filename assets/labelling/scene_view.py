@@ -9,7 +9,7 @@ from fleet_tools.assets.labelling.example import Example
 from fleet_tools.assets.labelling.faces import size
 from fleet_tools.assets.labelling.grasping import rotation_of
 from fleet_tools.assets.solids import Solid, box, joined
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 
 if TYPE_CHECKING:
     import viser

@@ -16,7 +16,7 @@ from fleet_tools.assets.labelling.snapping import Snap, snapped
 from fleet_tools.assets.labelling.subject import Placed, Subject, missing
 from fleet_tools.assets.labelling.symmetry import centroid, mirror_image, symmetry_planes
 from fleet_tools.assets.solids import Solid
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError
 
 HAND_ITEM = "hand"

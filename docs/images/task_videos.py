@@ -11,7 +11,7 @@ from labels import labelled
 from PIL import Image
 from pydrake.math import RollPitchYaw
 
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import pydantic
 
 from fleet_tools.config.distributions import Distribution, NameChoice, NameDistribution, Uniform
+from fleet_tools.config.file_access import texture_file
 from fleet_tools.config.ranges import RANGES, require_range
-from fleet_tools.config.textures import texture_file
 from fleet_tools.config.values import Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
@@ -102,7 +102,7 @@ class Randomization(Value):
     table_tint: DistributionVector3 = TINT
     """Factors of the table's colours."""
     table_texture: NameDistribution = TABLE_TEXTURES
-    """Names from `fleet_tools.config.textures.texture_names()`."""
+    """Names from `fleet_tools.config.file_access.texture_names()`."""
 
     @pydantic.field_validator(*(name for name in RANGES if name != "push"))
     @classmethod

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from fleet_tools.config.cameras import CAMERAS, Camera
+from fleet_tools.config.cameras import CAMERAS, Camera, Sensors
 from fleet_tools.config.control import (
     ActionBounds,
     ControllerGains,
@@ -25,19 +25,19 @@ from fleet_tools.config.control import (
     steps_of,
 )
 from fleet_tools.config.expert import Expert
+from fleet_tools.config.extends import LayeredFile, load_layers
+from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import Randomization
-from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.sensors import Sensors
 from fleet_tools.config.values import (
     Axis,
     MisfitError,
     NonNegative,
     Positive,
     Value,
-    load_yaml,
+    validate,
 )
-from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
 
 
@@ -283,8 +283,30 @@ def load_task(name_or_path: str) -> TaskConfig:
         UnknownNameError: There is no such task.
         ConfigError: The file does not fit; the message lists every place.
     """
-    path = task_path(name_or_path)
-    task = load_yaml(TaskConfig, path)
+    task, file = read_task(name_or_path)
     if task.assets is not None:
-        task = task.model_copy(update={"assets": str((path.parent / task.assets).resolve())})
+        assets = (file.layers[0].path.parent / task.assets).resolve()
+        task = task.model_copy(update={"assets": str(assets)})
     return task
+
+
+def read_task(name_or_path: str) -> tuple[TaskConfig, LayeredFile]:
+    """Reads a task as its file says it, with a relative path of models; and returns the file, too.
+
+    Raises:
+        UnknownNameError, ConfigError: See `load_task`.
+    """
+    path = task_path(name_or_path)
+    file = load_layers(path, _find_base)
+    return validate(TaskConfig, file.content, str(path), file.cite), file
+
+
+def _find_base(name_or_path: str, folder: Path) -> Path:
+    """Returns the file of a base: a task of the package, or a path relative to a folder."""
+    if name_or_path in task_names():
+        return task_path(name_or_path)
+    path = str(folder / os.path.expanduser(name_or_path))
+    if is_yaml_file(path):
+        return Path(path)
+    remedy = "Or give the path of a YAML file, relative to this one."
+    raise UnknownNameError("task", name_or_path, task_names(), remedy)

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from pydrake.geometry import Meshcat
 
-from fleet_tools.config.sensors import SensorName
+from fleet_tools.config.cameras import SensorName
 from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_entry, action_scale, action_space, check_action
 from fleet_tools.envs.observations import Observation, features, observation_space, observe
@@ -117,7 +117,7 @@ class ToolUseEnv(RecordedEnv):
     `error`.
 
     Success terminates, and so does "object_lost": the object has left the task's workspace
-    (`fleet_tools.config.workspace`), a failure with progress 0. The time limit and
+    (`fleet_tools.config.geometry`), a failure with progress 0. The time limit and
     simulation errors truncate. The time limit is the task file's;
     `gym.make(..., max_episode_steps=...)` can only shorten episodes.
 
@@ -141,7 +141,7 @@ class ToolUseEnv(RecordedEnv):
         cloud_sampling: "farthest" or "even" (`fleet_tools.perception.point_cloud`).
         cloud_source: "rays", or "vtk" (rendered, needs OpenGL): how cameras see the cloud's points.
         sensors: "ideal", or "active_stereo" or "structured_light": errors of the cameras, whose
-            figures are the task file's (`fleet_tools.config.sensors`).
+            figures are the task file's (`fleet_tools.config.cameras`).
 
     Attributes:
         task: The task file's content.

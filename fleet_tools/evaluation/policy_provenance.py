@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
+from fleet_tools.config.cameras import IDEAL, SENSORS, SensorName
 from fleet_tools.config.values import Seed, Value
 from fleet_tools.errors import PolicyError, shown
 from fleet_tools.perception.observation_config import (

@@ -20,7 +20,7 @@ import pydantic
 
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Count, GrownValue, MisfitError, Value
-from fleet_tools.config.yaml_bounds import MAX_CHARACTERS
+from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.stored_task import make_stored_env
 from fleet_tools.errors import ResultError, require_name, shown

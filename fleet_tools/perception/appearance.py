@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from pydrake.geometry import PerceptionProperties, Rgba, Role
 
-from fleet_tools.config.textures import PLAIN, texture_file
+from fleet_tools.config.file_access import PLAIN, texture_file
 from fleet_tools.perception.render_scene import RenderScene
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, TOOL
 from fleet_tools.sim.scene import Scene

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.math import RigidTransform
 
-from fleet_tools.config.cameras import Camera
+from fleet_tools.config.cameras import ActiveStereo, Camera, Sensor
 from fleet_tools.config.distributions import Distribution, sample
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.sensors import ActiveStereo, Sensor
+from fleet_tools.config.geometry import Pose
 from fleet_tools.perception.depth_noise import AxialNoise, DepthNoise
 from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.pinhole import Pinhole

@@ -6,7 +6,7 @@ from pydrake.common import MemoryFile
 from pydrake.geometry import InMemoryMesh, Mesh, Meshcat, Rgba
 from pydrake.math import RigidTransform
 
-from fleet_tools.config.textures import texture_file
+from fleet_tools.config.file_access import texture_file
 from fleet_tools.perception.appearance import tinted, within_material
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import TABLE_CENTER, TABLE_COLOR, TABLE_SIZE

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pydantic
 
-from fleet_tools.config.cameras import Camera
-from fleet_tools.config.sensors import IDEAL, SENSORS, Sensor, SensorName
+from fleet_tools.config.cameras import IDEAL, SENSORS, Camera, Sensor, SensorName
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError, require_name, shown
 

@@ -8,7 +8,7 @@ from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 
 from fleet_tools.config.cameras import Camera
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.perception import point_cloud
 from fleet_tools.perception.appearance import apply_appearance
 from fleet_tools.perception.camera_view import CameraView

@@ -6,7 +6,7 @@ from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 
 END_EFFECTOR = "panda_hand_tcp"
 """Frame E: between the finger tips, z away from the palm, y along the closing of the fingers."""

@@ -8,11 +8,11 @@ import numpy as np
 import pydantic
 
 from fleet_tools.config.distributions import nominal, sample
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.file_access import Texture
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.randomization import Randomization, RandomPose
 from fleet_tools.config.ranges import RANGES, require_range
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.textures import Texture
 from fleet_tools.config.values import (
     SEEDS_END,
     MisfitError,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.sensors import SENSORS, ActiveStereo, Sensors, StructuredLight
+from fleet_tools.config.cameras import SENSORS, ActiveStereo, Sensors, StructuredLight
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError

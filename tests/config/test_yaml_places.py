@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import load_yaml, read_yaml
-from fleet_tools.config.yaml_places import Location, YamlPlaces
+from fleet_tools.config.yaml_text import Location, YamlPlaces
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.sim.catalog import Keypoints

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from support.processes import run_program
 
+from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.tasks import task_path
-from fleet_tools.config.workspace import Workspace
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 from fleet_tools.errors import ConfigError, EpisodeOverError

@@ -16,8 +16,8 @@ from gymnasium.utils.env_checker import check_env
 from support.environments import drive, press, press_until_sliding, same, with_velocity
 from support.rendering import needs_gl
 
+from fleet_tools.config.file_access import assets_root, task_configs_root
 from fleet_tools.config.predicates import JointDisplacement
-from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.envs.making import make_env
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import (

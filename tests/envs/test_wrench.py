@@ -10,7 +10,7 @@ import yaml
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.config.distributions import Distribution, Uniform
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.predicates import JointDisplacement
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs.making import make_env

@@ -12,7 +12,7 @@ from support.evaluated import FIRST, SMALL, a_result, an_episode
 from support.processes import ROOT
 
 from fleet_tools.config.tasks import load_task, task_path
-from fleet_tools.config.yaml_bounds import MAX_CHARACTERS
+from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES
 from fleet_tools.errors import ConfigError, FleetToolsError, ResultError, UnknownNameError
 from fleet_tools.evaluation.admission import admission

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.experts.closest_points import Surface, sample
 from fleet_tools.experts.icp import register_by_icp
 from fleet_tools.experts.registration import Fit

@@ -26,7 +26,7 @@ from fleet_tools.assets.importing.program import PLAIN
 from fleet_tools.assets.importing.scan.views import read_views
 from fleet_tools.assets.importing.settings import ImportSettings, ScanSettings
 from fleet_tools.baselines.experiments.studies import sources
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_file import EPISODES, RESULT
 from fleet_tools.leaderboard.board import Board, present_rankings

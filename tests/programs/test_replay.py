@@ -16,7 +16,7 @@ from support.processes import ROOT
 from support.rendering import needs_gl
 
 from fleet_tools import collect, replay
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.manifest import file_digest
 from fleet_tools.dataset.reader import Dataset

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.config.file_access import read_bounded
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils.libraries import require
 

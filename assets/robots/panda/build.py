@@ -11,7 +11,7 @@ from fleet_tools.assets.robots.panda import shells
 from fleet_tools.assets.robots.panda.geometry import FRANKA_VISUALS, VISUALS
 from fleet_tools.assets.robots.panda.skins import obj_text
 from fleet_tools.assets.robots.panda.urdf import urdf_text
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.utils import cli
 
 FRANKA_MESH = "package://drake_models/franka_description/meshes/visual/{}.gltf"

@@ -16,7 +16,7 @@ from fleet_tools.assets.checking.model_geometry import ModelGeometry, measure_mo
 from fleet_tools.assets.checking.rule import measure_all
 from fleet_tools.assets.families import FAMILIES
 from fleet_tools.assets.model_folder import write_model
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.sim.catalog import Kind, find_model, load_model, model_names
 
 KIND: dict[str, Kind] = {

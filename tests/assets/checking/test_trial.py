@@ -12,7 +12,7 @@ from fleet_tools.assets.__main__ import main
 from fleet_tools.assets.checking.trial import Trial, counted, failing_stage
 from fleet_tools.assets.families import FAMILIES
 from fleet_tools.assets.model_folder import write_model
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 
 SHIPPED = sorted(path.parent for path in assets_root().glob("*/*/*/keypoints.yaml"))

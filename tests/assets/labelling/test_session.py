@@ -17,8 +17,8 @@ from fleet_tools.assets.labelling.labels import History, Labels
 from fleet_tools.assets.labelling.mesh_subject import MeshSubject
 from fleet_tools.assets.labelling.session import LabellingError, Session
 from fleet_tools.assets.model_folder import read_files
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
+from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.catalog import load_model
 

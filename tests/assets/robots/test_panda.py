@@ -25,7 +25,7 @@ from pydrake.systems.framework import Context, DiagramBuilder
 from pydrake.systems.sensors import CameraInfo
 
 from fleet_tools.assets.robots.panda.build import main
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 
 PANDA = assets_root() / "robots" / "panda"
 URDFS = ("panda.urdf", "panda_franka_visuals.urdf")
