@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from fleet_tools.config.values import cite, load_text
-from fleet_tools.config.yaml_text import Location, parse_yaml
+from fleet_tools.config.yaml_text import Location, excess, parse_yaml
 from fleet_tools.errors import ConfigError, FleetToolsError, shown
 
 EXTENDS = "extends"
@@ -26,6 +26,7 @@ MAX_LAYERS = 10
 """Largest number of files of which each extends the next."""
 
 _OWN, _PATHS = ("name",), ("assets",)  # not taken from a base; relative paths
+_Dumper = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 _DISTRIBUTIONS = ("uniform", "choice")
 
 
@@ -67,7 +68,14 @@ class LayeredFile:
         if not bases:
             return own.text
         names = ", ".join(base.path.name for base in bases)
-        body = yaml.safe_dump(self.content, sort_keys=False, allow_unicode=True, width=100)
+        body = yaml.dump(
+            self.content,
+            Dumper=_Dumper,
+            sort_keys=False,
+            allow_unicode=True,
+            default_flow_style=None,
+            width=100,
+        )
         return f"# {own.path.name}, with what it takes from {names}\n{body}"
 
     def cite(self, location: Location, missing: Location = ()) -> str:
@@ -110,9 +118,12 @@ def load_layers(path: Path, find: Callable[[str, Path], Path]) -> LayeredFile:
     below: Any = {}
     for each in bases:
         below = _merge(below, each)
-    if bases:
-        content = _merge({key: v for key, v in below.items() if key not in _OWN}, content)
-    return LayeredFile(tuple(layers), content)
+    if isinstance(below, dict) and bases:
+        content = _merge({key: below[key] for key in below if key not in _OWN}, content)
+    file = LayeredFile(tuple(layers), content)
+    if bases and (reason := excess(file.text)) is not None:
+        raise ConfigError(f"{path} is too large, with what it takes from others: {reason}")
+    return file
 
 
 def _base_of(layers: list[Layer], base: Any, find: Callable[[str, Path], Path]) -> Path:

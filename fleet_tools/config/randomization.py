@@ -1,5 +1,6 @@
 """How scenes vary: what a task file says about each group of randomized quantities."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import pydantic
@@ -103,6 +104,14 @@ class Randomization(Value):
     """Factors of the table's colours."""
     table_texture: NameDistribution = TABLE_TEXTURES
     """Names from `fleet_tools.config.file_access.texture_names()`."""
+
+    @pydantic.field_validator("tool_in_hand", "object_pose", mode="before")
+    @classmethod
+    def _completed(cls, given: Any, info: pydantic.ValidationInfo) -> Any:
+        """Lets each half of a pose that is left out have its default."""
+        assert info.field_name is not None
+        default = cls.model_fields[info.field_name].default
+        return {**dict(default), **given} if isinstance(given, Mapping) else given
 
     @pydantic.field_validator(*(name for name in RANGES if name != "push"))
     @classmethod
