@@ -6,24 +6,8 @@ RotX(alpha) TransX(a) RotZ(q) TransZ(d).
 """
 
 from math import pi
-from typing import NamedTuple
 
-Vector3 = tuple[float, float, float]
-
-
-class Inertial(NamedTuple):
-    """Mass properties of a link in its frame.
-
-    Attributes:
-        mass: Mass, kg.
-        centre: Centre of mass, m.
-        moments: Moments xx, yy, zz and products xy, xz, yz of inertia about it, kg m^2.
-    """
-
-    mass: float
-    centre: Vector3
-    moments: tuple[float, float, float, float, float, float]
-
+from fleet_tools.assets.robots.description import Inertial, Vector3
 
 # Franka Control Interface documentation, "Robot and interface specifications":
 # Denavit-Hartenberg parameters a [m], d [m], alpha [rad] of joints 1..7.
@@ -57,7 +41,6 @@ REFLECTED_INERTIA = (
     0.205544064,
     0.205544064,
 )
-GEAR_RATIO = 100  # a convention: only rotor inertia * ratio^2 enters the dynamics
 
 # Gaz, Cognetti, Oliva, Robuffo Giordano, De Luca: "Dynamic Identification of the Franka Emika
 # Panda Robot With Retrieval of Feasible Parameters Using Penalty-Based Optimization", IEEE RA-L

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleet_tools.assets.robots.panda.skins import (
+from fleet_tools.assets.robots.skins import (
     Mesh,
     X,
     Y,
