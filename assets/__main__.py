@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Sequence
 
-from fleet_tools.assets.checking.program import CheckOptions, check_model
 from fleet_tools.assets.generation import GenerateOptions, generate
-from fleet_tools.assets.importing.program import ImportOptions, import_model
+from fleet_tools.studio.checking.program import CheckOptions, check_model
+from fleet_tools.studio.importing.program import ImportOptions, import_model
 from fleet_tools.utils import cli
 
 PROGRAM = cli.Program(

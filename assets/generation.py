@@ -3,17 +3,31 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 
-from fleet_tools.assets.families import FAMILIES, FamilyName, find_family
+from fleet_tools.assets.families import family_names, find_family
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.errors import require_name
 from fleet_tools.utils import cli
+from fleet_tools.utils.option_parser import notation
 from fleet_tools.utils.progress import TallyBar
 
 if TYPE_CHECKING:  # --help answers without numpy
     from fleet_tools.assets.model_description import ModelDescription
+
+ALL = "all"
+"""Name that stands for all families."""
+
+
+def _family(name: str) -> str:
+    require_name("family", name, (ALL, *family_names()))
+    return name
+
+
+FamilyArgument = Annotated[str, notation(_family, "{" + ",".join((ALL, *family_names())) + "}")]
+"""Name of a family, or of all."""
 
 
 class GenerateOptions(cli.Options):
@@ -28,7 +42,7 @@ class GenerateOptions(cli.Options):
     2: it cannot begin.
     """
 
-    family: FamilyName | Literal["all"] = "all"
+    family: FamilyArgument = ALL
     """Family of the models."""
     output: Path | None = None
     """Assets folder, where a model goes to tools/FAMILY/NAME or objects/FAMILY/NAME (default: that
@@ -84,7 +98,7 @@ def generate(options: GenerateOptions) -> int:
     return cli.OK
 
 
-def random_members(family: FamilyName, count: int, seed: int) -> dict[str, Any]:
+def random_members(family: str, count: int, seed: int) -> dict[str, Any]:
     """Draws parameters of random members.
 
     Args:
@@ -97,18 +111,16 @@ def random_members(family: FamilyName, count: int, seed: int) -> dict[str, Any]:
     """
     import numpy as np
 
-    module = find_family(family)
-    return {
-        f"{family}_{k:03d}": module.sample(np.random.default_rng([seed, k])) for k in range(count)
-    }
+    sample = find_family(family).sample
+    return {f"{family}_{k:03d}": sample(np.random.default_rng([seed, k])) for k in range(count)}
 
 
-def _members(options: GenerateOptions) -> list[tuple[FamilyName, str, Any]]:
+def _members(options: GenerateOptions) -> list[tuple[str, str, Any]]:
     """Returns family, name and parameters of each model."""
     members = []
-    for family in FAMILIES if options.family == "all" else (options.family,):
+    for family in family_names() if options.family == ALL else (options.family,):
         if options.count is None:
-            parameters = find_family(family).CATALOGUE
+            parameters = find_family(family).catalogue
         else:
             parameters = random_members(family, options.count, options.seed or 0)
         members += [(family, name, params) for name, params in parameters.items()]

@@ -89,25 +89,35 @@ class JointDescription:
 
     Attributes:
         name: Name.
-        kind: SDFormat's type of the joint.
+        kind: SDFormat's type of the joint; a screw turns about its axis and moves along it.
         parent: Name of the parent link.
         child: Name of the child link.
         axis: Unit vector in the model frame.
-        limits: Lowest and highest position, m or rad.
+        limits: Lowest and highest position, m, or rad of a joint that turns.
         resistance: Force in N, or torque in N m, at which the joint gives way.
         inertia: Inertia along the joint that is added to the child's, kg or kg m^2. Below its
             resistance the brake creeps at load / gain, but not more slowly than the solver can stop
             the moving mass in a step; without this addition a light pin creeps ten times faster.
+        lead: Distance along the axis in one turn, m, of a screw; negative for a left-handed thread.
     """
 
     name: str
-    kind: Literal["prismatic", "revolute"]
+    kind: Literal["prismatic", "revolute", "screw"]
     parent: str
     child: str
     axis: Position
     limits: tuple[float, float]
     resistance: float
     inertia: float
+    lead: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuses a screw without a lead, and a lead of anything else, with a ValueError."""
+        if (self.kind == "screw") != (self.lead != 0.0):
+            raise ValueError(
+                f"a screw has a lead, other joints have none; given: {self.kind} joint "
+                f"{self.name} with a lead of {self.lead} m"
+            )
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,8 @@ def _add_joint(model: ET.Element, joint: JointDescription) -> None:
     element = _add(model, "joint", name=joint.name, type=joint.kind)
     _add(element, "parent", joint.parent)
     _add(element, "child", joint.child)
+    if joint.kind == "screw":
+        _add(element, "screw_thread_pitch", decimal(joint.lead, 9))
     axis = _add(element, "axis")
     _add(axis, "xyz", decimals(joint.axis))
     limit = _add(axis, "limit")

@@ -219,3 +219,29 @@ def tetrahedron_volumes(solid: Solid) -> np.ndarray:
     Their sum is the volume of the solid.
     """
     return np.linalg.det(solid.vertices[solid.triangles]) / 6
+
+
+def triangle_areas(corners: np.ndarray) -> np.ndarray:
+    """Returns vectors along the normals of triangles, twice the areas long.
+
+    Args:
+        corners: Positions of the corners, (m, 3 corners, 3).
+
+    Returns:
+        Vectors, (m, 3).
+    """
+    return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+
+
+def without_unused_vertices(vertices: np.ndarray, triangles: np.ndarray) -> Solid:
+    """Returns a solid with the vertices, (n, 3), to which triangles, (m, 3), refer."""
+    used, inverse = np.unique(triangles, return_inverse=True)
+    return Solid(vertices[used], inverse.reshape(-1, 3))
+
+
+def distances_to_triangles(point: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Returns the distance of a point, (3,), from each triangle, (m, 3 corners, 3), (m,), m."""
+    from trimesh.triangles import closest_point
+
+    nearest = closest_point(corners, np.broadcast_to(point, (len(corners), 3)))
+    return np.linalg.norm(nearest - point, axis=1)

@@ -4,7 +4,6 @@ A presser in the hand pushes a button into its block, which the expert solves. T
 to be replaced one by one: other models, other keypoints, another success, another plan.
 """
 
-from fleet_tools.assets.families.grip import GRIP, along_x
 from fleet_tools.assets.materials import BEECH, NYLON, PINE, STEEL
 from fleet_tools.assets.model_description import (
     JointDescription,
@@ -14,6 +13,7 @@ from fleet_tools.assets.model_description import (
     PartDescription,
 )
 from fleet_tools.assets.model_folder import model_files
+from fleet_tools.assets.parametric import GRIP, along_x
 from fleet_tools.assets.solids import circle, frusta, rectangle
 
 SIGNATURE = "# written to begin with: fleet-tools new-task"

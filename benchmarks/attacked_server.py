@@ -25,8 +25,10 @@ HELLO = Hello(
     policy="zeros",
     blueprint_digest="",
     content_digest="",
-    observation={"state": ArraySpec(shape=(7,), dtype="float32", unit="rad", frame=None)},
-    action=ArraySpec(shape=(6,), dtype="float32", unit="m", frame="E"),
+    observation={
+        "state": ArraySpec(kind="state", shape=(7,), dtype="float32", unit="rad", frame=None)
+    },
+    action=ArraySpec(kind="action", shape=(6,), dtype="float32", unit="m", frame="E"),
     control_period_s=1.0 / 6.0,
 )
 PLACES = 4

@@ -106,9 +106,11 @@ def measure(task: str, episodes: int) -> dict[str, tuple[float, float, float]]:
     import numpy as np
     from expert_steps import expert_steps
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
-    envs = {name: make_env(task=task, **kwargs) for name, kwargs in _MODES.items()}
+    envs = {
+        name: EnvSpec.of(task=task, **kwargs).make_tool_use() for name, kwargs in _MODES.items()
+    }
     first, *others = envs.values()
     seconds: list[list[float]] = []
     present = warm = None
@@ -149,9 +151,9 @@ def steps_per_second(task: str, processes: int, seconds: float = _RATE_SECONDS) 
 def _rate(task: str, seconds: float, seed: int) -> float:
     from expert_steps import expert_steps
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
-    env = make_env(task=task, obs_mode="point_cloud", camera_size=(320, 240))
+    env = EnvSpec.of(task=task, obs_mode="point_cloud", camera_size=(320, 240)).make_tool_use()
     env.reset(seed=seed)  # the first image takes longer
     count, total = 0, 0.0
     while total < seconds:

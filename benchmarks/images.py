@@ -136,12 +136,10 @@ def _replacement(env: "ToolUseEnv", images: Images, other: "Scene") -> "dict[str
     """Returns what takes the place of the images of an episode, by name."""
     import numpy as np
 
-    from fleet_tools.perception.observation_config import is_image
-
     if images == "seen":
         return {}
     observation, _ = env.reset(options={"scene": other})
-    kept = {name: image for name, image in observation.items() if is_image(name)}
+    kept = {name: image for name, image in observation.items() if env.features[name].is_image}
     return (
         {name: np.zeros_like(image) for name, image in kept.items()} if images == "blank" else kept
     )

@@ -39,12 +39,12 @@ class LimitsOptions(cli.Options):
 def _measure(options: LimitsOptions) -> int:
     from joint_limits import ActionKind
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
     rows: list[dict[str, Any]] = []
     print_now(options, _HEADER)
     for task in options.tasks.names_or_paths():
-        env = make_env(task=task, split="all")
+        env = EnvSpec.of(task=task, split="all").make_tool_use()
         for kind in get_args(ActionKind):
             row = {"task": task, "actions": kind, **measure(env, kind, options)}
             rows.append(row)

@@ -202,8 +202,12 @@ def make_dataset(folder: Path, steps: int, points: int) -> "Dataset":
     clouds[..., 3] = np.where(np.arange(points) < points // 2, 1, -1)
     clouds = clouds.astype(np.float32)
     layout = {
-        "point_cloud": ArraySpec(shape=(points, 4), dtype="float32", unit="m, mask", frame=None),
-        "joint_position": ArraySpec(shape=(7,), dtype="float32", unit="rad", frame=None),
+        "point_cloud": ArraySpec(
+            kind="points", shape=(points, 4), dtype="float32", unit="m, mask", frame=None
+        ),
+        "joint_position": ArraySpec(
+            kind="state", shape=(7,), dtype="float32", unit="rad", frame=None
+        ),
     }
 
     def observe(

@@ -1,7 +1,7 @@
 """Measures how large a defect of a model may be before the expert fails with it.
 
-The bounds of `fleet_tools.assets.checking` come from here: each line is one model with one defect,
-what the rule measures of it, and in how many scenes the expert had success.
+The bounds of the rules of `fleet_tools.assets.families` come from here: each line is one model with
+one defect, what the rule measures of it, and in how many scenes the expert had success.
 
     python benchmarks/model_limits.py --sweep edge
 """
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from console import print_now
-
-from fleet_tools.assets.checking.defects import (
+from model_defects import (
     Change,
     blunt_edge,
     collision_changed,
@@ -25,16 +24,17 @@ from fleet_tools.assets.checking.defects import (
     part_scaled,
     prism,
 )
-from fleet_tools.assets.checking.families import find_rules
-from fleet_tools.assets.checking.model_geometry import measure_model
-from fleet_tools.assets.checking.rule import measure_all
-from fleet_tools.assets.checking.trial import tasks_of, try_model
-from fleet_tools.assets.families import FamilyName, find_family
-from fleet_tools.assets.families.nut_params import FLATS
-from fleet_tools.assets.families.wrench_params import CLEARANCE
+
+from fleet_tools.assets.families import find_family
+from fleet_tools.assets.families.nut.nut_parts import FLATS
+from fleet_tools.assets.families.wrench.wrench_parts import CLEARANCE
 from fleet_tools.assets.model_folder import write_model
+from fleet_tools.assets.rules import measure_all
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.sim.catalog import load_model
+from fleet_tools.studio.checking.expert_trials import tasks_of, try_model
+from fleet_tools.studio.checking.general_rules import find_rules
+from fleet_tools.studio.checking.measure_model import measure_model
 from fleet_tools.utils import cli
 
 BLADE_M = 0.0024
@@ -52,7 +52,7 @@ class Sweep:
         sizes: Sizes, in the unit that the defect takes.
     """
 
-    family: FamilyName
+    family: str
     member: str
     rule: str
     defect: Callable[[float], Change]
@@ -130,8 +130,7 @@ def _measure(options: LimitOptions) -> int:
 
 
 def _result(sweep: Sweep, size: float, options: LimitOptions) -> dict[str, Any]:
-    family = find_family(sweep.family)
-    made = family.build(family.CATALOGUE[sweep.member], sweep.member)
+    made = find_family(sweep.family).member(sweep.member)
     made = replace(sweep.defect(size)(made), name="with_defect")
     with tempfile.TemporaryDirectory() as root:
         folder = made.folder(Path(root))

@@ -54,7 +54,7 @@ class PerceptionOptions(cli.Options):
 
 
 def _measure_all(options: PerceptionOptions) -> int:
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.policies.sources import find_policy
 
     columns = _COLUMNS if options.only_find else _COLUMNS + _COLUMNS_OF_EPISODES
@@ -64,7 +64,9 @@ def _measure_all(options: PerceptionOptions) -> int:
         for split in SPLITS:
             source = find_policy(options.policy)
             sizes = [options.points, options.points]
-            env = make_env(task=task, split=split, **source.env_kwargs | {"cloud_size": sizes})
+            env = EnvSpec.of(
+                task=task, split=split, **source.env_kwargs | {"cloud_size": sizes}
+            ).make_tool_use()
             seeds = range(options.first_seed, options.first_seed + options.episodes)
             scenes = [_measure(env, seed, options) for seed in seeds]
             env.close()

@@ -70,7 +70,7 @@ def measure(name: str, camera_size: tuple[int, int]) -> dict[str, float]:
     from fleet_tools.baselines.policies.checkpoint import Checkpoint
     from fleet_tools.baselines.policies.policy import NetworkPolicy
     from fleet_tools.dataset.header import describe_action, describe_observation
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
     config = policy_config(name)
     env_kwargs: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def measure(name: str, camera_size: tuple[int, int]) -> dict[str, float]:
         env_kwargs = {"obs_mode": "point_cloud"}
     if config.images is not None:
         env_kwargs = {"obs_mode": "rgbd", "channels": ("rgb",), "camera_size": camera_size}
-    env = make_env(task="hammer", **env_kwargs)
+    env = EnvSpec.of(task="hammer", **env_kwargs).make_tool_use()
     blueprint = Blueprint.of(config, describe_observation(env), describe_action(env))
     env.close()
     network = blueprint.create()

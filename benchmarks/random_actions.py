@@ -124,7 +124,7 @@ def _attack(options: RandomActionsOptions) -> int:
 
 def _make_run() -> Callable[[Job], Ending]:
     """Returns the function that runs a job; it keeps the environment of the last task."""
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
     environments: dict[str, ToolUseEnv] = {}
 
@@ -133,7 +133,7 @@ def _make_run() -> Callable[[Job], Ending]:
             for env in environments.values():
                 env.close()
             environments.clear()
-            environments[job.task] = make_env(task=job.task, split="all")
+            environments[job.task] = EnvSpec.of(task=job.task, split="all").make_tool_use()
         return run_episode(environments[job.task], job)
 
     return run

@@ -130,7 +130,7 @@ def _jobs(options: RedTeamOptions) -> Iterator[Job]:
 
 def _make_run() -> Callable[[Job], "list[Trial]"]:
     """Returns the function that runs a job; it keeps the environment of the last job's task."""
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
     environments: dict[str, ToolUseEnv] = {}
@@ -143,7 +143,9 @@ def _make_run() -> Callable[[Job], "list[Trial]"]:
 
         if job.task not in environments:
             environments.clear()
-            environments[job.task] = make_env(task=job.task, split="all", reward="dense")
+            environments[job.task] = EnvSpec.of(
+                task=job.task, split="all", reward="dense"
+            ).make_tool_use()
         env = environments[job.task]
         if job.attack == SEARCH:
             return search(env, job.seed, job.iterations)

@@ -16,8 +16,8 @@ from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.assets.importing.importer import ImportedModel
     from fleet_tools.sim.catalog import Model
+    from fleet_tools.studio.importing.importer import ImportedModel
 
 MODELS = (
     "tools/hammer/claw",
@@ -86,13 +86,13 @@ def _measure(name: str, options: ScanOptions) -> dict[str, Any]:
     import numpy as np
     from virtual_scanner import around, scan, visible_triangles
 
-    from fleet_tools.assets.importing.imported_folder import write_imported
-    from fleet_tools.assets.importing.importer import import_mesh
-    from fleet_tools.assets.importing.scan.reconstruction import scanned_mesh
-    from fleet_tools.assets.importing.settings import ScanSettings
     from fleet_tools.config.file_access import assets_root
     from fleet_tools.errors import ConfigError
     from fleet_tools.sim.catalog import load_model
+    from fleet_tools.studio.importing.importer import import_mesh
+    from fleet_tools.studio.importing.report import write_imported
+    from fleet_tools.studio.importing.scan_surface import scanned_mesh
+    from fleet_tools.studio.importing.settings import ScanSettings
 
     kinds, family, _ = name.split("/")
     kind = "tool" if kinds == "tools" else "object"
@@ -139,8 +139,8 @@ def write_views(folder: Path, views) -> tuple[list[Path], Path]:
 def _settings(model: "Model", family: str) -> Any:
     from dataclasses import replace
 
-    from fleet_tools.assets.importing.program import PLAIN
-    from fleet_tools.assets.importing.settings import ImportSettings, LabelSettings, ScaleSettings
+    from fleet_tools.studio.importing.program import PLAIN
+    from fleet_tools.studio.importing.settings import ImportSettings, LabelSettings, ScaleSettings
 
     points = {name: point.position for name, point in model.labels.keypoints.items()}
     return ImportSettings(
@@ -158,9 +158,9 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
     import numpy as np
     from virtual_scanner import around, scan
 
-    from fleet_tools.assets.importing.enclosed_body import enclosed_body
-    from fleet_tools.assets.importing.repair import cleaned, repaired_shells
     from fleet_tools.experts.closest_points import Surface, sample
+    from fleet_tools.studio.importing.enclosed_body import enclosed_body
+    from fleet_tools.studio.importing.repair import cleaned, repaired_shells
 
     surface, _ = cleaned(triangles.reshape(-1, 3), np.arange(3 * len(triangles)).reshape(-1, 3))
     body, _ = enclosed_body(repaired_shells(surface)[0])
@@ -190,11 +190,11 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
 
 
 def _outcomes(folder: Path, family: str, options: ScanOptions) -> list[str]:
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.experts.policy import ExpertPolicy
     from fleet_tools.rollouts.rollout import rollout
 
-    env = make_env(task=family, tool=str(folder), split="all")
+    env = EnvSpec.of(task=family, tool=str(folder), split="all").make_tool_use()
     seeds = range(options.seed, options.seed + options.scenes)
     outcomes = [rollout(env, ExpertPolicy(env), seed=seed).outcome for seed in seeds]
     env.close()

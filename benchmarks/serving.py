@@ -34,12 +34,20 @@ _HELLO = Hello(
     blueprint_digest="",
     content_digest="",
     observation={
-        "end_effector_pose": ArraySpec(shape=(3, 4), dtype="float32", unit="m", frame="W"),
-        "end_effector_wrench": ArraySpec(shape=(6,), dtype="float32", unit="N", frame="E"),
-        "joint_position": ArraySpec(shape=(7,), dtype="float32", unit="rad", frame=None),
-        "point_cloud": ArraySpec(shape=(1024, 4), dtype="float32", unit="m", frame="E"),
+        "end_effector_pose": ArraySpec(
+            kind="state", shape=(3, 4), dtype="float32", unit="m", frame="W"
+        ),
+        "end_effector_wrench": ArraySpec(
+            kind="state", shape=(6,), dtype="float32", unit="N", frame="E"
+        ),
+        "joint_position": ArraySpec(
+            kind="state", shape=(7,), dtype="float32", unit="rad", frame=None
+        ),
+        "point_cloud": ArraySpec(
+            kind="points", shape=(1024, 4), dtype="float32", unit="m", frame="E"
+        ),
     },
-    action=ArraySpec(shape=(6,), dtype="float32", unit="m", frame="E"),
+    action=ArraySpec(kind="action", shape=(6,), dtype="float32", unit="m", frame="E"),
     control_period_s=_PERIOD_S,
 )
 

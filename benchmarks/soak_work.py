@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.array_spec import describe_action, describe_observation
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 
 OBSERVATIONS = ("state", "point_cloud")
 WORKERS = 2
@@ -86,7 +86,7 @@ class StayingWork:
     def __init__(self, url: str) -> None:
         self._url = url
         self._envs = {
-            (task, obs_mode): make_env(task=task, obs_mode=obs_mode, split="all")
+            (task, obs_mode): EnvSpec.of(task=task, obs_mode=obs_mode, split="all").make_tool_use()
             for task, obs_mode in itertools.product(task_names(), OBSERVATIONS)
         }
 
@@ -116,7 +116,7 @@ class StayingWork:
 
 
 def _look(task: str, number: int) -> None:
-    env = make_env(task=task, obs_mode="rgbd", camera_size=(64, 48))
+    env = EnvSpec.of(task=task, obs_mode="rgbd", camera_size=(64, 48)).make_tool_use()
     env.reset(seed=number)
     env.close()
 
@@ -170,7 +170,7 @@ def come_and_go(url: str) -> None:
     from fleet_tools.policies.remote.connection import PolicyConnection
 
     address = urlsplit(url)
-    env = make_env(task=task_names()[0], obs_mode="point_cloud")
+    env = EnvSpec.of(task=task_names()[0], obs_mode="point_cloud").make_tool_use()
     observation, _ = env.reset(seed=0)
     env.close()
     for _ in range(5):
@@ -194,7 +194,7 @@ def served_policy(folder: Path) -> Iterator[tuple[str, int]]:
     from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
 
     kwargs = {"obs_mode": "point_cloud"}
-    env = make_env(task=task_names()[0], **kwargs)
+    env = EnvSpec.of(task=task_names()[0], **kwargs).make_tool_use()
     blueprint = Blueprint.of(
         PolicyConfig(clouds=PointNetConfig()),
         describe_observation(env),

@@ -63,9 +63,9 @@ def measure_episodes(task: str, episodes: int) -> Figures:
     import numpy as np
     from expert_steps import expert_steps
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     rate_hz = env.task.control_rate_hz
     free: list[float] = []
     contact: list[float] = []
@@ -99,13 +99,13 @@ def measure_parts(task: str, episodes: int) -> Figures:
     from step_cost import measure_steps
 
     from fleet_tools.config.control import TIME_STEP
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
     polygons = HydroelasticContactRepresentation.kPolygon
     measurements: list[float] = []
     geometry: list[float] = []
     faces: list[int] = []
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     for _, action in expert_steps(env, range(episodes)):
         env.step(action)
         if not env.world_state().contacts:
@@ -136,9 +136,9 @@ def measure_resets(task: str) -> Figures:
     """Measures resets to scenes of the same models, and of others, in milliseconds."""
     import numpy as np
 
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
 
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     env.reset(seed=0)
     scenes = [env.scene]
     for seed in range(1, 12):

@@ -18,7 +18,7 @@ from pydrake.trajectories import PiecewisePolynomial
 from timing import cpu_seconds
 
 from fleet_tools.config.control import TIME_STEP
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.panda import NUM_JOINTS
 from fleet_tools.robot.reference import Reference
@@ -70,7 +70,7 @@ def measure_steps(task: str, episodes: int) -> StepCost:
         task: Name of a task, or path of a task file.
         episodes: Number of the expert's episodes.
     """
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     seconds: list[np.ndarray] = []
     others: tuple[_BareWorld, _BareWorld] | None = None
     for _, action in expert_steps(env, range(episodes)):

@@ -151,14 +151,14 @@ def _make_run() -> Callable[[Job], Episode]:
     environments: dict[tuple[str, str], ToolUseEnv] = {}
 
     def run(job: Job) -> Episode:
-        from fleet_tools.envs.making import make_env
+        from fleet_tools.envs.spec import EnvSpec
 
         key = (job.row.task, job.row.split)
         if key not in environments:
             for env in environments.values():
                 env.close()
             environments.clear()
-            environments[key] = make_env(task=job.row.task, split=job.row.split)
+            environments[key] = EnvSpec.of(task=job.row.task, split=job.row.split).make_tool_use()
         return run_episode(environments[key], job)
 
     return run

@@ -5,7 +5,6 @@ from .dataset.attempts import collect_episode as collect_episode
 from .dataset.reader import Dataset as Dataset
 from .dataset.samples import Samples as Samples
 from .dataset.writer import DatasetWriter as DatasetWriter
-from .envs.making import make_env as make_env
 from .envs.spec import EnvSpec as EnvSpec
 from .envs.tool_use_env import EnvState as EnvState
 from .envs.tool_use_env import ToolUseEnv as ToolUseEnv

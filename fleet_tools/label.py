@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import pydantic
 from tyro.conf import Positional
 
-from fleet_tools.assets.importing.argument_types import KeypointNamesArgument, ModelName
-from fleet_tools.assets.importing.settings import ScaleSettings
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import CountOrZero, Seed
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.settings import KeypointNamesArgument, ModelName, ScaleSettings
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:  # --help answers without numpy
@@ -116,8 +115,8 @@ def _label(options: LabelOptions) -> int:
 def _subject(options: LabelOptions) -> "Subject":
     task = None if options.task is None else load_task(options.task)
     if options.path.is_dir():
-        from fleet_tools.assets.checking.trial import tasks_of
         from fleet_tools.assets.labelling.folder_subject import FolderSubject
+        from fleet_tools.studio.checking.expert_trials import tasks_of
 
         subject = FolderSubject(options.path)
         tasks_of(subject.model, options.task)  # refuses a task of other families

@@ -11,10 +11,10 @@ from typing import Annotated
 import pydantic
 from tyro.conf import Positional
 
-from fleet_tools.assets.importing.argument_types import ModelName
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import task_names
 from fleet_tools.storage.atomic_files import temporary_in
+from fleet_tools.studio.importing.settings import ModelName
 from fleet_tools.utils import cli
 
 

@@ -1,15 +1,30 @@
-"""Registration of the environments with Gymnasium."""
+"""Registration of the environments with Gymnasium: their ids, and the functions that make them.
+
+Nothing heavy is imported, and no task file is read.
+"""
 
 import gymnasium
 from gymnasium.envs.registration import WrapperSpec
+from gymnasium.wrappers import TimeLimit
 
 from fleet_tools.config.file_access import task_configs_root
-from fleet_tools.envs.making import CUSTOM_ID, MAKE_META_WORLD, META_WORLD_ID, env_id
-from fleet_tools.envs.making import make_env as make_environment
 
-__all__ = ["make_environment", "register_environments"]
+CUSTOM_ID = "FleetTools/Custom-v0"
+"""Id for a user's own task: `gymnasium.make(CUSTOM_ID, task="path/to/task.yaml")`."""
 
-_NAMED_TIME_LIMIT = WrapperSpec("NamedTimeLimit", "fleet_tools.envs.time_limit:NamedTimeLimit", {})
+META_WORLD_ID = "MetaWorld/Task-v3"
+"""Id for all tasks of Meta-World: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
+
+MAKE_TOOL_USE = "fleet_tools.envs.spec:make_tool_use"
+MAKE_META_WORLD = "fleet_tools.baselines.metaworld.env:make_env"
+"""The functions that make the environments, as module:function."""
+
+_TIME_LIMIT = WrapperSpec("take_time_limit", "fleet_tools.registration:take_time_limit", {})
+
+
+def env_id(task: str) -> str:
+    """Returns the id of a task of the package, such as "FleetTools/Hammer-v0"."""
+    return f"FleetTools/{task.title().replace('_', '')}-v0"
 
 
 def register_environments() -> None:
@@ -18,21 +33,35 @@ def register_environments() -> None:
     The environment itself enforces the time limit of the task file.
     """
     for path in sorted(task_configs_root().glob("*.yaml")):
-        _register(env_id(path.stem), path.stem)
-    _register(CUSTOM_ID, task=None)
-    if META_WORLD_ID not in gymnasium.registry:
-        gymnasium.register(
-            id=META_WORLD_ID,
-            entry_point=MAKE_META_WORLD,
-            additional_wrappers=(_NAMED_TIME_LIMIT,),
-        )
+        _register(env_id(path.stem), MAKE_TOOL_USE, task=path.stem)
+    _register(CUSTOM_ID, MAKE_TOOL_USE, task=None)
+    _register(META_WORLD_ID, MAKE_META_WORLD)
 
 
-def _register(id: str, task: str | None) -> None:
+def _register(id: str, entry_point: str, **kwargs: str | None) -> None:
     if id not in gymnasium.registry:
+        # Environments end by their own time limits, for which Gymnasium needs no wrapper.
         gymnasium.register(
-            id=id,
-            entry_point="fleet_tools.registration:make_environment",
-            kwargs={"task": task},
-            additional_wrappers=(_NAMED_TIME_LIMIT,),
+            id=id, entry_point=entry_point, kwargs=kwargs, additional_wrappers=(_TIME_LIMIT,)
         )
+
+
+def take_time_limit(env: gymnasium.Env) -> gymnasium.Env:
+    """Hands the `max_episode_steps` of `gymnasium.make` to the environment, which names outcomes.
+
+    Gymnasium's wrapper would end episodes without an outcome. Its place in `env.spec` stays, so
+    that a made environment can be made again from its specification.
+
+    Args:
+        env: The environment, in Gymnasium's TimeLimit if there is a limit.
+
+    Returns:
+        The environment without that wrapper; it ends episodes after as many steps, or earlier.
+    """
+    spec = env.unwrapped.spec
+    assert spec is not None  # gymnasium.make has set it
+    spec.additional_wrappers = (_TIME_LIMIT,)
+    if isinstance(env, TimeLimit):
+        spec.max_episode_steps = env._max_episode_steps
+        return env.env
+    return env

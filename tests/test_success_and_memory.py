@@ -41,20 +41,20 @@ def test_success_in_200_scenes(
 
 GROWTH = """
 import gc, json, sys
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 
 def resident_mebibytes():
     gc.collect()
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / 2**20
 
-env = make_env(task="hammer")
+env = EnvSpec.of("hammer").make()
 
 def reset(seed):
     env.reset(seed=seed)
 
 def make_and_close(seed):
-    other = make_env(task="hammer")
+    other = EnvSpec.of("hammer").make()
     other.reset(seed=seed)
     other.close()
 

@@ -1,41 +1,159 @@
-"""Families of tools and objects that can be generated; a family's module is imported on demand.
+"""Families of tools and objects: what their keypoints mean, what the expert needs, their generator.
 
-A family is a module with the members of `Family`. A new one is added to `FamilyName`.
+Each module or package in this folder is a family, named after it, and declares one `FAMILY`. It is
+imported on demand; a new family is added by adding its file here, and nothing else lists it.
 """
 
 import importlib
-import typing
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from fleet_tools.errors import require_name
 
 if TYPE_CHECKING:  # --help answers without numpy
     import numpy as np
 
     from fleet_tools.assets.model_description import ModelDescription
-
-FamilyName = Literal["hammer", "knife", "nail", "nut", "pair", "slab", "spatula", "wrench"]
-
-FAMILIES: tuple[FamilyName, ...] = typing.get_args(FamilyName)
+    from fleet_tools.assets.rules import Rule
+    from fleet_tools.sim.catalog import Kind
 
 
-class Family(Protocol):
-    """The interface of a family's module; each family has a class of parameters of its own.
+@dataclass(frozen=True)
+class KeypointDerivation:
+    """How a keypoint follows from others.
 
     Attributes:
-        CATALOGUE: Parameters of the members that ship with the package, by name.
+        how: The construction: "behind" is straight through the body, "across" straight over a gap,
+            "middle" halfway between two keypoints.
+        of: The keypoints that it needs: one, or two for "middle".
     """
 
-    CATALOGUE: Mapping[str, Any]
+    how: Literal["behind", "across", "middle"]
+    of: tuple[str, ...]
 
-    def build(self, params: Any, name: str) -> "ModelDescription":
-        """Returns the model with given parameters."""
-        ...
+    @property
+    def words(self) -> str:
+        """The construction in words, such as "straight behind head"."""
+        words = {
+            "behind": "straight behind {}",
+            "across": "straight across from {}",
+            "middle": "in the middle of {} and {}",
+        }
+        return words[self.how].format(*self.of)
 
-    def sample(self, rng: "np.random.Generator") -> Any:
-        """Returns parameters of a random plausible member."""
-        ...
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a keypoint is.
+
+    Attributes:
+        text: A line for the person who labels.
+        derived: How it follows from others; None if it has to be shown.
+        partner: The keypoint of which it is the mirror image in symmetric models.
+    """
+
+    text: str
+    derived: KeypointDerivation | None = None
+    partner: str | None = None
 
 
-def find_family(name: FamilyName) -> Family:
-    """Imports the module of a family."""
-    return typing.cast(Family, importlib.import_module(f"{__name__}.{name}"))
+def behind(keypoint: str) -> KeypointDerivation:
+    """The point where a line through a keypoint, at a right angle to the surface, comes out."""
+    return KeypointDerivation("behind", (keypoint,))
+
+
+def across(keypoint: str) -> KeypointDerivation:
+    """The point where a line from a keypoint, at a right angle to the surface, meets it again."""
+    return KeypointDerivation("across", (keypoint,))
+
+
+def middle(one: str, other: str) -> KeypointDerivation:
+    """The point halfway between two keypoints."""
+    return KeypointDerivation("middle", (one, other))
+
+
+HAND = Meaning("the middle of the handle, where the hand holds the tool; drag it to turn it")
+"""What the grasp of a tool means."""
+
+
+@dataclass(frozen=True)
+class HandAlignment:
+    """How a tool lies in the hand.
+
+    Attributes:
+        ahead: Keypoint of the working end, to which x of the hand points.
+        down: Axis between keypoints that points away from the palm, as far as the handle allows.
+    """
+
+    ahead: str
+    down: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models.
+
+    Attributes:
+        kind: Whether its models are tools or objects.
+        keypoints: Meanings of the keypoints, in the order in which they are best labelled: those
+            from which others follow come first.
+        catalogue: Parameters of the members that ship with the package, by name.
+        build: Returns the model with given parameters, of a class of the family's own, and a name.
+        sample: Returns parameters of a random plausible member.
+        rules: What the expert needs of its models, beside what every model needs.
+        alignment: How a tool lies in the hand; None for objects.
+        working_parts: Beginnings of the names of the parts of a tool that do the work.
+    """
+
+    kind: "Kind"
+    keypoints: Mapping[str, Meaning]
+    catalogue: Mapping[str, Any]
+    build: "Callable[[Any, str], ModelDescription]"
+    sample: "Callable[[np.random.Generator], Any]"
+    rules: "tuple[Rule, ...]" = ()
+    alignment: HandAlignment | None = None
+    working_parts: tuple[str, ...] = ()
+
+    def member(self, name: str) -> "ModelDescription":
+        """Returns a model that ships with the package.
+
+        Raises:
+            UnknownNameError: There is no such member.
+        """
+        require_name("member of the family", name, self.catalogue)
+        return self.build(self.catalogue[name], name)
+
+
+def family_names() -> tuple[str, ...]:
+    """Returns the names of all families, sorted; a family of one's own models alone has no file."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def find_family(name: str) -> Family:
+    """Imports a family.
+
+    Raises:
+        UnknownNameError: There is no such family.
+    """
+    require_name("family", name, family_names())
+    return importlib.import_module(f"{__name__}.{name}").FAMILY
+
+
+def known_family(name: str) -> Family | None:
+    """Imports a family; None if it is one of a user's own, of which there are models alone."""
+    return find_family(name) if name in family_names() else None
+
+
+def meanings_of(family: str, keypoints: Sequence[str]) -> dict[str, Meaning]:
+    """Returns the meanings of a family's keypoints; those of a family of one's own have no text.
+
+    Args:
+        family: Name of the family.
+        keypoints: Names of the keypoints that are to be labelled.
+    """
+    found = known_family(family)
+    known = {} if found is None else found.keypoints
+    names = [*(name for name in known if name in keypoints), *keypoints]
+    return {name: known.get(name, Meaning("")) for name in names}

@@ -5,12 +5,12 @@ is a wedge: thick at the spine, and as thin at the edge as a butter knife, which
 without cutting them.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_tools.assets.families.grip import GRIP, GRIP_END, along_x
-from fleet_tools.assets.families.rules import check_rules, sample_within_mass
+from fleet_tools.assets.families import Family, HandAlignment, Meaning, behind, middle
 from fleet_tools.assets.materials import (
     ASH,
     BEECH,
@@ -26,6 +26,22 @@ from fleet_tools.assets.model_description import (
     LinkDescription,
     ModelDescription,
     PartDescription,
+)
+from fleet_tools.assets.model_geometry import ModelGeometry
+from fleet_tools.assets.parametric import (
+    GRIP,
+    GRIP_END,
+    along_x,
+    check_parameters,
+    sample_within_mass,
+)
+from fleet_tools.assets.rules import (
+    Rule,
+    Values,
+    axis_angle,
+    perpendicular,
+    surface_distance,
+    thickness,
 )
 from fleet_tools.assets.solids import (
     Section,
@@ -92,7 +108,7 @@ class KnifeParams:
             "edge < spine <= neck_y": self.edge < self.spine <= self.neck_y,
             "-neck_z <= spine_z < depth - 0.03": -self.neck_z <= self.spine_z < self.depth - 0.03,
         }
-        check_rules("knife", self, rules)
+        check_parameters("knife", self, rules)
 
     @property
     def middle_x(self) -> float:
@@ -221,3 +237,64 @@ def _draw(rng: np.random.Generator) -> KnifeParams:
         handle=(ASH, BEECH, HICKORY, EBONY, OLIVE_WOOD, BLACK_NYLON)[rng.integers(6)],
         blade=(STEEL, FORGED_STEEL, BRASS)[rng.integers(3)],
     )
+
+
+ABOVE_EDGE = 0.0005
+"""Distance from the edge at which the blade's thickness is measured, m."""
+
+
+def edge_thickness(geometry: ModelGeometry) -> Values:
+    """Returns the thickness of the blade at its edge, by keypoint, m."""
+    along = geometry.axis("heel", "tip")
+    down = perpendicular(geometry.axis("spine", "edge"), along)
+    sideways, edge = np.cross(along, down), geometry.p_M["edge"]
+    half = float(np.linalg.norm(geometry.p_M["tip"] - geometry.p_M["heel"])) / 2
+    points = [edge + s * half * along - ABOVE_EDGE * down for s in (-0.8, 0.0, 0.8)]
+    found = [thickness(geometry, point, sideways) for point in points]
+    return {"": max((t for t in found if not math.isnan(t)), default=math.nan)}
+
+
+RULES = (
+    Rule(
+        "thickness of the edge",
+        edge_thickness,
+        "mm",
+        high=0.004,
+        reason="the edge goes in between blocks that touch; a thicker one comes down on them",
+        remedy="Grind the blade to a wedge, or import it with finer convex pieces.",
+    ),
+    Rule(
+        "distance from the surface",
+        surface_distance("edge", "heel", "tip"),
+        "mm",
+        high=0.002,
+        reason="the expert brings `edge` to 4 mm above the table, and the line from `heel` to "
+        "`tip` along the seam",
+        remedy="Move these keypoints onto the edge: its rear end, middle and front end.",
+    ),
+    Rule(
+        "deviation from a right angle",
+        axis_angle(("heel", "tip"), ("spine", "edge")),
+        "deg",
+        high=math.radians(1),
+        reason="the expert levels the edge and holds the blade upright, within 0.5 degrees each",
+        remedy="Place `spine` straight above `edge`, at a right angle to the edge.",
+    ),
+)
+
+
+FAMILY = Family(
+    kind="tool",
+    keypoints={
+        "heel": Meaning("the end of the edge near the handle"),
+        "tip": Meaning("the front end of the edge"),
+        "edge": Meaning("the middle of the edge", middle("heel", "tip")),
+        "spine": Meaning("on the back of the blade, above the edge", behind("edge")),
+    },
+    catalogue=CATALOGUE,
+    build=build,
+    sample=sample,
+    rules=RULES,
+    alignment=HandAlignment("tip", ("spine", "edge")),
+    working_parts=("blade",),
+)

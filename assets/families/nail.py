@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from fleet_tools.assets.families.rules import check_rules
+from fleet_tools.assets.families import Family, Meaning
 from fleet_tools.assets.materials import BEECH, BRASS, PINE, STEEL, Material
 from fleet_tools.assets.model_description import (
     JointDescription,
@@ -22,6 +22,9 @@ from fleet_tools.assets.model_description import (
     ModelDescription,
     PartDescription,
 )
+from fleet_tools.assets.model_geometry import ModelGeometry
+from fleet_tools.assets.parametric import check_parameters
+from fleet_tools.assets.rules import Rule, Values, protrusion
 from fleet_tools.assets.solids import Section, Station, circle, frusta, section_loft
 
 NAIL_STEEL, NAIL_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
@@ -83,7 +86,7 @@ class NailParams:
             "point <= embedded": self.point <= self.embedded,
             "shaft < head < block": self.shaft < self.head < self.block,
         }
-        check_rules("nail", self, rules)
+        check_parameters("nail", self, rules)
 
     @property
     def gap(self) -> float:
@@ -250,3 +253,54 @@ def sample(rng: np.random.Generator) -> NailParams:
         shaft_corners=(ROUND, SQUARE)[rng.integers(2)],
         material=(NAIL_STEEL, NAIL_BRASS, BEECH)[rng.integers(3)],
     )
+
+
+def head_offset(geometry: ModelGeometry) -> Values:
+    """Returns the distance of `head` from the top along base -> head, m."""
+    axis = geometry.axis("base", "head")
+    return {"head": abs(protrusion(geometry, geometry.p_M["head"], axis))}
+
+
+def height_above_block(geometry: ModelGeometry) -> Values:
+    """Returns the height of `head` above the other links, m."""
+    own = geometry.keypoint_links["head"]
+    tops = [
+        float(piece.vertices[:, 2].max())
+        for name, link in geometry.links.items()
+        if name != own
+        for piece in link.pieces
+    ]
+    return {"head": float(geometry.p_M["head"][2]) - max(tops) if tops else math.nan}
+
+
+RULES = (
+    Rule(
+        "distance from the top",
+        head_offset,
+        "mm",
+        high=0.002,
+        reason="the expert brings the hammer's face to `head` within 1 mm",
+        remedy="Move the keypoint `head` to the top of the nail.",
+    ),
+    Rule(
+        "height above the block",
+        height_above_block,
+        "mm",
+        low=0.025,
+        reason="the task drives the nail 20 mm deep, and the face must not meet the block",
+        remedy="Let the nail stand out farther, on a link of its own, beside that of the block.",
+    ),
+)
+
+
+FAMILY = Family(
+    kind="object",
+    keypoints={
+        "head": Meaning("the middle of the nail's head"),
+        "base": Meaning("where the nail goes into the top of its block"),
+    },
+    catalogue=CATALOGUE,
+    build=build,
+    sample=sample,
+    rules=RULES,
+)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleet_tools.assets.families.rules import check_rules
+from fleet_tools.assets.families import Family, Meaning, behind
 from fleet_tools.assets.materials import BEECH, Material
 from fleet_tools.assets.model_description import (
     KeypointDescription,
@@ -18,6 +18,8 @@ from fleet_tools.assets.model_description import (
     ModelDescription,
     PartDescription,
 )
+from fleet_tools.assets.parametric import check_parameters
+from fleet_tools.assets.rules import Rule, keypoint_distance, surface_distance
 from fleet_tools.assets.solids import Section, frusta, section_loft
 
 OCTAGONAL = 2
@@ -68,7 +70,7 @@ class PairParams:
                 2 * (self.chamfer + self.bevel + lean * self.height) < min(narrow, self.length)
             ),
         }
-        check_rules("pair", self, rules)
+        check_parameters("pair", self, rules)
 
 
 def build(params: PairParams, name: str) -> ModelDescription:
@@ -149,3 +151,41 @@ def sample(rng: np.random.Generator) -> PairParams:
         bevel=rng.uniform(0.001, 0.002),
         material=(GOUDA, RYE_BREAD, TOFU, SOAP, CLAY, WOOD)[rng.integers(6)],
     )
+
+
+RULES = (
+    Rule(
+        "distance between the seams",
+        keypoint_distance("left_seam", "right_seam"),
+        "mm",
+        high=0.002,
+        reason="the blocks touch where the blade goes in",
+        remedy="Place both blocks so that `left_seam` and `right_seam` meet in the model frame.",
+    ),
+    Rule(
+        "distance from the surface",
+        surface_distance("left_foot", "right_foot", "left_seam", "right_seam", "seam_end"),
+        "mm",
+        high=0.002,
+        reason="the expert brings the edge to the seam within 0.3 mm",
+        remedy="Move these keypoints onto the blocks: feet below, seams where the blocks meet.",
+    ),
+)
+
+
+FAMILY = Family(
+    kind="object",
+    keypoints={
+        "left": Meaning("the middle of the left block's upper side", partner="right"),
+        "right": Meaning("the middle of the right block's upper side", partner="left"),
+        "left_foot": Meaning("the middle of its underside", behind("left"), "right_foot"),
+        "right_foot": Meaning("the middle of its underside", behind("right"), "left_foot"),
+        "left_seam": Meaning("the foot of the seam, in the middle, on the left block"),
+        "right_seam": Meaning("the same point on the right block"),
+        "seam_end": Meaning("the end of the seam, at its foot"),
+    },
+    catalogue=CATALOGUE,
+    build=build,
+    sample=sample,
+    rules=RULES,
+)

@@ -4,11 +4,12 @@ A slab lies on z = 0 of its model frame. The collision geometry is a prism, so t
 rests on the table, and a thin edge meets the slab at its rim.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleet_tools.assets.families.rules import check_rules, sample_within_mass
+from fleet_tools.assets.families import Family, Meaning, behind
 from fleet_tools.assets.materials import Material
 from fleet_tools.assets.model_description import (
     KeypointDescription,
@@ -16,6 +17,9 @@ from fleet_tools.assets.model_description import (
     ModelDescription,
     PartDescription,
 )
+from fleet_tools.assets.model_geometry import ModelGeometry
+from fleet_tools.assets.parametric import check_parameters, sample_within_mass
+from fleet_tools.assets.rules import Rule, Values, angle, surface_distance
 from fleet_tools.assets.solids import Section, Station, frusta, section_loft
 
 # As soft and as damped as food: at a hundred times the modulus, such light objects keep rocking.
@@ -61,7 +65,7 @@ class SlabParams:
             "0 <= dome <= 0.5": 0 <= self.dome <= 0.5,
             "height < half_x, half_y": self.height < min(self.half_x, self.half_y),
         }
-        check_rules("slab", self, rules)
+        check_parameters("slab", self, rules)
 
     def section(self, inset: float = 0.0) -> Section:
         """Returns the slab's section, narrower on all sides by `inset`, m."""
@@ -130,3 +134,55 @@ def _draw(rng: np.random.Generator) -> SlabParams:
         dome=(0.0, rng.uniform(0.1, 0.3))[rng.integers(2)],
         material=materials[rng.integers(len(materials))],
     )
+
+
+def tilt(geometry: ModelGeometry) -> Values:
+    """Returns the angle of base -> top from z, rad."""
+    return {"base -> top": angle(geometry.axis("base", "top"), np.array([0.0, 0.0, 1.0]))}
+
+
+def off_centre(geometry: ModelGeometry) -> Values:
+    """Returns the horizontal distance of `base` from the centre of mass, m."""
+    link = geometry.links[geometry.keypoint_links["base"]]
+    return {"base": float(np.linalg.norm((geometry.p_M["base"] - link.p_MCom)[:2]))}
+
+
+RULES = (
+    Rule(
+        "distance from the surface",
+        surface_distance("base", "top"),
+        "mm",
+        high=0.001,
+        reason="the expert brings the sole under `base` within 0.5 mm",
+        remedy="Move `base` to the middle of the underside, `top` straight above it.",
+    ),
+    Rule(
+        "angle from the vertical",
+        tilt,
+        "deg",
+        high=math.radians(1),
+        reason="the expert holds the blade at a right angle to base -> top, within 0.2 degrees",
+        remedy="Place `top` straight above `base`, for a model that lies on z = 0.",
+    ),
+    Rule(
+        "distance from below the centre of mass",
+        off_centre,
+        "mm",
+        high=0.01,
+        reason="the middle of the blade goes under `base`, and the slab is to stay on it",
+        remedy="Move `base` below the centre of mass.",
+    ),
+)
+
+
+FAMILY = Family(
+    kind="object",
+    keypoints={
+        "base": Meaning("the middle of the underside"),
+        "top": Meaning("the middle of the upper side", behind("base")),
+    },
+    catalogue=CATALOGUE,
+    build=build,
+    sample=sample,
+    rules=RULES,
+)

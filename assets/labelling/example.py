@@ -66,16 +66,13 @@ def find_example(identity: Identity, task: str | None = None) -> Example | None:
 
 
 def _generated(identity: Identity) -> Example | None:
-    from fleet_tools.assets.families import FAMILIES, FamilyName, find_family
+    from fleet_tools.assets.families import known_family
 
-    known: dict[str, FamilyName] = {name: name for name in FAMILIES}
-    if identity.family not in known:
+    family = known_family(identity.family)
+    if family is None or family.kind != identity.kind:
         return None
-    module = find_family(known[identity.family])
-    member, params = next(iter(module.CATALOGUE.items()))
-    model = module.build(params, member)
-    if model.kind != identity.kind:
-        return None
+    member = next(iter(family.catalogue))
+    model = family.member(member)
     origins = {link.name: np.array(link.origin) for link in model.links}
     solids = [
         part.solid.transformed(np.eye(3), origins[link.name])

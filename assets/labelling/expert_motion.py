@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.assets.checking.program import read_model
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
@@ -17,6 +16,7 @@ from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import build_world
+from fleet_tools.studio.checking.program import read_model
 
 COLOURS = {
     BACKGROUND: (196, 188, 176),
@@ -86,7 +86,9 @@ def record_motion(folder: Path, task: str, seed: int) -> Motion:
         FleetToolsError: The scene cannot begin.
     """
     model = read_model(folder)
-    env = make_env(task=task, split="all", **{model.labels.kind: str(model.file.parent)})
+    env = EnvSpec.of(
+        task=task, split="all", **{model.labels.kind: str(model.file.parent)}
+    ).make_tool_use()
     try:
         watched = _Watched(find_policy("expert").make(env), inner := unwrap(env))
         episode = rollout(env, watched, seed=seed)

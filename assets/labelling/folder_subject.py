@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from fleet_tools.assets.checking.program import read_model
-from fleet_tools.assets.importing.importer import Placement
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.assets.labelling.model_surface import ModelSurface, read_surface
 from fleet_tools.assets.labelling.subject import Identity, Placed
@@ -18,6 +16,8 @@ from fleet_tools.config.values import Vector3
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Keypoint, Keypoints, Model
 from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.importing.importer import Placement
 
 SIGNATURE = "# labelled by hand: fleet-tools label"
 """First line of a corrected file; generators and the importer leave such folders alone."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.assets.importing.settings import ScaleSettings, UpAxis
 from fleet_tools.assets.materials import MaterialName
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import Positive, Value, Vector3
+from fleet_tools.studio.importing.settings import ScaleSettings, UpAxis
 
 
 class Labels(Value):

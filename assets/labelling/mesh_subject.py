@@ -5,25 +5,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from fleet_tools.assets.importing.enclosed_body import enclosed_body
-from fleet_tools.assets.importing.importer import place_mesh
-from fleet_tools.assets.importing.mesh_file import RawMesh, read_mesh
-from fleet_tools.assets.importing.program import (
+from fleet_tools.assets.families import family_names
+from fleet_tools.assets.labelling.labels import Labels
+from fleet_tools.assets.labelling.subject import Identity, Placed
+from fleet_tools.assets.solids import Solid, joined
+from fleet_tools.errors import UnknownNameError
+from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.enclosed_body import enclosed_body
+from fleet_tools.studio.importing.importer import place_mesh
+from fleet_tools.studio.importing.mesh_file import RawMesh, read_mesh
+from fleet_tools.studio.importing.program import (
     ImportOptions,
     MaterialOptions,
     default_up,
     model_name,
     write_model,
 )
-from fleet_tools.assets.importing.repair import repaired_shells
-from fleet_tools.assets.importing.report import keypoints_of_tasks
-from fleet_tools.assets.importing.settings import LabelSettings, Origin, ScaleSettings
-from fleet_tools.assets.labelling.labels import Labels
-from fleet_tools.assets.labelling.meanings import MEANINGS
-from fleet_tools.assets.labelling.subject import Identity, Placed
-from fleet_tools.assets.solids import Solid, joined
-from fleet_tools.errors import UnknownNameError
-from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.repair import repaired_shells
+from fleet_tools.studio.importing.report import keypoints_of_tasks
+from fleet_tools.studio.importing.settings import LabelSettings, Origin, ScaleSettings
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class MeshSubject:
     def _identity(self) -> Identity:
         keypoints = dict.fromkeys((*keypoints_of_tasks(self.kind, self.family), *self.keypoints))
         if not keypoints:
-            known = [family for family in MEANINGS if keypoints_of_tasks(self.kind, family)]
+            known = [family for family in family_names() if keypoints_of_tasks(self.kind, family)]
             remedy = "A family of your own needs --task FILE, or --keypoint-names NAME,NAME,..."
             raise UnknownNameError(f"family of {self.kind}s", self.family, known, remedy)
         read_mesh(self.file)

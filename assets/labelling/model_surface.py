@@ -8,7 +8,6 @@ from pydrake.math import RigidTransform
 from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
 from pydrake.systems.framework import DiagramBuilder
 
-from fleet_tools.assets.importing.repair import cleaned
 from fleet_tools.assets.solids import Solid
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.errors import ConfigError
@@ -16,6 +15,7 @@ from fleet_tools.perception.visible_links import link_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.model_checks import model_frame
+from fleet_tools.studio.importing.repair import cleaned
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,13 +5,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleet_tools.assets.importing.argument_types import UNITS
-from fleet_tools.assets.importing.settings import ScaleSettings
 from fleet_tools.assets.labelling.faces import size
 from fleet_tools.assets.labelling.scene_view import colours
 from fleet_tools.assets.labelling.session import HAND_ITEM, Session
 from fleet_tools.assets.labelling.snapping import Snap
 from fleet_tools.assets.materials import MATERIALS
+from fleet_tools.studio.importing.settings import UNITS, ScaleSettings
 
 if TYPE_CHECKING:
     import viser

@@ -9,7 +9,7 @@ FINE, BAD, QUIET = "#2b8a3e", "#c92a2a", "#777"
 
 
 def report_html(report: Mapping[str, Any]) -> str:
-    """Returns a report of `fleet_tools.assets.checking.program.make_report` as HTML."""
+    """Returns a report of `fleet_tools.studio.checking.program.make_report` as HTML."""
     rows = []
     if report["error"] is not None:
         rows.append(_row(BAD, "It cannot be loaded", report["error"]))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.assets.families import HAND, Meaning, known_family, meanings_of
 from fleet_tools.assets.labelling.draft import Draft, draft_file, read_draft, write_draft
 from fleet_tools.assets.labelling.grasping import pose_of, propose_hand, rotation_of
 from fleet_tools.assets.labelling.labels import History, Labels
-from fleet_tools.assets.labelling.meanings import HAND, WORKING, Meaning, meanings_of
 from fleet_tools.assets.labelling.picking import Hit, across, behind, nearest, pick
 from fleet_tools.assets.labelling.snapping import Snap, snapped
 from fleet_tools.assets.labelling.subject import Placed, Subject, missing
@@ -302,11 +302,11 @@ class Session:
         self._change(self.labels.replaced(grasp=grasp))
 
     def _proposed_hand(self, hit: Hit) -> Pose:
-        working, points = WORKING.get(self.subject.identity.family), self.points()
+        family, points = known_family(self.subject.identity.family), self.points()
         ahead, down = centroid(self.surface), None
-        if working is not None:
-            ahead = points.get(working.ahead, ahead)
-            start, end = working.down
+        if family is not None and family.alignment is not None:
+            ahead = points.get(family.alignment.ahead, ahead)
+            start, end = family.alignment.down
             if start in points and end in points:
                 down = points[end] - points[start]
         return propose_hand(self.surface, hit, ahead, down)

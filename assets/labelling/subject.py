@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from fleet_tools.assets.importing.importer import Placement
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.assets.solids import Solid
 from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.importer import Placement
 
 
 @dataclass(frozen=True)

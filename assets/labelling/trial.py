@@ -22,7 +22,7 @@ class Report:
     """The report of `assets check`.
 
     Attributes:
-        content: What `fleet_tools.assets.checking.program.make_report` returns.
+        content: What `fleet_tools.studio.checking.program.make_report` returns.
     """
 
     content: dict[str, Any]
@@ -78,8 +78,8 @@ class Trial:
 def _work(sender: Connection, folder: Path, scenes: int, seed: int, task: str | None) -> None:
     """Checks a model, and records the expert in a scene in which it failed, or in the first one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, which ends this
-    from fleet_tools.assets.checking.program import CheckOptions, make_report
     from fleet_tools.errors import FleetToolsError
+    from fleet_tools.studio.checking.program import CheckOptions, make_report
 
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(BrokenPipeError):
         try:

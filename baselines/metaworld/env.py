@@ -15,10 +15,10 @@ from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
 from fleet_tools.baselines.metaworld.scene import MetaWorldScene
 from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, REWARD, task_set
 from fleet_tools.envs.actions import check_action
-from fleet_tools.envs.interface import Entry
-from fleet_tools.envs.making import require_arguments
+from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.envs.outcomes import RUNNING, SUCCESS, TIME_LIMIT
-from fleet_tools.envs.recorded import RecordedEnv
+from fleet_tools.envs.recorded_env import RecordedEnv
+from fleet_tools.envs.spec import require_arguments
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.utils.libraries import require
@@ -97,22 +97,30 @@ class MetaWorldEnv(RecordedEnv):
         self._observer = make_observer(self._inner, obs_mode, encoder, resnet_weights)
         self.features = {
             **self._observer.entries,
-            "task": Entry(
-                spaces.Box(0.0, 1.0, (len(members),), np.float32), "one-hot", None, members
+            "task": ArraySpec(
+                kind="one_hot",
+                shape=(len(members),),
+                dtype="float32",
+                unit="one-hot",
+                frame=None,
+                entries=members,
             ),
         }
         self.observation_space = spaces.Dict(
             {name: entry.space for name, entry in self.features.items()}
         )
-        self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
-        self.action_entry = Entry(
-            self.action_space,
-            "m, force of the gripper",
-            "world",
-            ("translation_x", "translation_y", "translation_z", "gripper"),
-        )
         scale = float(self._inner.action_scale)
         self.action_scale = np.array([scale, scale, scale, 1.0])
+        self.action_spec = ArraySpec(
+            kind="action",
+            shape=(4,),
+            dtype="float32",
+            unit="m, force of the gripper",
+            frame="world",
+            entries=("translation_x", "translation_y", "translation_z", "gripper"),
+            scale=tuple(self.action_scale.tolist()),
+        )
+        self.action_space = self.action_spec.space
         self._episode: _Episode | None = None
         self._actions: list[np.ndarray] = []
 
@@ -166,7 +174,8 @@ class MetaWorldEnv(RecordedEnv):
         state, reward, _, _, facts = self._inner.step(executed)
         self._actions.append(executed.copy())
         success, steps = bool(facts["success"]), episode.steps + 1
-        outcome = SUCCESS if success else TIME_LIMIT if steps == MAX_STEPS else RUNNING
+        is_last = steps >= self.steps_at_most(MAX_STEPS)
+        outcome = SUCCESS if success else TIME_LIMIT if is_last else RUNNING
         self._episode = episode = _Episode(
             episode.scene, _single(state), outcome, steps, episode.success_once or success
         )

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.interface import EnvInterface, interface_of, refusal
+from fleet_tools.envs.recorded_env import EnvInterface, interface_of, refusal
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import ConfigError
 

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium import spaces
 
 from fleet_tools.baselines.metaworld.encoder import FEATURES, FrozenEncoder, open_encoder
 from fleet_tools.baselines.metaworld.rendering import CAMERA, MuJoCoRenderer
-from fleet_tools.envs.interface import Entry
+from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.errors import ConfigError, require_name
 from fleet_tools.perception.opengl import require_gl
 
@@ -41,7 +40,7 @@ class Observer(Protocol):
         entries: Entries of the observation, by name.
     """
 
-    entries: dict[str, Entry]
+    entries: dict[str, ArraySpec]
 
     def observe(self, state: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the observation of the present moment.
@@ -146,5 +145,7 @@ def make_observer(
     return StateObserver()
 
 
-def _entry(size: int, unit: str, frame: str | None, entries: tuple[str, ...]) -> Entry:
-    return Entry(spaces.Box(-np.inf, np.inf, (size,), np.float32), unit, frame, entries)
+def _entry(size: int, unit: str, frame: str | None, entries: tuple[str, ...]) -> ArraySpec:
+    return ArraySpec(
+        kind="state", shape=(size,), dtype="float32", unit=unit, frame=frame, entries=entries
+    )

@@ -6,9 +6,9 @@ from typing import Any
 import yaml
 
 from fleet_tools.config.values import Value
-from fleet_tools.envs.making import META_WORLD_ID
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import require_name
+from fleet_tools.registration import META_WORLD_ID
 from fleet_tools.storage.provenance import TaskFile
 from fleet_tools.utils.libraries import require
 

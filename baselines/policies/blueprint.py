@@ -24,11 +24,7 @@ from fleet_tools.envs.array_spec import (
     describe_layout,
     describe_observation,
 )
-from fleet_tools.perception.observation_config import (
-    PADDED_UNIT,
-    StoredEnvKwargs,
-    observation_kwargs,
-)
+from fleet_tools.perception.observation_config import StoredEnvKwargs, observation_kwargs
 
 if TYPE_CHECKING:
     import torch
@@ -181,7 +177,7 @@ class Blueprint(Value):
                 entries[name] = torch.randint(0, 256, shape, generator=generator).byte()
                 continue
             entries[name] = torch.randn(shape, generator=generator)
-            if kind_of(name, array) == "cloud" or array.unit == PADDED_UNIT:
+            if array.kind in ("points", "masked_keypoints"):
                 entries[name][..., -1] = 1.0
         return entries
 

@@ -10,7 +10,6 @@ from fleet_tools.baselines.policies.config import EncodedKind, PolicyConfig
 from fleet_tools.baselines.policies.errors import LayoutError
 from fleet_tools.envs.array_spec import ArraySpec, Layout, layout_differences, misfits
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.perception.observation_config import PADDED_UNIT
 
 Kind = Literal["state"] | EncodedKind
 """How an entry is read: as it is (state), or by the encoder of its kind."""
@@ -26,12 +25,12 @@ def kind_of(name: str, array: ArraySpec) -> Kind:
     Raises:
         LayoutError: No policy of this package reads such an entry.
     """
-    match name.rpartition("_")[2], array.dtype, array.shape:
-        case "cloud", "float32", (_, 4):
+    match array.kind, array.dtype, array.shape:
+        case "points", "float32", (_, 4):
             return "cloud"
         case "rgb", "uint8", (_, _, 3):
             return "image"
-        case "cloud" | "rgb" | "depth" | "segmentation", _, _:
+        case "points" | "rgb" | "depth" | "segmentation", _, _:
             pass
         case _, "float32", _:
             return "state"
@@ -93,7 +92,7 @@ def entries_with_masks(read: Layout) -> list[str]:
     Raises:
         LayoutError: There are none.
     """
-    names = [name for name, array in read.items() if array.unit == PADDED_UNIT]
+    names = [name for name, array in read.items() if array.kind == "masked_keypoints"]
     if not names:
         raise LayoutError(
             f"None of {', '.join(read)} says which task it is, so the policy cannot be conditioned "

@@ -21,7 +21,7 @@ from fleet_tools.sim.seeds import VALIDATION
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import RecordedEnv
+    from fleet_tools.envs.recorded_env import RecordedEnv
 
 
 class TaskSuccesses(TypedDict):

@@ -1,14 +1,33 @@
-"""Scripted cheats on the package's tasks: the deed is done, but not by the tool's working part."""
+"""Scripted cheats on the package's tasks: the deed is done, but not by the tool's working part.
 
-from cheats import hammer, knife, spatula, wrench
+The module of this folder with a task's name holds its `CHEATS`, and may hold `PUSHES`
+(displacements of the object that are parts of cheats) and `LOOSENED` (factor of the resistance of
+the object's joints).
+"""
+
+import importlib
+import pkgutil
+
 from cheats.motion import Script
+from fleet_tools.config.tasks import task_names
 from fleet_tools.sim.scene import Push
 
+_MODULES = {
+    name: importlib.import_module(f"{__name__}.{name}")
+    for name in sorted({module.name for module in pkgutil.iter_modules(__path__)} & {*task_names()})
+}
+
 CHEATS: dict[str, dict[str, Script]] = {
-    task.__name__.removeprefix("cheats."): {script.__name__: script for script in task.CHEATS}
-    for task in (hammer, knife, spatula, wrench)
+    task: {script.__name__: script for script in module.CHEATS} for task, module in _MODULES.items()
 }
 """Scripts by the names of task and cheat."""
 
-PUSHES: dict[Script, Push] = {spatula.handed: spatula.HANDED}
+PUSHES: dict[Script, Push] = {
+    script: push
+    for module in _MODULES.values()
+    for script, push in getattr(module, "PUSHES", {}).items()
+}
 """Displacements of the object that are parts of cheats."""
+
+LOOSENED = {task: getattr(module, "LOOSENED", 1.0) for task, module in _MODULES.items()}
+"""Factor of the resistance of the object's joints, by task."""

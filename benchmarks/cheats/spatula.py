@@ -114,6 +114,8 @@ CHEATS: tuple[Script, ...] = (
     handed,
 )
 
+PUSHES = {handed: HANDED}
+
 
 def _is_under(state: WorldState) -> bool:
     """Whether the middle of the blade is under the middle of the slab."""

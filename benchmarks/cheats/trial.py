@@ -5,16 +5,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cheats import LOOSENED
 from cheats.witness import Witness
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.sim.scene import Push, Scene, sample_scene
-
-_LOOSENED = {"wrench": 0.2}
-"""Factor of the resistance of the object's joints, by task.
-
-The hand cannot turn most nuts as they are; the easier they turn, the harder is the test.
-"""
 
 
 class Attack(Protocol):
@@ -72,7 +67,7 @@ def attacked_scene(env: ToolUseEnv, seed: int, push: Push | None = None) -> Scen
         push: A displacement of the object that somebody else causes.
     """
     scene = sample_scene(env.task, seed, split=env.split)
-    factor = _LOOSENED.get(env.task.name, 1.0)
+    factor = LOOSENED.get(env.task.name, 1.0)
     resistance = {joint: factor * value for joint, value in scene.joint_resistance.items()}
     return scene.model_copy(update={"joint_resistance": resistance, "push": push})
 

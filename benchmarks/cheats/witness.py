@@ -9,6 +9,7 @@ from collections import defaultdict
 import numpy as np
 from pydrake.systems.framework import Context, EventStatus
 
+from fleet_tools.assets.families import find_family
 from fleet_tools.config.predicates import (
     CausedByPart,
     JointDisplacement,
@@ -21,14 +22,6 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.sim.contacts import contacts
 
 PART, ELSEWHERE, ROBOT = "part", "tool elsewhere", "robot"
-
-WORKING_SHAPES = {
-    "hammer": ("striker",),
-    "wrench": ("head", "slide"),
-    "spatula": ("blade",),
-    "knife": ("blade",),
-}
-"""Beginnings of the names of the shapes that do the work, by the tool's family."""
 
 LEAST_FRACTION = 0.25
 """Who exerts less than this fraction of the largest force only happens to touch, as a spatula's
@@ -51,7 +44,7 @@ class Witness:
         self._simulation = env._simulation
         caused = caused_by_part(env.task)
         self._predicate, self._part = caused.change, env.task.tool_parts[caused.part]
-        self._working_shapes = WORKING_SHAPES[env.task.tool_family]
+        self._working_shapes = find_family(env.task.tool_family).working_parts
         self.change: dict[frozenset[str], float] = defaultdict(float)
         self._touching: frozenset[str] = frozenset()
         self._value = self._measure()

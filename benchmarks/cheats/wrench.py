@@ -10,6 +10,10 @@ from fleet_tools.sim.world_state import WorldState
 
 _STROKES = 3
 
+LOOSENED = 0.2
+"""Factor of the resistance of the nut: the hand cannot turn most nuts as they are, and the easier
+they turn, the harder is the test."""
+
 
 def knuckle(arm: Arm) -> Actions:
     """The edge of the hand pushes the nut round; then the jaw is put over it."""

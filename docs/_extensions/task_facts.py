@@ -10,12 +10,13 @@ from fleet_tools.config.distributions import Choice, NameChoice, Uniform
 from fleet_tools.config.randomization import RandomPose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.actions import action_scale
-from fleet_tools.envs.making import CUSTOM_ID, env_id
-from fleet_tools.envs.observations import Feature, features
+from fleet_tools.envs.array_spec import ArraySpec
+from fleet_tools.envs.observations import observables
 from fleet_tools.envs.predicate_sentences import joint_units, sentences
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.observation_config import OBS_MODES, ObservationConfig
+from fleet_tools.registration import CUSTOM_ID, env_id
 from fleet_tools.sim.catalog import model_names
 from fleet_tools.sim.splits import SPLITS, model_pairs
 
@@ -97,12 +98,12 @@ def actions(task: TaskConfig) -> str:
 
 def observations(task: TaskConfig) -> str:
     """Returns the table of the entries of observations, by observation mode."""
-    modes = {mode: features(task.keypoints, _config(task, mode)) for mode in _modes(task)}
+    modes = {mode: observables(task.keypoints, _config(task, mode)) for mode in _modes(task)}
     common = set.intersection(*(set(entries) for entries in modes.values()))
     rows = [
-        ("every" if shared else f"`{mode}`", *_feature_row(name, feature))
+        ("every" if shared else f"`{mode}`", *_entry_row(name, entry.spec))
         for mode, entries in modes.items()
-        for name, feature in entries.items()
+        for name, entry in entries.items()
         for shared in [name in common]
         if not shared or mode == next(iter(modes))
     ]
@@ -118,11 +119,10 @@ def _config(task: TaskConfig, mode: str) -> ObservationConfig:
     return ObservationConfig.of(task, mode, *_OBSERVATION_DEFAULTS)
 
 
-def _feature_row(name: str, feature: Feature) -> tuple[str, str, str, str]:
-    rows = f"; rows {_code(feature.entries)}" if feature.entries else ""
-    frame = escape(feature.frame) if feature.frame else ""
-    space = f"`{feature.space.shape}` {feature.space.dtype}"
-    return f"`{name}`", f"{space}{rows}", escape(feature.unit), frame
+def _entry_row(name: str, spec: ArraySpec) -> tuple[str, str, str, str]:
+    rows = f"; rows {_code(spec.entries)}" if spec.entries else ""
+    frame = escape(spec.frame) if spec.frame else ""
+    return f"`{name}`", f"`{spec.shape}` {spec.dtype}{rows}", escape(spec.unit), frame
 
 
 def success(task: TaskConfig) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
@@ -52,7 +52,7 @@ def task_images(task: str, seed: int, steps: int) -> list[np.ndarray]:
 
 def observe(task: str, seed: int, steps: int, obs_mode: str) -> dict[str, np.ndarray]:
     """Runs the expert for some steps, and returns the last observation."""
-    env = make_env(task=task, obs_mode=obs_mode, camera_size=SIZE)
+    env = EnvSpec.of(task=task, obs_mode=obs_mode, camera_size=SIZE).make_tool_use()
     observation, info = env.reset(seed=seed)
     expert = ExpertPolicy(env)
     expert.reset()

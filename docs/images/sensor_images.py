@@ -14,7 +14,7 @@ from camera_images import depth_image
 from PIL import Image
 
 from fleet_tools.config.cameras import SENSORS
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.perception.point_cloud import TOOL_MASK
 
 TASK, SEED = "spatula", 2
@@ -42,7 +42,7 @@ def main(folder: Path = Path(__file__).parent) -> None:
 
 def observe(sensors: str, obs_mode: str, **kwargs: Any) -> dict[str, np.ndarray]:
     """Returns the first observation of the scene."""
-    env = make_env(task=TASK, obs_mode=obs_mode, sensors=sensors, **kwargs)
+    env = EnvSpec.of(task=TASK, obs_mode=obs_mode, sensors=sensors, **kwargs).make_tool_use()
     observation, _ = env.reset(seed=SEED)
     env.close()
     return observation

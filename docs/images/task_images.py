@@ -6,7 +6,7 @@ import numpy as np
 from labels import labelled
 from PIL import Image
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.visualization.filming import Shot, film
 from fleet_tools.visualization.recording import PlannedEpisode
@@ -59,7 +59,7 @@ def label(task: str, seed: int, tool: str, object: str, table: str) -> str:
 
 def record(task: str, seed: int, tool: str, object: str, table: str) -> list[np.ndarray]:
     """Runs the expert, and returns the images of the whole episode."""
-    env = make_env(task=task, tool=tool, object=object, render_mode="rgb_array")
+    env = EnvSpec.of(task=task, tool=tool, object=object, render_mode="rgb_array").make_tool_use()
     env.reset(seed=seed)
     scene = env.scene.model_copy(update={**ORIGINAL_COLORS, "table_texture": table})
     images: list[np.ndarray] = []

@@ -13,7 +13,7 @@ from pydrake.math import RollPitchYaw
 
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import load_task, task_names
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.third_person_view import look_at
@@ -63,7 +63,7 @@ def main(folder: Path = Path(__file__).parent) -> None:
 
 def film(task: str, split: str, seed: int) -> list[Image.Image]:
     """Runs the expert, and returns an image for each control step, and the last one for longer."""
-    env = make_env(task=task, split=split, render_mode="rgb_array")
+    env = EnvSpec.of(task=task, split=split, render_mode="rgb_array").make_tool_use()
     env.reset(seed=seed)
     images: list[np.ndarray] = []
     planned = PlannedEpisode("", ExpertPolicy(env), scene=seen_closely(env))

@@ -20,9 +20,9 @@ from examples.delayed_robot.link import DelayedPolicy, Link
 from examples.outside_policy.servo import make_policy
 from fleet_tools.config.values import Count, CountOrZero
 from fleet_tools.envs.array_spec import describe_action, describe_observation
-from fleet_tools.envs.interface import interface_of
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import SUCCESS
+from fleet_tools.envs.recorded_env import interface_of
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.policies.remote.access import Access
 from fleet_tools.policies.remote.conversation import Served
@@ -61,7 +61,7 @@ class RobotOptions(cli.Options):
 
 
 def _serve(ready: Connection) -> None:
-    env = make_env(task="hammer")
+    env = EnvSpec.of(task="hammer").make_tool_use()
     interface = interface_of(env)
     hello = Hello(
         policy="servo",
@@ -126,7 +126,7 @@ def save_figure(curves: Mapping[str, list[int]], scenes: int, path: Path) -> Non
 
 def _measure(options: RobotOptions) -> int:
     seeds = range(options.seed, options.seed + options.scenes)
-    env = make_env(task="hammer", split="all")
+    env = EnvSpec.of(task="hammer", split="all").make_tool_use()
     with _server() as url:
         policy = RemotePolicy(url, env)
         here = rollout(env, make_policy(env), seed=options.seed)

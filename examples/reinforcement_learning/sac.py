@@ -76,11 +76,11 @@ class DrawOptions(cli.Options):
 
 
 def _learn_and_measure(options: LearnOptions) -> int:
-    from fleet_tools.envs.making import make_env
+    from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.policies.sources import find_policy
     from fleet_tools.sim.seeds import VALIDATION
 
-    env = make_env(task=options.task.name_or_path(), reward="dense")
+    env = EnvSpec.of(task=options.task.name_or_path(), reward="dense").make_tool_use()
     seeds = VALIDATION[: options.scenes]
     references = {
         name: measure(env, find_policy(name).make(env, options.seed), seeds)
@@ -89,7 +89,7 @@ def _learn_and_measure(options: LearnOptions) -> int:
     curve = LearningCurve(task=env.task.name, seed=options.seed, references=references)
     for folder in (AGENTS, CURVES):
         folder.mkdir(parents=True, exist_ok=True)
-    learning = make_env(task=options.task.name_or_path(), reward="dense")
+    learning = EnvSpec.of(task=options.task.name_or_path(), reward="dense").make_tool_use()
     started = time.process_time()
     for steps, agent in learn(learning, options.steps, options.every, options.seed):
         measured = measure(env, Agent(agent), seeds)
@@ -185,7 +185,7 @@ def make_policy(env: gymnasium.Env) -> "Agent":
     """
     from stable_baselines3 import SAC
 
-    from fleet_tools.envs.interface import interface_of
+    from fleet_tools.envs.recorded_env import interface_of
 
     return Agent(SAC.load(agent_path(interface_of(env).task), device="cpu"))
 

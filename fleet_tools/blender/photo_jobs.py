@@ -10,8 +10,8 @@ from fleet_tools.blender.photographer import Photographer
 from fleet_tools.config.tasks import TaskConfig, task_names
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.reader import Dataset
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import EnvState, unwrap
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 from fleet_tools.robot.panda import Visuals
@@ -121,7 +121,7 @@ def scene_state(file: Path, task: str | None) -> StateSource:
     if task is None and scene.task not in task_names():  # a path there could name code
         remedy = "A task file of your own is given beside the scene."
         raise UnknownNameError(f"task of the scene {file}", scene.task, task_names(), remedy)
-    env = make_env(task=task or scene.task)
+    env = EnvSpec.of(task=task or scene.task).make_tool_use()
     env.reset(options={"scene": scene})
     return StateSource(env.task, "light", iter([(file.stem, env.get_state())]))
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from fleet_tools.dataset.episode_file import OBSERVATIONS
-from fleet_tools.envs.actions import action_space
-from fleet_tools.envs.observations import image_space
+from fleet_tools.envs.array_spec import LIMITS
 from fleet_tools.perception.observation_config import channel_of
 
 
@@ -29,11 +28,8 @@ def disallowed(name: str, rows: np.ndarray) -> str | None:
 
 def _limits(name: str, dtype: np.dtype) -> tuple[float, float]:
     channel = channel_of(name) if name.startswith(OBSERVATIONS) else None
-    if channel is not None:
-        space = image_space(channel, 1, 1)  # a depth may be infinite
-        return float(space.low.min()), float(space.high.max())
-    if name == "actions":
-        space = action_space()
-        return float(space.low.min()), float(space.high.max())
+    kind = "action" if name == "actions" else channel
+    if kind in LIMITS:
+        return LIMITS[kind]
     largest = np.finfo(dtype).max if dtype.kind == "f" else np.inf
     return float(-largest), float(largest)

@@ -10,8 +10,8 @@ import numpy as np
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import NOT_REPRODUCIBLE, SUCCESS
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import DatasetError
 from fleet_tools.policies.guarded import make_guarded
 from fleet_tools.policies.policy import StoredActions
@@ -52,7 +52,7 @@ def collect_episode(
         FleetToolsError: There is no such task or policy, or the scene cannot begin.
     """
     found = find_policy(policy)
-    env = make_env(task=task, **{**found.env_kwargs, **env_kwargs})
+    env = EnvSpec.of(task=task, **{**found.env_kwargs, **env_kwargs}).make_tool_use()
     try:
         return rollout(env, make_guarded(found, env, seed), seed=seed)
     finally:

@@ -31,7 +31,7 @@ from fleet_tools.dataset.self_contained import (
     opened,
     text_of,
 )
-from fleet_tools.envs.arenas import read_scene
+from fleet_tools.envs.spec import read_scene
 from fleet_tools.perception.observation_config import is_image
 from fleet_tools.rollouts.episode import Episode, hexadecimal
 from fleet_tools.storage.strict_json import loads

@@ -9,11 +9,9 @@ import gymnasium
 import pydantic
 
 from fleet_tools.config.yaml_text import parse_yaml
-from fleet_tools.envs.arenas import TOOL_USE
 from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
-from fleet_tools.envs.recorded import recorded
-from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.stored_task import make_stored_env
+from fleet_tools.envs.recorded_env import recorded
+from fleet_tools.envs.spec import TOOL_USE, EnvSpec
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
 from fleet_tools.policies.sources import current_name
 from fleet_tools.sim.own_models import CarriesModels
@@ -22,7 +20,7 @@ from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import RecordedEnv
+    from fleet_tools.envs.recorded_env import RecordedEnv
 
 HEADER = "dataset.json"
 
@@ -73,14 +71,9 @@ class Header(CarriesModels, Document):
             FleetToolsError: What it was made of does not exist here.
         """
         if self.env_spec.arena is TOOL_USE:
-            kwargs = {**self.env_spec.kwargs, **others}
-            kwargs.pop("task")  # a path, where another file may be now
-            return make_stored_env(
-                self.with_models_of(self.task),
-                "the dataset",
-                DatasetError,
-                trusted=trusted,
-                **kwargs,
+            task = self.with_models_of(self.task)
+            return self.env_spec.make_stored(
+                task, "the dataset", DatasetError, trusted=trusted, **others
             )
         try:
             present = self.env_spec.arena.read_task(self.env_spec.task)

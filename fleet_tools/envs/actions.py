@@ -1,23 +1,31 @@
 """Actions: bounded motions of the end effector, in units of the task's action bounds."""
 
-import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fleet_tools.config.control import StepBounds
-from fleet_tools.envs.interface import Entry
+from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.errors import InvalidActionError, shown
 
 
-def action_space() -> gymnasium.spaces.Box:
-    """Returns the action space: translation, then rotation vector; see `ToolUseEnv`."""
-    return gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
+def action_spec(bounds: StepBounds, rate_hz: float) -> ArraySpec:
+    """Returns what the numbers of an action mean: translation, then rotation vector.
 
-
-def action_entry() -> Entry:
-    """Returns what the numbers of an action mean."""
+    Args:
+        bounds: Largest motion in one control step.
+        rate_hz: Control rate.
+    """
     axes = [f"{motion}_{axis}" for motion in ("translation", "rotation") for axis in "xyz"]
-    return Entry(action_space(), "m, rad", "end effector, as it is before the step", tuple(axes))
+    return ArraySpec(
+        kind="action",
+        shape=(6,),
+        dtype="float32",
+        unit="m, rad",
+        frame="end effector, as it is before the step",
+        entries=tuple(axes),
+        scale=tuple(action_scale(bounds).tolist()),
+        rate_hz=rate_hz,
+    )
 
 
 def action_scale(bounds: StepBounds) -> np.ndarray:

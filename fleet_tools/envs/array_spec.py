@@ -1,16 +1,21 @@
-"""Arrays of observations and actions as values: shape, dtype, unit, frame; and what differs."""
+"""Arrays of observations and actions as values: kind, shape, dtype, unit, frame; and what differs.
+
+An `ArraySpec` is the one description of an array on its whole way: an environment declares it,
+policies are told it, headers of datasets and checkpoints store it, exports translate it.
+"""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import gymnasium
 import numpy as np
 import pydantic
 
 from fleet_tools.config.values import Positive, Value, differences
+from fleet_tools.perception.segmentation import SEGMENTS
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.interface import EnvInterface
+    from fleet_tools.envs.recorded_env import EnvInterface
 
 DTYPES = (
     "bool",
@@ -28,20 +33,70 @@ Dtype = Annotated[str, pydantic.Field(pattern=f"^({'|'.join(DTYPES)})$")]
 Length = Annotated[int, pydantic.Field(ge=0, le=MAX_LENGTH)]
 """Length of an axis."""
 
+Kind = Literal[
+    "state",  # numbers of the robot or the world
+    "one_hot",
+    "keypoints",  # (n, 3)
+    "masked_keypoints",  # (n, 4): the point, and 1 if it is there, else 0
+    "points",  # (n, 4), a point cloud: the point, and a mask
+    "rgb",  # (height, width, 3)
+    "depth",  # (height, width)
+    "segmentation",  # (height, width)
+    "camera",  # intrinsics or pose of a camera
+    "action",
+]
+"""What an array is, by which it is stored, scaled, encoded and exported."""
+
+IMAGE_KINDS: tuple[Kind, ...] = ("rgb", "depth", "segmentation")
+"""Kinds of images; the channels of cameras are called like them."""
+
+LIMITS: dict[Kind, tuple[float, float]] = {
+    "one_hot": (0, 1),
+    "rgb": (0, 255),
+    "depth": (0, np.inf),  # where nothing is in range
+    "segmentation": (0, len(SEGMENTS) - 1),
+    "action": (-1, 1),
+}
+"""Lowest and highest number by kind; arrays of other kinds have no limits."""
+
 
 class ArraySpec(Value):
-    """An array of each step: shape and dtype, and what its entries are, in which unit and frame."""
+    """An array of each step.
 
+    Attributes:
+        kind: What it is.
+        shape: Its shape.
+        dtype: Name of its type, one of `DTYPES`.
+        unit: Unit of its numbers.
+        frame: Frame of its numbers; None where they have none.
+        entries: Names along the first axis, where they have names.
+        scale: Meaning of an entry of 1, in the unit, where it is not 1.
+        rate_hz: Of actions, how many there are in a second.
+    """
+
+    kind: Kind
     shape: Annotated[tuple[Length, ...], pydantic.Field(max_length=MAX_AXES)]
     dtype: Dtype
     unit: str
     frame: str | None
     entries: tuple[str, ...] = ()
-    """Names along the first axis, where they have names."""
     scale: tuple[float, ...] = ()
-    """Meaning of an entry of 1, in the unit, where it is not 1."""
     rate_hz: Positive | None = None
-    """Of actions: how many there are in a second."""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image."""
+        return self.kind in IMAGE_KINDS
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Lowest and highest allowed number; infinite where there is no limit."""
+        return LIMITS.get(self.kind, (-np.inf, np.inf))
+
+    @property
+    def space(self) -> gymnasium.spaces.Box:
+        """The space of the array."""
+        return gymnasium.spaces.Box(*self.limits, self.shape, np.dtype(self.dtype).type)
 
 
 Layout = Mapping[str, ArraySpec]
@@ -50,35 +105,16 @@ Layout = Mapping[str, ArraySpec]
 
 def describe_action(env: "gymnasium.Env | EnvInterface") -> ArraySpec:
     """Describes the actions of an environment of this package."""
-    from fleet_tools.envs.interface import interface_of
+    from fleet_tools.envs.recorded_env import interface_of
 
-    interface = interface_of(env)
-    action = interface.action_entry
-    return ArraySpec(
-        shape=action.space.shape,
-        dtype=action.space.dtype.name,
-        unit=action.unit,
-        frame=action.frame,
-        entries=action.entries,
-        scale=tuple(interface.action_scale.tolist()),
-        rate_hz=interface.metadata["render_fps"],
-    )
+    return interface_of(env).action_spec
 
 
 def describe_observation(env: "gymnasium.Env | EnvInterface") -> dict[str, ArraySpec]:
     """Describes the entries of an observation of an environment of this package, by name."""
-    from fleet_tools.envs.interface import interface_of
+    from fleet_tools.envs.recorded_env import interface_of
 
-    return {
-        name: ArraySpec(
-            shape=feature.space.shape,
-            dtype=feature.space.dtype.name,
-            unit=feature.unit,
-            frame=feature.frame,
-            entries=feature.entries,
-        )
-        for name, feature in interface_of(env).features.items()
-    }
+    return dict(interface_of(env).features)
 
 
 def describe_layout(layout: Layout) -> dict[str, object]:

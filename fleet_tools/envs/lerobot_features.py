@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.envs.array_spec import Layout
-from fleet_tools.perception.observation_config import channel_of
 
 STATE, ACTION, IMAGES = "observation.state", "action", "observation.images."
 """Names of features, and the beginning of those of images."""
+
+_STATE_KINDS = ("state", "one_hot", "keypoints", "masked_keypoints")
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,11 @@ class FeatureNames:
     @classmethod
     def of(cls, layout: Layout) -> "FeatureNames":
         """Assigns the entries of a layout."""
-        channels = {name: channel_of(name) for name in layout}
-        cameras = tuple(name.removesuffix(channel) for name, channel in channels.items() if channel)
-        colors = [name for name, channel in channels.items() if channel == "rgb"]
+        colors = [name for name, array in layout.items() if array.kind == "rgb"]
         state = tuple(
             name
             for name, array in layout.items()
-            if array.dtype == "float32" and name != "point_cloud" and not name.startswith(cameras)
+            if array.kind in _STATE_KINDS and array.dtype == "float32"
         )
         others = [name for name in layout if name not in colors and name not in state]
         return cls(

@@ -5,7 +5,7 @@ Every mode has the robot's own senses. `state` adds the keypoints of tool and ob
 `rgbd` the images of all cameras.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,9 +13,10 @@ import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.config.tasks import ObservedKeypoints
+from fleet_tools.envs.array_spec import ArraySpec, Kind
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.measurement import Measurement
-from fleet_tools.perception.observation_config import PADDED_UNIT, ObservationConfig
+from fleet_tools.perception.observation_config import ObservationConfig
 from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.segmentation import SEGMENTS
 
@@ -27,25 +28,19 @@ Observation = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Feature:
-    """An entry of the observation.
+class Observable:
+    """An entry of the observation, and where it comes from.
 
     Attributes:
-        space: Shape, dtype and limits.
-        unit: Unit of the numbers.
-        frame: Frame of the numbers; None where they have none.
-        read: Takes the entry from a measurement.
-        entries: Names along the first axis, where they have names.
+        spec: What it is.
+        read: Takes it from a measurement.
     """
 
-    space: spaces.Box
-    unit: str
-    frame: str | None
+    spec: ArraySpec
     read: Callable[[Measurement], np.ndarray]
-    entries: tuple[str, ...] = ()
 
 
-def features(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Feature]:
+def observables(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Observable]:
     """Returns the entries of an environment's observations, by name.
 
     Raises:
@@ -61,72 +56,74 @@ def features(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[st
     return _PROPRIOCEPTION | _images(config)
 
 
-def observation_space(features: dict[str, Feature]) -> spaces.Dict:
-    """Returns the space of `observe`."""
-    return spaces.Dict({name: feature.space for name, feature in features.items()})
+def observation_space(features: Mapping[str, ArraySpec]) -> spaces.Dict:
+    """Returns the space of observations with these entries."""
+    return spaces.Dict({name: spec.space for name, spec in features.items()})
 
 
-def observe(features: dict[str, Feature], measurement: Measurement) -> Observation:
+def observe(observables: Mapping[str, Observable], measurement: Measurement) -> Observation:
     """Returns the observation of a measurement; the two share no memory."""
     return {
-        name: np.array(feature.read(measurement), dtype=feature.space.dtype)
-        for name, feature in features.items()
+        name: np.array(each.read(measurement), dtype=each.spec.dtype)
+        for name, each in observables.items()
     }
 
 
-def image_space(channel: str, height: int, width: int) -> spaces.Box:
-    """Returns the space of a camera's images in one of the `CHANNELS`."""
-    match channel:
-        case "rgb":
-            return spaces.Box(0, 255, (height, width, 3), np.uint8)
-        case "depth":
-            return spaces.Box(0, np.inf, (height, width), np.float32)
-    return spaces.Box(0, len(SEGMENTS) - 1, (height, width), np.uint8)
-
-
-def _box(*shape: int) -> spaces.Box:
-    return spaces.Box(-np.inf, np.inf, shape, np.float32)
+def _numbers(
+    kind: Kind,
+    shape: tuple[int, ...],
+    unit: str,
+    frame: str | None,
+    read: Callable[[Measurement], np.ndarray],
+    entries: tuple[str, ...] = (),
+) -> Observable:
+    spec = ArraySpec(
+        kind=kind, shape=shape, dtype="float32", unit=unit, frame=frame, entries=entries
+    )
+    return Observable(spec, read)
 
 
 _PROPRIOCEPTION = {
-    "joint_position": Feature(_box(7), "rad", None, lambda measurement: measurement.state.q),
-    "joint_velocity": Feature(_box(7), "rad/s", None, lambda measurement: measurement.state.v),
-    "joint_external_torque": Feature(  # on the joints, from contact
-        _box(7), "N m", None, lambda measurement: measurement.state.tau_external
+    "joint_position": _numbers("state", (7,), "rad", None, lambda measured: measured.state.q),
+    "joint_velocity": _numbers("state", (7,), "rad/s", None, lambda measured: measured.state.v),
+    "joint_external_torque": _numbers(  # on the joints, from contact
+        "state", (7,), "N m", None, lambda measured: measured.state.tau_external
     ),
-    "end_effector_pose": Feature(
-        _box(3, 4),
+    "end_effector_pose": _numbers(
+        "state",
+        (3, 4),
         "rotation matrix | m",
         "world: [R_WE | p_WE]",
-        lambda measurement: measurement.state.X_WE.GetAsMatrix34(),
+        lambda measured: measured.state.X_WE.GetAsMatrix34(),
     ),
-    "end_effector_wrench": Feature(  # on the end effector, from contact
-        _box(6),
+    "end_effector_wrench": _numbers(  # on the end effector, from contact
+        "state",
+        (6,),
         "N m, N",
         "end effector: [moment, force] at its origin",
-        lambda measurement: measurement.state.F_E,
+        lambda measured: measured.state.F_E,
     ),
 }
 
 
-def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Feature]:
-    def feature(part: Literal["tool", "object"], names: tuple[str, ...]) -> Feature:
+def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Observable]:
+    def observable(part: Literal["tool", "object"], names: tuple[str, ...]) -> Observable:
         def read(measurement: Measurement) -> np.ndarray:
             state = measurement.state
             p_E = state.in_end_effector(state.p_W_tool if part == "tool" else state.p_W_object)
             return np.array([p_E[name] for name in names])
 
-        return Feature(_box(len(names), 3), "m", "end effector", read, names)
+        return _numbers("keypoints", (len(names), 3), "m", "end effector", read, names)
 
     return {
-        "tool_keypoints": feature("tool", keypoints.tool),
-        "object_keypoints": feature("object", keypoints.object),
+        "tool_keypoints": observable("tool", keypoints.tool),
+        "object_keypoints": observable("object", keypoints.object),
     }
 
 
-def _padded(keypoints: dict[str, Feature]) -> dict[str, Feature]:
-    def feature(name: str, own: Feature) -> Feature:
-        count = len(own.entries)
+def _padded(keypoints: dict[str, Observable]) -> dict[str, Observable]:
+    def observable(name: str, own: Observable) -> Observable:
+        count = len(own.spec.entries)
         if count > MULTITASK_ROWS:
             raise ConfigError(
                 f'obs_mode="multitask_state" holds {MULTITASK_ROWS} {name}, and the task observes '
@@ -138,47 +135,54 @@ def _padded(keypoints: dict[str, Feature]) -> dict[str, Feature]:
             rows[:count, :3], rows[:count, 3] = own.read(measurement), 1
             return rows
 
-        return Feature(_box(MULTITASK_ROWS, 4), PADDED_UNIT, own.frame, read)
+        unit = "m, mask: 1 there, 0 not"
+        return _numbers("masked_keypoints", (MULTITASK_ROWS, 4), unit, own.spec.frame, read)
 
-    return {name: feature(name, own) for name, own in keypoints.items()}
+    return {name: observable(name, own) for name, own in keypoints.items()}
 
 
-def _point_cloud(config: ObservationConfig) -> dict[str, Feature]:
+def _point_cloud(config: ObservationConfig) -> dict[str, Observable]:
     return {
-        "point_cloud": Feature(
-            _box(sum(config.cloud_size), 4),
+        "point_cloud": _numbers(
+            "points",
+            (sum(config.cloud_size), 4),
             "m, mask: 1 tool, -1 object, 0 out of view",
             "end effector",
-            lambda measurement: measurement.cloud,
+            lambda measured: measured.cloud,
         )
     }
 
 
-_CHANNEL_UNITS = {
-    "rgb": "1/255",
-    "depth": "m, 0 too near, inf too far",
-    "segmentation": ", ".join(f"{value} {name}" for value, name in enumerate(SEGMENTS)),
-}
+def _image(kind: Kind, size: tuple[int, int], frame: str, key: tuple[str, str]) -> Observable:
+    width, height = size
+    shape, dtype, unit = {
+        "rgb": ((height, width, 3), "uint8", "1/255"),
+        "depth": ((height, width), "float32", "m, 0 too near, inf too far"),
+        "segmentation": (
+            (height, width),
+            "uint8",
+            ", ".join(f"{value} {name}" for value, name in enumerate(SEGMENTS)),
+        ),
+    }[kind]
+    spec = ArraySpec(kind=kind, shape=shape, dtype=dtype, unit=unit, frame=frame)
+    return Observable(spec, lambda measured: measured.shown.images[key])
 
 
-def _images(config: ObservationConfig) -> dict[str, Feature]:
-    width, height = config.camera_size
+def _images(config: ObservationConfig) -> dict[str, Observable]:
     entries = {}
     for name, camera in config.cameras.items():
         frame = f"camera {name}"
         for channel in config.channels:
-            entries[f"{name}_{channel}"] = Feature(
-                image_space(channel, height, width),
-                _CHANNEL_UNITS[channel],
-                frame,
-                lambda measurement, key=(name, channel): measurement.shown.images[key],
+            entries[f"{name}_{channel}"] = _image(
+                channel, config.camera_size, frame, (name, channel)
             )
         K = Pinhole.of(camera, config.camera_size).matrix()
-        entries[f"{name}_K"] = Feature(_box(3, 3), "pixel", frame, lambda measurement, K=K: K)
-        entries[f"{name}_X_WC"] = Feature(
-            _box(3, 4),
+        entries[f"{name}_K"] = _numbers("camera", (3, 3), "pixel", frame, lambda measured, K=K: K)
+        entries[f"{name}_X_WC"] = _numbers(
+            "camera",
+            (3, 4),
             "rotation matrix | m",
             "world: [R_WC | p_WC], x right in the picture, y down, z into it",
-            lambda measurement, name=name: measurement.shown.X_WC[name].GetAsMatrix34(),
+            lambda measured, name=name: measured.shown.X_WC[name].GetAsMatrix34(),
         )
     return entries

@@ -128,6 +128,27 @@ def untrusted_functions(task: TaskConfig) -> list[str]:
     ]
 
 
+def require_trust(task: TaskFile, source: str, error: type[FleetToolsError]) -> None:
+    """Checks that a stored task file names no functions that the user does not trust.
+
+    Args:
+        task: The task file.
+        source: What stores it.
+        error: Class of the error.
+
+    Raises:
+        FleetToolsError: It does, or it is not valid.
+    """
+    functions = untrusted_functions(task.content())
+    if functions:
+        modules = ",".join(dict.fromkeys(name.partition(":")[0] for name in functions))
+        raise error(
+            f"The task file of {source} ({task.name}) names {', '.join(functions)}, whose code "
+            "would be run here. If it is code that you trust, set the environment variable "
+            f"{TRUSTED_MODULES}={modules}"
+        )
+
+
 def _refusal(function: Callable[..., Any], kwargs: dict[str, Any]) -> str | None:
     """Returns why a function cannot be called with two states and keyword arguments."""
     try:

@@ -7,7 +7,7 @@ from fleet_tools.config import predicates as p
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.sim.catalog import find_model, model_names
 
-_JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad"}
+_JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad", "screw": "rad"}
 
 
 def sentences(task: TaskConfig) -> list[str]:

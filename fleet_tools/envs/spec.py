@@ -1,17 +1,108 @@
-"""Environment specifications, as stored beside data."""
+"""Which environment, made how: specifications as stored beside data, and the makers they call.
 
+`EnvSpec.make` and `gymnasium.make` are the ways to an environment, and both call the function that
+is registered for its id. What differs between simulators is found in an `Arena`. Modules of
+environments are named, and loaded when they are used.
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pydantic
 
 from fleet_tools.config.tasks import task_names, task_path
-from fleet_tools.config.values import Value
-from fleet_tools.envs.arenas import Arena, arena_of
-from fleet_tools.envs.making import CUSTOM_ID, env_id
+from fleet_tools.config.values import Value, parse
+from fleet_tools.envs.predicate_functions import require_trust
+from fleet_tools.errors import (
+    ConfigError,
+    FleetToolsError,
+    MissingLibraryError,
+    require_name,
+)
 from fleet_tools.perception.observation_config import StoredEnvKwargs, in_one_form
+from fleet_tools.registration import CUSTOM_ID, MAKE_META_WORLD, MAKE_TOOL_USE, env_id
+from fleet_tools.storage.provenance import PACKAGES, TaskFile
+from fleet_tools.utils.drake_release import require_tested_release
+from fleet_tools.utils.imports import load_function
+from fleet_tools.utils.libraries import missing_library
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import RecordedEnv
+    from fleet_tools.envs.recorded_env import RecordedEnv, StartScene
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A kind of environments whose episodes are recorded, of a simulator of its own.
+
+    Attributes:
+        name: Its name; ids of its environments are NAME/...
+        maker: Function that makes an environment from keyword arguments, module:function.
+        scene: Class of its scenes, likewise; a pydantic model.
+        task_file: Function from a task's name to what is stored of the task, likewise.
+        packages: Packages on which the bits of an episode depend.
+    """
+
+    name: str
+    maker: str
+    scene: str
+    task_file: str
+    packages: tuple[str, ...]
+
+    def read_task(self, task: str) -> TaskFile:
+        """Returns what is stored of a task.
+
+        Raises:
+            UnknownNameError, ConfigError: There is no such task, or it is not valid.
+        """
+        return load_function(self.task_file)(task)
+
+
+TOOL_USE = Arena(
+    name="FleetTools",
+    maker=MAKE_TOOL_USE,
+    scene="fleet_tools.sim.scene:Scene",
+    task_file="fleet_tools.storage.provenance:read_task_file",
+    packages=PACKAGES,
+)
+META_WORLD = Arena(
+    name="MetaWorld",
+    maker=MAKE_META_WORLD,
+    scene="fleet_tools.baselines.metaworld.scene:MetaWorldScene",
+    task_file="fleet_tools.baselines.metaworld.tasks:read_task",
+    packages=("gymnasium", "h5py", "metaworld", "mujoco", "numpy"),
+)
+ARENAS = {arena.name: arena for arena in (TOOL_USE, META_WORLD)}
+"""Arenas by name."""
+
+
+def arena_of(env_id: str) -> Arena:
+    """Returns the arena of an environment.
+
+    Args:
+        env_id: Id of the environment, such as "FleetTools/Hammer-v0".
+
+    Raises:
+        UnknownNameError: There is no such arena.
+    """
+    name = env_id.partition("/")[0]
+    require_name("arena", name, ARENAS)
+    return ARENAS[name]
+
+
+def read_scene(facts: Any) -> "StartScene":
+    """Returns a stored scene; those of tool use name no arena.
+
+    Raises:
+        UnknownNameError, ConfigError: There is no such arena, or it is no scene of it.
+    """
+    name = facts.get("arena", TOOL_USE.name) if isinstance(facts, Mapping) else TOOL_USE.name
+    require_name("arena", name, ARENAS)
+    cls: Any = load_function(ARENAS[name].scene)
+    return parse(cls, facts, "its scene")
 
 
 class EnvSpec(Value):
@@ -19,7 +110,7 @@ class EnvSpec(Value):
 
     Attributes:
         id: Id of the environment, which begins with the name of its arena.
-        kwargs: Keyword arguments, "task" among them, and the source of clouds.
+        kwargs: Keyword arguments, "task" among them, and the source of clouds; plain JSON data.
     """
 
     id: str
@@ -44,13 +135,20 @@ class EnvSpec(Value):
     def of(cls, task: str, **kwargs: Any) -> "EnvSpec":
         """Returns the specification for a task, given by its name or path.
 
+        Args:
+            task: Name of a task of the package, or path of a task file.
+            kwargs: Other keyword arguments of the environment, plain JSON data or tuples of it.
+
         Raises:
             UnknownNameError: There is no such task.
+            ConfigError: An argument is not plain data.
         """
-        kwargs = in_one_form(kwargs)
+        plain = in_one_form({name: _as_lists(value) for name, value in kwargs.items()})
         if task in task_names():
-            return cls(id=env_id(task), kwargs={"task": task, **kwargs})
-        return cls(id=CUSTOM_ID, kwargs={"task": str(task_path(task)), **kwargs})
+            facts = {"id": env_id(task), "kwargs": {"task": task, **plain}}
+        else:
+            facts = {"id": CUSTOM_ID, "kwargs": {"task": str(task_path(task)), **plain}}
+        return parse(cls, facts, "The specification of the environment")
 
     @property
     def task(self) -> str:
@@ -74,6 +172,95 @@ class EnvSpec(Value):
             others: Keyword arguments that replace those of the specification.
 
         Raises:
-            FleetToolsError: See `fleet_tools.envs.arenas.Arena.make_env`.
+            FleetToolsError: A library is missing, or an argument is unknown or invalid.
         """
-        return self.arena.make_env(**{**self.kwargs, **others})
+        return load_function(self.arena.maker)(**{**self.kwargs, **others})
+
+    def make_tool_use(self, **others: Any) -> "ToolUseEnv":
+        """Makes the environment as one of tool use, see `make`.
+
+        Raises:
+            FleetToolsError: See `make`.
+            ConfigError: It is an environment of another arena.
+        """
+        if self.arena is not TOOL_USE:
+            raise ConfigError(f"An environment of tool use is needed; given: {self.id}.")
+        return make_tool_use(**{**self.kwargs, **others})
+
+    def make_stored(
+        self,
+        task: TaskFile,
+        source: str,
+        error: type[FleetToolsError],
+        *,
+        trusted: bool = False,
+        **others: Any,
+    ) -> "ToolUseEnv":
+        """Makes an environment of a stored task file, which others may have written.
+
+        Args:
+            task: The task file as it was when it was stored; it replaces that of the specification.
+            source: What stores it, such as "the dataset", for error messages.
+            error: Class of the error of a file that is not trusted.
+            trusted: Whether functions that the file names as predicates may be imported, and their
+                code run. Otherwise only those in modules that the user trusts, see
+                `fleet_tools.envs.predicate_functions`.
+            others: Keyword arguments that replace those of the specification.
+
+        Raises:
+            FleetToolsError: The file names functions that are not trusted, is not valid, or what
+                it was made of does not exist here.
+        """
+        if not trusted:
+            require_trust(task, source, error)
+        return self.make_tool_use(**{**others, "task": task})
+
+
+def _as_lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_lists(each) for key, each in value.items()}
+    return [_as_lists(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def make_tool_use(**kwargs: Any) -> "ToolUseEnv":
+    """Makes an environment of tool use; what Gymnasium calls for the ids of this package.
+
+    Args:
+        kwargs: Arguments of `fleet_tools.envs.tool_use_env.ToolUseEnv`.
+
+    Raises:
+        MissingLibraryError, UntestedDrakeError: Drake cannot be imported, or is of a release that
+            was not tested; the message says what to install.
+        ConfigError, UnknownNameError: An argument does not exist, or is not valid.
+    """
+    require_drake()
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
+
+    require_arguments(ToolUseEnv, kwargs)
+    return ToolUseEnv(**kwargs)
+
+
+def require_arguments(env_class: type, kwargs: Mapping[str, Any]) -> None:
+    """Checks that a class of environments takes keyword arguments.
+
+    Raises:
+        UnknownNameError: It does not.
+    """
+    known = inspect.signature(env_class).parameters
+    for name in kwargs:
+        require_name("argument of an environment", name, known)
+
+
+def require_drake() -> None:
+    """Imports Drake, after checking its release, since an untested one may crash.
+
+    Raises:
+        MissingLibraryError: Drake cannot be imported; the message says what to install.
+        UntestedDrakeError: It is too old, too new or of an unknown release.
+    """
+    if importlib.util.find_spec("pydrake") is not None:
+        require_tested_release()
+    try:
+        import pydrake.common  # noqa: F401
+    except ImportError as error:
+        raise MissingLibraryError(missing_library("pydrake", reason=str(error))) from error

@@ -13,8 +13,8 @@ from pydrake.geometry import Meshcat
 
 from fleet_tools.config.cameras import SensorName
 from fleet_tools.envs import rewards
-from fleet_tools.envs.actions import action_entry, action_scale, action_space, check_action
-from fleet_tools.envs.observations import Observation, features, observation_space, observe
+from fleet_tools.envs.actions import action_scale, action_spec, check_action
+from fleet_tools.envs.observations import Observation, observables, observation_space, observe
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
     RUNNING,
@@ -23,7 +23,7 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
 )
 from fleet_tools.envs.predicate_functions import load_bound_task
-from fleet_tools.envs.recorded import RecordedEnv, recorded
+from fleet_tools.envs.recorded_env import RecordedEnv, recorded
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.errors import (
     ConfigError,
@@ -33,14 +33,14 @@ from fleet_tools.errors import (
     require_name,
     shown,
 )
-from fleet_tools.perception.display import Display, find_view
+from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH, Display, View, find_view
 from fleet_tools.perception.measurement import Capture, Measurement
 from fleet_tools.perception.meshcat_table import show_table
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.ray_casting import require_embree
-from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH, View, open_meshcat
+from fleet_tools.perception.third_person_view import open_meshcat
 from fleet_tools.robot.panda import Visuals
 from fleet_tools.sim.own_models import OwnModel, own_models
 from fleet_tools.sim.scene import (
@@ -123,7 +123,7 @@ class ToolUseEnv(RecordedEnv):
 
     Args:
         task: Name of a task of the package, or path of a task file, or a stored one (with
-            `fleet_tools.envs.stored_task`). Functions that the file names as predicates are
+            `EnvSpec.make_stored`). Functions that the file names as predicates are
             imported, so it has to be trusted like code.
         obs_mode: "state", "multitask_state", "point_cloud" or "rgbd".
         split: Split from which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
@@ -213,11 +213,11 @@ class ToolUseEnv(RecordedEnv):
             require_embree()
         self.meshcat: Meshcat | None = open_meshcat() if render_mode == "human" else None
 
-        self.action_space = action_space()
-        self._features = features(self.task.keypoints, observed)
-        self.features = self._features
-        self.observation_space = observation_space(self._features)
-        self.action_entry = action_entry()
+        self._observables = observables(self.task.keypoints, observed)
+        self.features = {name: each.spec for name, each in self._observables.items()}
+        self.observation_space = observation_space(self.features)
+        self.action_spec = action_spec(self.task.step_bounds, self.task.control_rate_hz)
+        self.action_space = self.action_spec.space
         self.action_scale = action_scale(self.task.step_bounds)
 
         self._observer = Observer(observed)
@@ -298,7 +298,7 @@ class ToolUseEnv(RecordedEnv):
             outcome = OBJECT_LOST
         elif steps_held >= self.task.success_steps:
             outcome = SUCCESS
-        elif simulation.steps >= self.task.max_episode_steps:
+        elif simulation.steps >= self.steps_at_most(self.task.max_episode_steps):
             outcome = TIME_LIMIT
         episode = self._episode = replace(
             episode,
@@ -447,8 +447,7 @@ class ToolUseEnv(RecordedEnv):
     def set_state(self, state: EnvState) -> Observation:
         """Returns to a state of `get_state`, of this or another environment of the task.
 
-        Gymnasium's TimeLimit wrapper counts on; branch with `gym.make(..., max_episode_steps=-1)`
-        or on the unwrapped environment, which counts for itself.
+        A TimeLimit that is wrapped around the environment counts on.
 
         Returns:
             The observation there.
@@ -585,7 +584,7 @@ class ToolUseEnv(RecordedEnv):
         return rewards.dense(self.task, now.outcome, *states)
 
     def _observe(self, episode: _Episode) -> Observation:
-        return observe(self._features, episode.measurement)
+        return observe(self._observables, episode.measurement)
 
     def _info(self, episode: _Episode, verdicts: dict[str, Verdict]) -> dict[str, Any]:
         verdict = conjunction(verdicts.values())

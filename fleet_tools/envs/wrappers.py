@@ -16,7 +16,7 @@ from gymnasium.wrappers import TransformAction
 from fleet_tools.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.interface import EnvInterface
+    from fleet_tools.envs.recorded_env import EnvInterface
 
 Invert = Callable[[Any], Any]
 

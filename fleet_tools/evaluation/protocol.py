@@ -21,9 +21,9 @@ import pydantic
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Count, GrownValue, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
-from fleet_tools.envs.making import make_env
-from fleet_tools.envs.stored_task import make_stored_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
+from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.sim.seeds import EVALUATION
 from fleet_tools.storage.provenance import TaskFile, read_task_file
 
@@ -194,17 +194,18 @@ class Protocol(ProtocolFile, GrownValue):
 
         Args:
             task: Name of the task.
-            trusted: Whether functions that its file names may run, see `make_stored_env`.
+            trusted: Whether functions that its file names may run, see `EnvSpec.make_stored`.
             kwargs: Keyword arguments of the environment.
 
         Raises:
-            FleetToolsError: See `make_stored_env`.
+            FleetToolsError: See `EnvSpec.make_stored`.
         """
         file = self.own_file(task)
         if file is None:
-            return make_env(**{**kwargs, "task": task})
+            return EnvSpec.of(**{**kwargs, "task": task}).make_tool_use()
         source = f"the protocol {self.title!r}"
-        return make_stored_env(file, source, ResultError, trusted=trusted, **kwargs)
+        spec = EnvSpec(id=CUSTOM_ID, kwargs={**kwargs, "task": task})
+        return spec.make_stored(file, source, ResultError, trusted=trusted)
 
 
 def task_digests(protocol: Protocol) -> dict[str, str]:

@@ -12,7 +12,7 @@ from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import is_yaml_file, load_task, task_names, task_path
 from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
-from fleet_tools.envs.stored_task import require_trust
+from fleet_tools.envs.predicate_functions import require_trust
 from fleet_tools.errors import ConfigError, ResultError, UnknownNameError
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium
 
-from fleet_tools.envs.interface import interface_of
+from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import pydantic
 
@@ -36,9 +36,8 @@ CLOUD_SAMPLINGS = ("farthest", "even")
 RENDERED = "vtk"
 CLOUD_SOURCES = ("rays", RENDERED)
 """How points are seen: by casting rays, or by rendering with VTK, which needs OpenGL."""
-CHANNELS = ("rgb", "depth", "segmentation")
-PADDED_UNIT = "m, mask: 1 there, 0 not"
-"""Unit of the keypoints of the mode "multitask_state", whose rows end with a mask."""
+Channel = Literal["rgb", "depth", "segmentation"]
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 MAX_CAMERA_SIZE = 4096
 """Largest width and height of images, in pixels."""
 MAX_CLOUD_SIZE = 100_000
@@ -112,7 +111,7 @@ class ObservationConfig:
 
     obs_mode: str
     camera_size: tuple[int, int]
-    channels: tuple[str, ...]
+    channels: tuple[Channel, ...]
     cloud_size: tuple[int, int]
     cloud_sampling: str
     cloud_source: str

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.envs.interface import EnvInterface
+from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.policies import confined_process

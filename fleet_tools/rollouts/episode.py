@@ -10,7 +10,7 @@ from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.imitation import Labels
 
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import StartScene
+    from fleet_tools.envs.recorded_env import StartScene
 
 
 @dataclass(frozen=True, eq=False)

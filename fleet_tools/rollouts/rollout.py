@@ -22,7 +22,7 @@ from fleet_tools.utils.disk_errors import disk_errors
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
-    from fleet_tools.envs.recorded import RecordedEnv, StartScene
+    from fleet_tools.envs.recorded_env import RecordedEnv, StartScene
 
 
 def rollout(
@@ -49,7 +49,7 @@ def rollout(
         ConfigError: Episodes of this environment, or in one of its wrappers, cannot be recorded.
         PredicateError: A predicate of the task file raised an error, for which no policy answers.
     """
-    from fleet_tools.envs.recorded import recorded
+    from fleet_tools.envs.recorded_env import recorded
     from fleet_tools.envs.wrappers import require_entries, require_single_steps
 
     inner = recorded(env)
@@ -175,9 +175,7 @@ class _Recorder:
                 name: np.stack([observation[name] for observation in self._observations])
                 for name in self._observations[0]
             },
-            actions=np.array(actions, dtype=np.float32).reshape(
-                -1, *self._env.action_entry.space.shape
-            ),
+            actions=np.array(actions, dtype=np.float32).reshape(-1, *self._env.action_spec.shape),
             rewards=np.array(rewards, dtype=np.float64),
             terminated=np.array(terminated, dtype=bool),
             truncated=np.array(truncated, dtype=bool),

@@ -1,5 +1,6 @@
 """Adds the models of tools and objects to a plant."""
 
+import math
 import os
 import re
 from html import escape, unescape
@@ -17,7 +18,7 @@ from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
 from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
-from fleet_tools.sim.model_xml import path_of
+from fleet_tools.sim.model_xml import path_of, read_model_xml
 from fleet_tools.sim.visual_meshes import complete_visuals
 
 
@@ -103,8 +104,37 @@ def add_model(
                 f"{model.file.parent / 'keypoints.yaml'}: keypoint {name!r} is on the link "
                 f"{keypoint.link!r}, which the model lacks. Its links: {', '.join(links)}."
             )
+    _limit_screws(plant, instances[0], model.file)
     complete_visuals(plant, scene_graph, instances[0], model.file)
     return instances[0]
+
+
+def _limit_screws(plant: MultibodyPlant, instance: ModelInstanceIndex, file: Path) -> None:
+    """Gives screw joints the limits in their file, which Drake's parser leaves out.
+
+    Raises:
+        ConfigError: They cannot be read.
+    """
+    joints = [plant.get_joint(index) for index in plant.GetJointIndices(instance)]
+    screws = [joint for joint in joints if joint.type_name() == "screw"]
+    if not screws:
+        return
+    elements = {element.get("name"): element for element in read_model_xml(file).iter("joint")}
+    for joint in screws:
+        texts = [
+            elements[joint.name()].findtext(f"axis/limit/{end}", default)
+            for end, default in (("lower", "-inf"), ("upper", "inf"))
+        ]
+        try:
+            low, high = map(float, texts)
+        except ValueError:
+            low, high = math.nan, math.nan
+        if not low <= high:
+            raise ConfigError(
+                f"{file}: the screw joint {joint.name()} has the limits {', '.join(texts)}; give a "
+                "lower and an upper one, rad."
+            )
+        joint.set_position_limits([low], [high])
 
 
 _PACKAGE = "model_folder"

@@ -16,7 +16,7 @@ import numpy as np
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import EnvState, unwrap
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.perception.observation_config import OBS_MODES, is_image
+from fleet_tools.perception.observation_config import OBS_MODES
 from fleet_tools.utils.libraries import require
 
 SIZE = (320, 240)
@@ -111,7 +111,9 @@ def _render(pipe: Connection, spec_json: str) -> None:
                 observation = unwrap(env).set_state(state)
             except FleetToolsError:  # such as a state that is not finite
                 observation = {}
-            images = {name: image for name, image in observation.items() if is_image(name)}
+            images = {
+                name: image for name, image in observation.items() if env.features[name].is_image
+            }
             pipe.send({name.removesuffix("_rgb"): _jpeg(image) for name, image in images.items()})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium
 
 from fleet_tools.dataset.reader import Dataset
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, DatasetError, MissingLibraryError
 from fleet_tools.policies.guarded import make_guarded
@@ -51,7 +51,7 @@ def policy_source(
         FleetToolsError: There is no such task or policy, or the environment cannot be made.
     """
     source = find_policy(policy)
-    make = partial(make_env, task=task, split=split, render_mode=render_mode)
+    make = EnvSpec.of(task, split=split, render_mode=render_mode).make_tool_use
     built_in = source.kind == "built_in"
     env = _with_point_cloud(make) if built_in else make(**source.env_kwargs)
 

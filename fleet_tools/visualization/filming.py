@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH
+from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.visualization.annotations import annotate, present_state

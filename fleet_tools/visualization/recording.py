@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from pydrake.geometry import MeshcatAnimation
 
-from fleet_tools.envs.recorded import StartScene
+from fleet_tools.envs.recorded_env import StartScene
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import Policy, policy_info

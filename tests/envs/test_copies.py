@@ -16,7 +16,6 @@ from support.environments import bits, press, press_until_sliding, with_velocity
 from support.processes import run_python
 
 from fleet_tools.config.tasks import task_path
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, EpisodeOverError
@@ -118,7 +117,9 @@ def test_wrappers_are_copied_with_what_they_count(copied: Callable[[Any], Any]) 
 
 
 def test_before_the_first_episode_and_after_the_last_step_there_is_nothing_to_continue() -> None:
-    env = make_env(task="hammer", tool="claw", randomization={"object_pose": False})
+    env = EnvSpec.of(
+        task="hammer", tool="claw", randomization={"object_pose": False}
+    ).make_tool_use()
     with pytest.raises(EpisodeOverError, match="No episode"):
         pickled(env).step(np.zeros(6, np.float32))
     env.reset(seed=3)
@@ -146,7 +147,7 @@ def test_a_task_file_that_has_changed_is_not_continued_silently(tmp_path: Path) 
     task = yaml.safe_load(task_path("hammer").read_text())
     file = tmp_path / "hammer.yaml"
     file.write_text(yaml.safe_dump(task))
-    env = make_env(task=str(file))
+    env = EnvSpec.of(task=str(file)).make_tool_use()
     env.reset(seed=1)
     content = pickle.dumps(env)
     assert pickle.loads(content).state_digest() == env.state_digest()
@@ -156,7 +157,7 @@ def test_a_task_file_that_has_changed_is_not_continued_silently(tmp_path: Path) 
 
 
 def test_cameras_with_delay_and_errors_continue() -> None:
-    env = make_env(task="hammer", obs_mode="point_cloud", sensors="active_stereo")
+    env = EnvSpec.of(task="hammer", obs_mode="point_cloud", sensors="active_stereo").make_tool_use()
     env.reset(seed=6)
     for _ in range(3):
         env.step(env.action_space.sample())

@@ -10,10 +10,10 @@ from fleet_tools import collect, replay
 from fleet_tools.assets.__main__ import main as generate_models
 from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset.header import describe
-from fleet_tools.envs.making import CUSTOM_ID, make_env
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.rollouts.rollout import rollout
 
 
@@ -56,5 +56,7 @@ def test_the_header_of_its_dataset_specifies_its_environment(own):
 
 
 def test_an_own_model_in_a_task_of_the_package(own):
-    env = make_env(task="hammer", tool=str(own / "tools" / "thumper" / "hammer_001"))
+    env = EnvSpec.of(
+        task="hammer", tool=str(own / "tools" / "thumper" / "hammer_001")
+    ).make_tool_use()
     assert rollout(env, ExpertPolicy(env), seed=0).outcome == "success"

@@ -12,7 +12,7 @@ from support.processes import run_program
 
 from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.tasks import task_path
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 from fleet_tools.errors import ConfigError, EpisodeOverError
 from fleet_tools.policies.trivial import RandomPolicy
@@ -99,7 +99,7 @@ def test_a_lost_object_is_no_success_whatever_the_predicates_say(env: ToolUseEnv
     """Raised far above the table, with predicates that ask for nothing else."""
     raising = {"type": "keypoint_raised", "object": "base", "at_least_m": 0.05}
     file = own_task(tmp_path, success=[raising], success_duration_s=0)
-    raised = make_env(task=file, reward="dense", tool="turner", object="patty")
+    raised = EnvSpec.of(task=file, reward="dense", tool="turner", object="patty").make_tool_use()
     raised.reset(seed=0)
     raised.set_state(moved(raised, {P: [0.5, 0.0, 1.95], V: [0.0, 0.0, 10.0]}))
     assert_lost(raised, raised.step(STAY))
@@ -108,7 +108,7 @@ def test_a_lost_object_is_no_success_whatever_the_predicates_say(env: ToolUseEnv
 
 def test_the_task_file_may_set_the_workspace(tmp_path):
     file = own_task(tmp_path, workspace={"upper_m": [1.5, 1.5, 0.3]})
-    env = make_env(task=file, tool="turner", object="patty")
+    env = EnvSpec.of(task=file, tool="turner", object="patty").make_tool_use()
     assert env.task.workspace == Workspace(upper_m=(1.5, 1.5, 0.3))
     env.reset(seed=0)
     env.set_state(moved(env, {P: [0.5, 0.0, 1.0]}))
@@ -116,7 +116,9 @@ def test_the_task_file_may_set_the_workspace(tmp_path):
 
 
 def test_a_scene_that_begins_outside_is_refused(tmp_path):
-    env = make_env(task=own_task(tmp_path, workspace={"upper_m": [1.5, 1.5, -0.01]}))
+    env = EnvSpec.of(
+        task=own_task(tmp_path, workspace={"upper_m": [1.5, 1.5, -0.01]})
+    ).make_tool_use()
     with pytest.raises(ConfigError, match=r"outside the workspace.*slab.*`workspace`"):
         env.reset(seed=0)
     with pytest.raises(EpisodeOverError):

@@ -8,8 +8,8 @@ from support.environments import press_until_sliding
 
 from fleet_tools.config.tasks import ObservedKeypoints, load_task, task_names
 from fleet_tools.dataset.header import describe_observation
-from fleet_tools.envs.making import make_env
-from fleet_tools.envs.observations import features, observation_space, observe
+from fleet_tools.envs.observations import observables, observation_space, observe
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.measurement import Measurement
 from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
@@ -30,7 +30,7 @@ def _env(hammer, contact):
 
 @pytest.fixture(name="observation")
 def _observation(env):
-    return observe(env.features, Measurement(env.world_state()))
+    return observe(env._observables, Measurement(env.world_state()))
 
 
 def test_the_observation_is_in_its_space(env, observation):
@@ -64,7 +64,7 @@ def test_keypoints_are_in_the_end_effector_in_the_order_of_the_task(env, observa
 
 def test_the_tools_keypoints_do_not_move_in_the_hand(env, observation):
     env.step(np.zeros(6, np.float32))
-    later = observe(env.features, Measurement(env.world_state()))
+    later = observe(env._observables, Measurement(env.world_state()))
     np.testing.assert_allclose(later["tool_keypoints"], observation["tool_keypoints"], atol=1e-6)
 
 
@@ -92,7 +92,10 @@ def test_an_observation_shares_no_memory_with_the_state(env, observation):
 @pytest.fixture(scope="module", name="multitask")
 def _multitask():
     """An environment of each task, with the layout that all tasks share."""
-    return {task: make_env(task=task, obs_mode="multitask_state") for task in task_names()}
+    return {
+        task: EnvSpec.of(task=task, obs_mode="multitask_state").make_tool_use()
+        for task in task_names()
+    }
 
 
 def test_all_tasks_share_one_layout_and_differ_in_its_masks(multitask):
@@ -111,7 +114,7 @@ def test_all_tasks_share_one_layout_and_differ_in_its_masks(multitask):
 def test_the_shared_layout_holds_the_tasks_own_keypoints_and_nothing_else(multitask, task):
     env = multitask[task]
     shared, _ = env.reset(seed=4)
-    own, _ = make_env(task=task).reset(seed=4)
+    own, _ = EnvSpec.of(task=task).make_tool_use().reset(seed=4)
     for part in ("tool_keypoints", "object_keypoints"):
         rows = shared.pop(part)
         points = own.pop(part)
@@ -135,4 +138,4 @@ def test_more_keypoints_than_the_shared_layout_holds_are_refused():
         "ideal",
     )
     with pytest.raises(ConfigError, match=r"holds 8 tool_keypoints, and the task observes 9"):
-        features(many, config)
+        observables(many, config)

@@ -15,7 +15,6 @@ from fleet_tools.blender.photo_jobs import scene_state
 from fleet_tools.config.predicates import UserFunction
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.dataset import Dataset
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.predicate_functions import (
     TRUSTED_MODULES,
     load_bound_task,
@@ -92,7 +91,9 @@ def line_of(file: Path, part: str) -> int:
 
 
 def test_a_function_judges_as_the_predicate_that_it_restates(write):
-    env = make_env(task=str(write("nail_in", depth_m=0.02)), tool="claw", object="round_nail")
+    env = EnvSpec.of(
+        task=str(write("nail_in", depth_m=0.02)), tool="claw", object="round_nail"
+    ).make_tool_use()
     verdicts = []
     expert = ExpertPolicy(env)
     observation, info = env.reset(seed=0)
@@ -107,7 +108,7 @@ def test_a_function_judges_as_the_predicate_that_it_restates(write):
 
 
 def test_a_bool_is_enough(write):
-    env = make_env(task=str(write("deep")))
+    env = EnvSpec.of(task=str(write("deep"))).make_tool_use()
     assert rollout(env, ExpertPolicy(env), seed=0).outcome == "success"
 
 
@@ -120,7 +121,7 @@ RETURNED = {
 
 @pytest.mark.parametrize("value", RETURNED)
 def test_what_a_function_may_return(write, value):
-    env = make_env(task=str(write("returned", value=value)))
+    env = EnvSpec.of(task=str(write("returned", value=value))).make_tool_use()
     env.reset(seed=0)
     (verdict,) = [each for name, each in env.verdicts().items() if name.endswith("function")]
     assert verdict == RETURNED[value]
@@ -143,7 +144,7 @@ def test_what_a_function_may_return(write, value):
 )
 def test_an_error_of_a_function_names_its_place(write, value, reason):
     file = write("returned", value=value)
-    env = make_env(task=str(file))
+    env = EnvSpec.of(task=str(file)).make_tool_use()
     line = line_of(file, "function:")
     place = rf"own\.yaml, line {line}: success\.\d: {MODULE}:returned "
     with pytest.raises(PredicateError, match=place + reason):
@@ -152,7 +153,7 @@ def test_an_error_of_a_function_names_its_place(write, value, reason):
 
 def test_an_error_of_a_function_is_no_failure_of_the_policy(write):
     late = "now.time < 0.3 and 1 / 0 if now.time else False"
-    env = make_env(task=str(write("returned", value=late)))
+    env = EnvSpec.of(task=str(write("returned", value=late))).make_tool_use()
     with pytest.raises(PredicateError):
         rollout(env, ExpertPolicy(env), seed=0)
 
@@ -179,7 +180,7 @@ def test_a_wrong_function_is_refused_when_the_environment_is_made(
     place = r"success\.\d" if where == "success" else r"expert\.after\.0\.expect\.0"
     line = line_of(file, f"{key}:")
     with pytest.raises(ConfigError, match=rf"own\.yaml, line {line}: {place}\.{key}: .*{reason}"):
-        make_env(task=str(file))
+        EnvSpec.of(task=str(file)).make_tool_use()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_a_module_that_cannot_be_imported_is_refused(write, module, code, reason
     else:
         (module.parent / f"{MODULE}.py").write_text(code)
     with pytest.raises(ConfigError, match=rf"own\.yaml, line \d+: .*cannot be imported.*{reason}"):
-        make_env(task=str(file))
+        EnvSpec.of(task=str(file)).make_tool_use()
 
 
 def test_reading_a_task_file_runs_no_code(write, module):

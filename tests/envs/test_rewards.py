@@ -16,13 +16,13 @@ from fleet_tools.config.expert import PointToPoint
 from fleet_tools.config.predicates import AxisUpright, Contact, KeypointsNear, Still
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs import rewards
-from fleet_tools.envs.making import CUSTOM_ID
 from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.experts.terms import AxisAtAngle, PointNearPoint, condition
 from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.world_state import WorldState

@@ -10,7 +10,7 @@ from gymnasium import spaces, wrappers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import ConfigError
@@ -243,7 +243,7 @@ def test_entries_that_are_read_come_through_or_the_wrapper_is_named() -> None:
 
 @pytest.mark.parametrize("expert", [perceived_expert, perceived_expert_category])
 def test_experts_that_see_refuse_what_hides_it(expert: Callable[[gymnasium.Env], Policy]) -> None:
-    env = make_env(task="hammer", obs_mode="point_cloud")
+    env = EnvSpec.of(task="hammer", obs_mode="point_cloud").make_tool_use()
     expert(wrappers.FilterObservation(env, sorted(env.features)))
     with pytest.raises(ConfigError, match=r"FilterObservation.*'joint_velocity'"):
         expert(wrappers.FilterObservation(env, ["joint_position"]))

@@ -13,7 +13,7 @@ from fleet_tools.config.distributions import Distribution, Uniform
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.predicates import JointDisplacement
 from fleet_tools.config.tasks import load_task, task_path
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.robot.pose_delta import displacement
@@ -40,7 +40,7 @@ def _follow(tmp_path_factory):
         ]
         file = folder / "wrench.yaml"
         file.write_text(yaml.safe_dump(changed))
-        env = make_env(task=str(file), tool="open_end", object="hex_nut")
+        env = EnvSpec.of(task=str(file), tool="open_end", object="hex_nut").make_tool_use()
         observation, info = env.reset(seed=seed)
         expert = ExpertPolicy(env)
         expert.reset()
@@ -149,7 +149,7 @@ def test_turned_and_released(follow):
 @pytest.fixture(name="env")
 def _env():
     """A new environment for each test, which leaves a force in it."""
-    env = make_env(task="wrench", tool="open_end", object="hex_nut")
+    env = EnvSpec.of(task="wrench", tool="open_end", object="hex_nut").make_tool_use()
     env.reset(seed=1)
     return env
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.experts.dagger import DAggerPolicy
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import StoredActions
@@ -29,7 +29,7 @@ class Straying:
 
 @pytest.fixture(scope="module", name="env")
 def _env():
-    env = make_env(task="hammer")
+    env = EnvSpec.of(task="hammer").make_tool_use()
     yield env
     env.close()
 

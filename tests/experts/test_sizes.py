@@ -11,7 +11,7 @@ from pydrake.math import RigidTransform
 from scipy.spatial.transform import Rotation
 
 from fleet_tools.config.tasks import load_task
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.experts.closest_points import Surface, sample
 from fleet_tools.experts.finding import Candidates, Finder
 from fleet_tools.experts.loose import Loose
@@ -111,7 +111,7 @@ def test_of_a_thin_plate_the_side_that_cameras_see_fits(seed, thickness):
 
 
 def test_cameras_are_where_the_task_file_puts_them():
-    env = make_env(task="hammer", obs_mode="rgbd")
+    env = EnvSpec.of(task="hammer", obs_mode="rgbd").make_tool_use()
     observation, _ = env.reset(seed=0)
     X_WE = env.world_state().X_WE
     for position, name in zip(camera_positions(TASK, X_WE), TASK.cameras, strict=True):

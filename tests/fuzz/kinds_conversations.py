@@ -19,7 +19,7 @@ from websockets.sync.server import ServerConnection, serve
 from fleet_tools.assets.labelling.draft import read_draft
 from fleet_tools.assets.labelling.mesh_subject import MeshSubject
 from fleet_tools.assets.labelling.session import Session
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies.openpi import wire
 from fleet_tools.policies.openpi.conversation import RESET, OpenpiConversation
@@ -85,7 +85,7 @@ def server_answers(folder: Path) -> Subject:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
-    env = make_env(task="hammer")
+    env = EnvSpec.of(task="hammer").make_tool_use()
     seen, _ = env.reset(seed=0)
     env.close()
     action = np.zeros(6, np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.config.tasks import task_names
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import EpisodeOverError, InvalidActionError
 from fleet_tools.sim.scene import Scene
@@ -21,7 +21,7 @@ PAIR = {"tool": "claw", "object": "round_nail"}
 
 def actions(folder: Path) -> Subject:
     """Actions to `step`."""
-    env = make_env(task="hammer", **PAIR)
+    env = EnvSpec.of(task="hammer", **PAIR).make_tool_use()
 
     def step(action: Any) -> Any:
         digest = env.state_digest()
@@ -61,7 +61,7 @@ def constructor(folder: Path) -> Subject:
         return given
 
     def read(given: dict[str, Any]) -> ToolUseEnv:
-        env = make_env(**given)
+        env = EnvSpec.of(**given).make_tool_use()
         env.close()
         return env
 
@@ -76,7 +76,7 @@ def constructor(folder: Path) -> Subject:
 
 def resets(folder: Path) -> Subject:
     """Arguments of `reset`, most of them scenes."""
-    env = make_env(task="hammer", **PAIR)
+    env = EnvSpec.of(task="hammer", **PAIR).make_tool_use()
     scenes = []
     for seed in range(4):
         env.reset(seed=seed)

@@ -14,7 +14,6 @@ from support.damage import damaged
 from support.small_datasets import Drawn, write
 from support.submitted import verification
 
-from fleet_tools.assets.importing.imported_folder import RECORD, edited_files
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.experiments.result_cache import ResultCache
 from fleet_tools.baselines.federated.record import ROUNDS, FleetWriter
@@ -34,6 +33,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.leaderboard.records import VERIFIED, read_verifications, write_verifications
 from fleet_tools.storage.run_folder import CONFIG, read_spec
+from fleet_tools.studio.importing.report import RECORD, edited_files
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.kinds_fleets import changed_message

@@ -19,12 +19,6 @@ from support.submitted import SMALL, random_evaluation, renamed, verification
 from support.submitted import write as write_result
 from trimesh.exchange.gltf import export_gltf
 
-from fleet_tools.assets.checking.program import read_model
-from fleet_tools.assets.importing.importer import ImportedModel, import_mesh
-from fleet_tools.assets.importing.mesh_file import read_mesh
-from fleet_tools.assets.importing.program import PLAIN
-from fleet_tools.assets.importing.scan.views import read_views
-from fleet_tools.assets.importing.settings import ImportSettings, ScanSettings
 from fleet_tools.baselines.experiments.studies import sources
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.errors import ResultError
@@ -36,6 +30,12 @@ from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
+from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
+from fleet_tools.studio.importing.mesh_file import read_mesh
+from fleet_tools.studio.importing.program import PLAIN
+from fleet_tools.studio.importing.scan_files import read_views
+from fleet_tools.studio.importing.settings import ImportSettings, ScanSettings
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.mutations import (

@@ -11,10 +11,10 @@ import numpy as np
 import trimesh
 
 from fleet_tools import __main__ as programs
-from fleet_tools.assets.checking.first_load import load
-from fleet_tools.assets.checking.program import read_model
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.confined_replies import plain, read_action, read_reply
+from fleet_tools.studio.checking.first_load import load
+from fleet_tools.studio.checking.program import read_model
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_json, changed_number, pick
 

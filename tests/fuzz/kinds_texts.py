@@ -14,8 +14,6 @@ from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
 
-from fleet_tools.assets.checking.first_load import load
-from fleet_tools.assets.checking.program import read_model
 from fleet_tools.assets.labelling.draft import Draft, read_draft, write_draft
 from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
@@ -27,10 +25,12 @@ from fleet_tools.config.file_access import assets_root, task_configs_root
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Value, load_yaml, parse
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.sim.scene import Scene, sample_scene
+from fleet_tools.studio.checking.first_load import load
+from fleet_tools.studio.checking.program import read_model
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,
@@ -104,7 +104,7 @@ def tasks_run(folder: Path) -> Subject:
 
     def read(given: tuple[bytes, int]) -> Any:
         path.write_bytes(given[0])
-        env = make_env(task=str(path))
+        env = EnvSpec.of(task=str(path)).make_tool_use()
         try:
             first, _ = env.reset(seed=given[1])
             second, reward, *_ = env.step(np.full(6, 0.5, np.float32))

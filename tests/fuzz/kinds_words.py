@@ -12,8 +12,6 @@ import numpy as np
 import pydantic
 from tyro.constructors import PrimitiveConstructorSpec
 
-from fleet_tools.assets.importing import argument_types
-from fleet_tools.assets.importing.argument_types import check_model_name
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.merging.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
@@ -31,6 +29,8 @@ from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
 from fleet_tools.policies.remote.access import TOKEN_VARIABLE, read_token, require_url
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.sim.catalog import load_model
+from fleet_tools.studio.importing import settings as argument_types
+from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
 from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
 from fleet_tools.utils.imports import load_user_function

@@ -33,11 +33,10 @@ TRIED: dict[str, str] = {
     "baselines/sweep.py": "files of fleets, sweeps, protocols, scenes",
     "fleet_tools/utils/option_parser.py": "names and notations",
     # models
-    "assets/checking/first_load.py": "models' SDFormat and URDF",
-    "assets/checking/program.py": "models' keypoints.yaml",
-    "assets/importing/imported_folder.py": "caches and records",
-    "assets/importing/scan/cloud_files.py": "views of scans",
-    "assets/importing/scan/views.py": "views of scans",
+    "fleet_tools/studio/checking/first_load.py": "models' SDFormat and URDF",
+    "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
+    "fleet_tools/studio/importing/report.py": "caches and records",
+    "fleet_tools/studio/importing/scan_files.py": "views of scans",
     "assets/labelling/draft.py": "drafts of labels",
     "fleet_tools/envs/predicate_sentences.py": "models' SDFormat and URDF",
     "fleet_tools/sim/add_models.py": "models' SDFormat and URDF",
@@ -104,7 +103,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/teleoperation/controls.py": "messages of the teleop page",
     # variables
     "fleet_tools/parallel/cluster.py": "environment variables",
-    "fleet_tools/perception/third_person_view.py": "environment variables",
+    "fleet_tools/perception/display.py": "environment variables",
     "fleet_tools/utils/compiled.py": "environment variables",
     "fleet_tools/utils/drake_release.py": "environment variables",
 }
@@ -117,7 +116,6 @@ _OWN = "what this process has just made"
 _VARIABLE = "whether a variable of Python or the desktop, or a path of the user's own, is set"
 
 NOT_TRIED: dict[str, str] = {
-    "assets/importing/report.py": _PACKAGE,
     "fleet_tools/__main__.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/registration.py": _PACKAGE,

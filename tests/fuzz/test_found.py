@@ -16,7 +16,6 @@ import torch
 from safetensors.torch import load, save
 from support import fleet_cases
 
-from fleet_tools.assets.importing.imported_folder import RECORD, edited_files
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.robot_host import RobotHost
 from fleet_tools.baselines.flower.records import NodeReport, read_value
@@ -38,6 +37,7 @@ from fleet_tools.policies.remote.messages import Hello, Ready, read_message
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.storage.provenance import read_task_file
+from fleet_tools.studio.importing.report import RECORD, edited_files
 from fleet_tools.utils.option_parser import key_value
 
 

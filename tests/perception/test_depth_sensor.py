@@ -14,15 +14,14 @@ from support.rendering import needs_gl
 from fleet_tools.config.cameras import SENSORS, ActiveStereo, Sensor, StructuredLight
 from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import load_task
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.observations import Observation
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.perception.camera_view import CameraView
+from fleet_tools.perception.camera_view import CameraView, Pinhole
 from fleet_tools.perception.depth_sensor import DepthSensor
 from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.observer import camera_poses
-from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.point_cloud import MAX_POINTS
 from fleet_tools.perception.segmentation import OBJECT, TOOL
 
@@ -137,30 +136,30 @@ def test_a_camera_that_sees_nothing_reads_nothing():
 
 @pytest.fixture(scope="module", name="noisy")
 def _noisy():
-    env = make_env(task="hammer", sensors="active_stereo", **SMALL)
+    env = EnvSpec.of(task="hammer", sensors="active_stereo", **SMALL).make_tool_use()
     yield env
     env.close()
 
 
 @pytest.fixture(scope="module", name="ideal")
 def _ideal():
-    env = make_env(task="hammer", **SMALL)
+    env = EnvSpec.of(task="hammer", **SMALL).make_tool_use()
     yield env
     env.close()
 
 
 def test_unknown_sensors_and_sensors_without_cameras_are_refused():
     with pytest.raises(UnknownNameError, match="Did you mean 'active_stereo'"):
-        make_env(task="hammer", sensors="active_sterio", **SMALL)
+        EnvSpec.of(task="hammer", sensors="active_sterio", **SMALL).make_tool_use()
     with pytest.raises(ConfigError, match="has no cameras"):
-        make_env(task="hammer", sensors="active_stereo")
-    make_env(task="hammer", sensors="ideal").close()
+        EnvSpec.of(task="hammer", sensors="active_stereo").make_tool_use()
+    EnvSpec.of(task="hammer", sensors="ideal").make_tool_use().close()
 
 
 def test_cameras_without_any_error_are_ideal_ones(tmp_path, ideal):
     silent = {"disparity_noise_px": 0, "lateral_noise_px": 0, "delay_steps": 0}
     task = own_task(tmp_path, calibration_error=STILL, **silent)
-    env = make_env(task=task, sensors="active_stereo", **SMALL)
+    env = EnvSpec.of(task=task, sensors="active_stereo", **SMALL).make_tool_use()
     for one, other in zip(episode(env), episode(ideal), strict=True):
         assert_same(one, other)
     env.close()
@@ -172,8 +171,8 @@ def test_errors_are_the_same_after_any_history_and_in_another_process(noisy, ide
     episode(noisy, seed=4, steps=5)
     assert digest(episode(noisy)) == first
     code = (
-        "from fleet_tools.envs.making import make_env; import test_depth_sensor as t; "
-        'env = make_env(task="hammer", sensors="active_stereo", **t.SMALL); '
+        "from fleet_tools.envs.spec import EnvSpec; import test_depth_sensor as t; "
+        'env = EnvSpec.of("hammer", sensors="active_stereo", **t.SMALL).make(); '
         "print(t.digest(t.episode(env)))"
     )
     again = subprocess.run(
@@ -200,8 +199,8 @@ def test_an_episode_continues_bit_for_bit_with_what_delayed_cameras_show(noisy):
 def test_delayed_cameras_show_the_step_before(tmp_path):
     # Farthest points depend on rounding, which the present pose changes.
     kwargs = SMALL | {"sensors": "active_stereo", "cloud_sampling": "even"}
-    prompt = make_env(task=own_task(tmp_path, delay_steps=0), **kwargs)
-    delayed_env = make_env(task="hammer", **kwargs)
+    prompt = EnvSpec.of(task=own_task(tmp_path, delay_steps=0), **kwargs).make_tool_use()
+    delayed_env = EnvSpec.of(task="hammer", **kwargs).make_tool_use()
     now, late = episode(prompt), episode(delayed_env)
     assert_same(now[0], late[0])  # at the start they show the start
     for earlier, present, delayed in zip(now, now[1:], late[1:], strict=False):
@@ -215,7 +214,7 @@ def test_delayed_cameras_show_the_step_before(tmp_path):
 
 def test_every_point_lies_on_the_ray_of_a_pixel(tmp_path):
     task = own_task(tmp_path, calibration_error=STILL, delay_steps=0)
-    env = make_env(task=task, sensors="active_stereo", **SMALL)
+    env = EnvSpec.of(task=task, sensors="active_stereo", **SMALL).make_tool_use()
     observation, info = env.reset(seed=3)
     p_W = in_world(observation)
     from_ray = np.full(len(p_W), np.inf)
@@ -230,7 +229,9 @@ def test_every_point_lies_on_the_ray_of_a_pixel(tmp_path):
 def test_points_move_with_the_calibration(tmp_path, ideal):
     """Without noise, the points in a camera are the true ones; the camera is believed elsewhere."""
     silent = {"disparity_noise_px": 0, "lateral_noise_px": 0, "delay_steps": 0}
-    env = make_env(task=own_task(tmp_path, **silent), sensors="active_stereo", **SMALL)
+    env = EnvSpec.of(
+        task=own_task(tmp_path, **silent), sensors="active_stereo", **SMALL
+    ).make_tool_use()
     (_, info), (_, true) = env.reset(seed=3), ideal.reset(seed=3)
     X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
     sensors = env._observer._sensors
@@ -265,7 +266,9 @@ def seen_by(env: ToolUseEnv) -> list[dict[int, Hits]]:
 @pytest.mark.parametrize("sensors", SENSORS[1:])
 def test_depth_images_err_and_other_images_do_not(sensors):
     kwargs = {"obs_mode": "rgbd", "camera_size": (160, 120)}
-    exact, with_errors = (make_env(task="hammer", sensors=s, **kwargs) for s in ("ideal", sensors))
+    exact, with_errors = (
+        EnvSpec.of(task="hammer", sensors=s, **kwargs).make_tool_use() for s in ("ideal", sensors)
+    )
     one, other = exact.reset(seed=3)[0], with_errors.reset(seed=3)[0]
     for name in ("overhead", "wrist"):
         np.testing.assert_array_equal(one[f"{name}_rgb"], other[f"{name}_rgb"])
@@ -291,7 +294,9 @@ def test_rendered_clouds_have_the_errors_of_clouds_by_rays(tmp_path):
     for source in ("rays", "vtk"):
         clouds = []
         for sensors in ("ideal", "active_stereo"):
-            env = make_env(task=task, sensors=sensors, cloud_source=source, **SMALL)
+            env = EnvSpec.of(
+                task=task, sensors=sensors, cloud_source=source, **SMALL
+            ).make_tool_use()
             env.reset(seed=3)
             seen = seen_by(env)[0]
             if sensors != "ideal":

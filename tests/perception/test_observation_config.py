@@ -12,7 +12,7 @@ from support.task_files import whole_task
 
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import load_task
-from fleet_tools.envs.observations import features
+from fleet_tools.envs.observations import observables
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.observation_config import CHANNELS, OBS_MODES, ObservationConfig
 from fleet_tools.perception.point_cloud import OBJECT_MASK
@@ -61,7 +61,7 @@ def test_invalid_arguments_are_refused_with_the_valid_ones(task, kwargs, message
 @pytest.mark.parametrize("mode", OBS_MODES)
 def test_every_mode_has_proprioception(task, mode):
     config = ObservationConfig.of(task, **{**KWARGS, "obs_mode": mode})
-    names = features(task.keypoints, config)
+    names = observables(task.keypoints, config)
     assert len({name for name in names if name.startswith(("joint", "end"))}) == 5
     assert config.has_cameras == (not mode.endswith("state"))
 

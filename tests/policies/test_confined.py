@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 
-from fleet_tools.envs.interface import EnvInterface, interface_of
+from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies.confined import ConfinedPolicy, PolicyProcess, find_policy_apart

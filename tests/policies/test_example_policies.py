@@ -21,7 +21,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import ttest_1samp
 from support.processes import ROOT, run_python
 
-from fleet_tools.envs.interface import interface_of
+from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.utils.statistics import wilson_interval

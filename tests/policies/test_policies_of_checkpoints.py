@@ -33,7 +33,7 @@ from fleet_tools.baselines.training.record import BEST, LAST
 from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import collect_episode
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
@@ -59,7 +59,7 @@ def write_short_task(folder: Path, steps: int) -> str:
 
 def test_a_checkpoint_acts_the_same_in_every_program(mlp: str) -> None:
     (trial,) = SMALL.trials("hammer", "train", 1)
-    env = make_env(task="hammer", split="train")
+    env = EnvSpec.of(task="hammer", split="train").make_tool_use()
     direct = rollout(env, load_checkpoint_policy(mlp, env), seed=trial.seed)
     provenance = PolicyProvenance.of(find_policy(mlp))
     result = a_result(policy=provenance, packages=installed_packages())
@@ -201,7 +201,7 @@ def test_a_checkpoint_is_not_evaluated_in_tasks_that_it_cannot_act_in(mlp: str) 
 
 
 def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp: str) -> None:
-    env = make_env(task="hammer", split="train")
+    env = EnvSpec.of(task="hammer", split="train").make_tool_use()
     scaled = wrappers.RescaleAction(env, np.float32(-2), np.float32(2))
     episodes = [
         rollout(each, load_checkpoint_policy(mlp, each), seed=1)
@@ -221,7 +221,7 @@ def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp: str) -> None:
 )
 def test_a_recurrent_policy_is_copied_with_its_memory(tmp_path: Path, copied: Callable) -> None:
     config = PolicyConfig(body=RecurrentConfig(type="gru", layers=1, width=8))
-    env = make_env(task="hammer", split="train")
+    env = EnvSpec.of(task="hammer", split="train").make_tool_use()
     policy = load_checkpoint_policy(untrained(tmp_path / "gru.safetensors", config), env)
     observation, _ = env.reset(seed=1)
     fresh = policy.act(observation)

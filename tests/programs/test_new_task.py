@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fleet_tools
-from fleet_tools.assets.checking.program import CheckOptions, make_report
 from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.new_task import main
+from fleet_tools.studio.checking.program import CheckOptions, make_report
 
 
 @pytest.fixture(name="folder", scope="module")

@@ -23,11 +23,11 @@ REPLAY = """
 import hashlib, json, sys
 import numpy as np
 from processor_replays import kernels
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.rollouts.distance import points
 
 task, seed, actions = json.loads(sys.argv[1])
-env = make_env(task=task, split="all")
+env = EnvSpec.of(task, split="all").make()
 observation, info = env.reset(seed=seed)
 states, observations = hashlib.sha256(), hashlib.sha256()
 for action in actions:

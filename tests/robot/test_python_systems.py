@@ -15,7 +15,7 @@ from pydrake.systems.framework import (
     LeafSystem,
 )
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.robot.python_systems import (
     REFERENCES,
     drake_frees_python_systems,
@@ -75,7 +75,7 @@ def test_references_are_taken_away_only_where_drake_would_keep_the_system_alive(
 
 @pytest.mark.parametrize("task", ["hammer", "spatula"])
 def test_rebuilt_worlds_do_not_pile_up(task: str):
-    env = make_env(task=task)
+    env = EnvSpec.of(task=task).make_tool_use()
     worlds = []
     for seed in range(12):
         env.reset(seed=seed)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import DatasetError, EpisodeOverError, InfeasibleError
 from fleet_tools.policies.policy import StoredActions
@@ -45,7 +45,7 @@ class RandomMotions:
 
 @cache
 def environment() -> ToolUseEnv:
-    return make_env(task="hammer")
+    return EnvSpec.of(task="hammer").make_tool_use()
 
 
 @cache

@@ -9,7 +9,7 @@ from pydrake.multibody.math import SpatialVelocity
 from support.environments import IDS, drive
 
 from fleet_tools.config.tasks import task_path
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
@@ -58,7 +58,7 @@ def test_a_robot_without_motion_causes_none(make, environment_id):
 
 
 def test_a_push_of_the_scene_is_nobodys_motion():
-    env = make_env(task="spatula")
+    env = EnvSpec.of(task="spatula").make_tool_use()
     env.reset(seed=3)
     pushed = env.scene.model_copy(
         update={"push": Push(time_s=0.2, translation_m=(0.05, 0.02, 0.0))}
@@ -73,7 +73,7 @@ def test_a_push_of_the_scene_is_nobodys_motion():
 
 
 def test_a_push_after_the_tool_has_touched_is_nobodys_motion():
-    env = make_env(task="spatula")
+    env = EnvSpec.of(task="spatula").make_tool_use()
     assert rollout(env, ExpertPolicy(env), seed=3).outcome == "success"
     state, before = env.get_state(), env.world_state()
     step = state.snapshot.step + 1
@@ -89,7 +89,7 @@ def test_a_push_after_the_tool_has_touched_is_nobodys_motion():
 
 
 def test_a_block_that_flies_by_itself_is_nobodys_motion():
-    env = make_env(task="knife")
+    env = EnvSpec.of(task="knife").make_tool_use()
     env.reset(seed=3)
     state = env.get_state()
     assert env._simulation is not None
@@ -121,7 +121,7 @@ def test_a_nail_driven_by_another_part_is_not_driven_by_the_face(tmp_path):
     ):
         file = tmp_path / f"{len(motions)}.yaml"
         file.write_text(yaml.safe_dump(data | {"tool_parts": parts}, sort_keys=False))
-        env = make_env(task=str(file), tool="claw", object="round_nail")
+        env = EnvSpec.of(task=str(file), tool="claw", object="round_nail").make_tool_use()
         env.reset(seed=5)
         drive(env)
         now = env.world_state()
@@ -147,7 +147,7 @@ def test_the_attribution_is_part_of_the_state(hammer):
 
 
 def test_coordinates_are_those_of_the_world_state():
-    env = make_env(task="knife")
+    env = EnvSpec.of(task="knife").make_tool_use()
     env.reset(seed=0)
     simulation = env._simulation
     assert simulation is not None

@@ -16,7 +16,7 @@ from support.environments import press, press_until_sliding
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.catalog import find_model
@@ -200,7 +200,7 @@ def test_a_snapshot_continues_after_other_scenes(make, hammer, contact):
 
 def test_a_snapshot_continues_in_a_new_environment(contact):
     state, future = contact
-    assert continue_from(make_env(task="hammer"), state) == future
+    assert continue_from(EnvSpec.of(task="hammer").make_tool_use(), state) == future
 
 
 def test_a_snapshot_continues_as_the_uninterrupted_episode(hammer):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from fleet_tools.assets.checking.defects import (
+from model_defects import (
     Change,
     blunt_edge,
     collision_changed,
@@ -14,7 +14,8 @@ from fleet_tools.assets.checking.defects import (
     raised,
     without,
 )
-from fleet_tools.assets.families import FamilyName, find_family
+
+from fleet_tools.assets.families import find_family
 from fleet_tools.assets.model_description import ModelDescription
 
 
@@ -30,16 +31,14 @@ class BadModel:
     """
 
     name: str
-    family: FamilyName
+    family: str
     member: str
     change: Change
     finding: str
 
     def make(self) -> ModelDescription:
         """Returns the model."""
-        module = find_family(self.family)
-        model = module.build(module.CATALOGUE[self.member], self.member)
-        return replace(self.change(model), name=self.name)
+        return replace(self.change(find_family(self.family).member(self.member)), name=self.name)
 
 
 BAD_MODELS = (

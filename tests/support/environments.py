@@ -9,8 +9,8 @@ import numpy as np
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.envs.making import CUSTOM_ID
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv, unwrap
+from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.robot.pose_delta import displacement
 
 IDS = sorted({name for name in gymnasium.registry if name.startswith("FleetTools/")} - {CUSTOM_ID})

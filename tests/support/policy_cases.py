@@ -23,11 +23,11 @@ from fleet_tools.baselines.policies.head_config import (
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import ArraySpec
-from fleet_tools.perception.observation_config import PADDED_UNIT
 
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another
 
 ACTION = ArraySpec(
+    kind="action",
     shape=(6,),
     dtype="float32",
     unit="m, rad",
@@ -37,20 +37,31 @@ ACTION = ArraySpec(
 )
 
 STATE = {
-    "joint_position": ArraySpec(shape=(7,), dtype="float32", unit="rad", frame=None),
+    "joint_position": ArraySpec(kind="state", shape=(7,), dtype="float32", unit="rad", frame=None),
     "object_keypoints": ArraySpec(
-        shape=(2, 3), dtype="float32", unit="m", frame="end effector", entries=("head", "base")
+        kind="keypoints",
+        shape=(2, 3),
+        dtype="float32",
+        unit="m",
+        frame="end effector",
+        entries=("head", "base"),
     ),
 }
 CLOUD = {
-    "point_cloud": ArraySpec(shape=(20, 4), dtype="float32", unit="m, mask", frame="end effector")
+    "point_cloud": ArraySpec(
+        kind="points", shape=(20, 4), dtype="float32", unit="m, mask", frame="end effector"
+    )
 }
 PADDED = {
-    name: ArraySpec(shape=(3, 4), dtype="float32", unit=PADDED_UNIT, frame="end effector")
+    name: ArraySpec(
+        kind="masked_keypoints", shape=(3, 4), dtype="float32", unit="m, mask", frame="end effector"
+    )
     for name in ("tool_keypoints", "object_keypoints")
 } | {"joint_position": STATE["joint_position"]}
 IMAGES = {
-    f"{name}_rgb": ArraySpec(shape=(40, 33, 3), dtype="uint8", unit="1/255", frame=f"camera {name}")
+    f"{name}_rgb": ArraySpec(
+        kind="rgb", shape=(40, 33, 3), dtype="uint8", unit="1/255", frame=f"camera {name}"
+    )
     for name in ("wrist", "table")
 }
 

@@ -17,11 +17,13 @@ from fleet_tools.policies.remote.messages import Hello
 from fleet_tools.policies.remote.server import PolicyServer
 
 LAYOUT = {
-    "state": ArraySpec(shape=(3,), dtype="float32", unit="m", frame="world"),
-    "tool_cloud": ArraySpec(shape=(16, 4), dtype="float32", unit="m", frame="E"),
-    "wrist_rgb": ArraySpec(shape=(2, 3, 3), dtype="uint8", unit="", frame=None),
+    "state": ArraySpec(kind="state", shape=(3,), dtype="float32", unit="m", frame="world"),
+    "tool_cloud": ArraySpec(kind="points", shape=(16, 4), dtype="float32", unit="m", frame="E"),
+    "wrist_rgb": ArraySpec(kind="rgb", shape=(2, 3, 3), dtype="uint8", unit="", frame=None),
 }
-ACTION = ArraySpec(shape=(6,), dtype="float32", unit="m, rad", frame="E", scale=(0.05,) * 6)
+ACTION = ArraySpec(
+    kind="action", shape=(6,), dtype="float32", unit="m, rad", frame="E", scale=(0.05,) * 6
+)
 
 
 def hello(**changes: Any) -> Hello:

@@ -7,7 +7,7 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
 from fleet_tools.dataset.header import describe_action, describe_observation
-from fleet_tools.envs.making import make_env
+from fleet_tools.envs.spec import EnvSpec
 
 SMALL_BODY = MLPConfig(layers=1, width=8)
 
@@ -23,7 +23,7 @@ def untrained(
         seed: Seed of its weights.
         env_kwargs: Keyword arguments of its environment.
     """
-    env = make_env(task="hammer", **env_kwargs)
+    env = EnvSpec.of(task="hammer", **env_kwargs).make_tool_use()
     blueprint = Blueprint.of(
         config or PolicyConfig(body=SMALL_BODY),
         describe_observation(env),

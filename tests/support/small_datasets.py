@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.header import ArraySpec, Header, describe
+from fleet_tools.envs.array_spec import IMAGE_KINDS, Kind
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.rollouts.episode import Episode
@@ -72,10 +73,20 @@ def hammer_scene() -> Scene:
     return sample_scene(load_task("hammer"), 0)
 
 
+def array_kind(name: str) -> Kind:
+    """Returns the kind of an array of these datasets."""
+    if name == "point_cloud":
+        return "points"
+    for kind in IMAGE_KINDS:
+        if name.endswith(f"_{kind}"):
+            return kind
+    return "state"
+
+
 def a_header(observation: Layout = OBSERVATION) -> Header:
     """Returns the header of a dataset with other observations."""
     arrays = {
-        name: ArraySpec(shape=shape, dtype=dtype, unit="1", frame=None)
+        name: ArraySpec(kind=array_kind(name), shape=shape, dtype=dtype, unit="1", frame=None)
         for name, (shape, dtype) in observation.items()
     }
     return hammer_header().model_copy(update={"observation": arrays})

@@ -5,11 +5,12 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RollPitchYaw
 
-from fleet_tools.envs.actions import action_space, check_action
+from fleet_tools.envs.actions import check_action
 from fleet_tools.robot.pose_delta import displace, displacement
 from fleet_tools.teleoperation import gamepad, keys, space_mouse
 from fleet_tools.teleoperation.commands import Command, Frame, Request, action_of, within_bounds
@@ -31,7 +32,8 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 def is_action(action: np.ndarray) -> bool:
     """Returns whether the environment executes an action as it is."""
     executed, clipped = check_action(action)
-    return action in action_space() and not clipped and (executed == action).all()
+    space = spaces.Box(-1.0, 1.0, (6,), np.float32)
+    return action in space and not clipped and (executed == action).all()
 
 
 # --- Commands -------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 from support.collected import write_quick_task
 from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
+from support.small_datasets import array_kind
 
 from fleet_tools import collect
 from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
@@ -88,7 +89,13 @@ def _variants(folder: Path, env: ToolUseEnv, tmp_path_factory: pytest.TempPathFa
     }
     header = stored.header.model_copy(update={"keep_failures": True})
     observed = {
-        name: ArraySpec(shape=rows.shape[1:], dtype=rows.dtype.name, unit="m", frame=None)
+        name: ArraySpec(
+            kind=array_kind(name),
+            shape=rows.shape[1:],
+            dtype=rows.dtype.name,
+            unit="m",
+            frame=None,
+        )
         for name, rows in episodes["with a cloud"].observations.items()
     }
     data = tmp_path_factory.mktemp("data")

@@ -21,18 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.dataset.episode_file import NAMES_IN_FILE, OBSERVATIONS
 from fleet_tools.dataset.export.source import Source
 from fleet_tools.dataset.export.views import PieceView, link_whole, stored_view
-from fleet_tools.dataset.header import ArraySpec, Header
+from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.envs.actions import action_space
-from fleet_tools.envs.observations import image_space
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.perception.observation_config import channel_of
 
 _VERSION = "0.5.4"
 """Version of Minari, the first whose metadata can declare that images are not JPEGs."""
@@ -101,25 +97,16 @@ def _metadata(source: Source) -> dict[str, Any]:
             {
                 "type": "Dict",
                 "subspaces": {
-                    name: _as_json(observation_box(name, array))
-                    for name, array in header.observation.items()
+                    name: _as_json(array.space) for name, array in header.observation.items()
                 },
             }
         ),
-        "action_space": json.dumps(_as_json(action_space())),
+        "action_space": json.dumps(_as_json(header.action.space)),
         "env_spec": _env_spec(header),
         "algorithm_name": header.policy,
         "fleet_tools": header.model_dump(mode="json"),
         "view_of": str(source.dataset.folder.resolve().name),
     }
-
-
-def observation_box(name: str, array: ArraySpec) -> spaces.Box:
-    """Returns the space of an observation's entry, equal to the environment's."""
-    channel = channel_of(name)
-    if channel is not None:
-        return image_space(channel, *array.shape[:2])
-    return spaces.Box(-np.inf, np.inf, array.shape, np.dtype(array.dtype))
 
 
 def _as_json(box: spaces.Box) -> dict[str, Any]:

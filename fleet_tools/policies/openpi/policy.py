@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.array_spec import describe_action, describe_observation
-from fleet_tools.envs.interface import EnvInterface
 from fleet_tools.envs.lerobot_features import FeatureNames
+from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.openpi import wire

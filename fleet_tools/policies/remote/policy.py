@@ -8,7 +8,7 @@ import numpy as np
 
 from fleet_tools.config.values import differences
 from fleet_tools.envs.array_spec import describe_action, describe_observation, layout_differences
-from fleet_tools.envs.interface import EnvInterface
+from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import PolicyError
 from fleet_tools.policies.policy import NeverCopied

@@ -9,8 +9,8 @@ from support.family_laws import family_laws
 from support.surfaces import surface_points
 
 from fleet_tools.assets.families import hammer
-from fleet_tools.assets.families.grip import GRIP
 from fleet_tools.assets.model_description import ModelDescription
+from fleet_tools.assets.parametric import GRIP
 
 
 def check(model: ModelDescription) -> None:

@@ -8,8 +8,8 @@ import pytest
 from support.family_laws import family_laws
 
 from fleet_tools.assets.families import knife
-from fleet_tools.assets.families.grip import GRIP, GRIP_END
 from fleet_tools.assets.model_description import ModelDescription
+from fleet_tools.assets.parametric import GRIP, GRIP_END
 
 
 def check(model: ModelDescription) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.surfaces import surface_points
 
 from fleet_tools.assets.families import nut, wrench
-from fleet_tools.assets.families.grip import GRIP, GRIP_END
-from fleet_tools.assets.families.wrench_params import PAD, WrenchParams
+from fleet_tools.assets.families.wrench.wrench_parts import PAD, WrenchParams
+from fleet_tools.assets.parametric import GRIP, GRIP_END
 from fleet_tools.assets.solids import Solid
 
 seeds = st.integers(0, 2**32 - 1)

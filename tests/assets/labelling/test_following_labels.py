@@ -8,11 +8,9 @@ import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.assets.families import FAMILIES, find_family
-from fleet_tools.assets.importing.report import keypoints_of_tasks
+from fleet_tools.assets.families import family_names, find_family, meanings_of
 from fleet_tools.assets.labelling.example import find_example
 from fleet_tools.assets.labelling.grasping import pose_of, propose_hand, rotation_of
-from fleet_tools.assets.labelling.meanings import MEANINGS, WORKING, meanings_of
 from fleet_tools.assets.labelling.picking import nearest
 from fleet_tools.assets.labelling.subject import Identity
 from fleet_tools.assets.labelling.symmetry import (
@@ -24,6 +22,7 @@ from fleet_tools.assets.labelling.symmetry import (
 )
 from fleet_tools.assets.solids import Solid, box, joined
 from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.report import keypoints_of_tasks
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -141,12 +140,12 @@ def test_poses_keep_rotations_and_agree_with_drake(seed):
     assert pose.to_transform().rotation().matrix() == pytest.approx(R, abs=1e-9)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", family_names())
 def test_every_keypoint_of_a_family_has_a_meaning(family):
-    module = find_family(family)
-    model = module.build(next(iter(module.CATALOGUE.values())), "example")
+    found = find_family(family)
+    model = found.member(next(iter(found.catalogue)))
     meanings = meanings_of(family, list(model.keypoints))
-    assert meanings.keys() == model.keypoints.keys() == MEANINGS[family].keys()
+    assert meanings.keys() == model.keypoints.keys() == find_family(family).keypoints.keys()
     assert all(meaning.text for meaning in meanings.values())
     labelled: list[str] = []
     for name, meaning in meanings.items():  # what others follow from comes first
@@ -156,17 +155,18 @@ def test_every_keypoint_of_a_family_has_a_meaning(family):
             assert meanings[meaning.partner].partner == name
         labelled.append(name)
     if model.kind == "tool":
-        working = WORKING[family]
+        working = find_family(family).alignment
+        assert working is not None
         assert {working.ahead, *working.down} <= model.keypoints.keys()
         assert set(keypoints_of_tasks("tool", family)) == model.keypoints.keys()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", family_names())
 def test_the_example_is_a_model_of_the_package(family):
-    kind = find_family(family).build(next(iter(find_family(family).CATALOGUE.values())), "x").kind
+    kind = find_family(family).kind
     example = find_example(labelled(kind, family))
     assert example is not None
-    assert example.keypoints.keys() == MEANINGS[family].keys()
+    assert example.keypoints.keys() == find_family(family).keypoints.keys()
     assert find_example(labelled("object" if kind == "tool" else "tool", family)) is None
     assert find_example(labelled(kind, "spoon")) is None
 
@@ -175,7 +175,8 @@ def test_the_example_is_a_model_of_the_package(family):
 def test_the_package_s_tools_lie_in_the_hand_as_their_working_axes_say(family):
     example = find_example(labelled("tool", family))
     assert example is not None
-    working, points = WORKING[family], example.keypoints
+    working, points = find_family(family).alignment, example.keypoints
+    assert working is not None
     assert points[working.ahead][0] > 0.05
     start, end = working.down
     axis = points[end] - points[start]

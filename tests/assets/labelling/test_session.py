@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.__main__ import main as assets
-from fleet_tools.assets.importing.settings import ScaleSettings
 from fleet_tools.assets.labelling.draft import Draft, read_draft, write_draft
 from fleet_tools.assets.labelling.folder_subject import FolderSubject
 from fleet_tools.assets.labelling.labels import History, Labels
@@ -21,6 +20,7 @@ from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.catalog import load_model
+from fleet_tools.studio.importing.settings import ScaleSettings
 
 NUMBERS = st.floats(-1e6, 1e6)
 POSITIONS = st.tuples(NUMBERS, NUMBERS, NUMBERS)

@@ -23,9 +23,7 @@ from fleet_tools.baselines.metaworld.expert import scripted_expert
 from fleet_tools.baselines.metaworld.scene import MetaWorldScene
 from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, read_task, task_set
 from fleet_tools.dataset import episode_file
-from fleet_tools.envs.arenas import arena_of, read_scene
-from fleet_tools.envs.making import META_WORLD_ID
-from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.spec import EnvSpec, arena_of, read_scene
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import (
     ConfigError,
@@ -36,6 +34,7 @@ from fleet_tools.errors import (
     UnknownNameError,
 )
 from fleet_tools.policies.policy import StoredActions
+from fleet_tools.registration import META_WORLD_ID
 from fleet_tools.rollouts.episode import first_difference
 from fleet_tools.rollouts.rollout import rollout
 

@@ -37,7 +37,7 @@ from fleet_tools.baselines.policies.config import ResNet18Config
 from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.envs.interface import interface_of
+from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.policies.sources import find_policy

@@ -108,11 +108,12 @@ def test_another_layout_of_data_is_refused_before_there_is_a_network():
         Blueprint.of(mlp, cloud, ACTION)
     with pytest.raises(LayoutError, match="has `clouds`, but there is no cloud"):
         Blueprint.of(PolicyConfig(body=BODIES["mlp"], clouds=PointNetConfig()), STATE, ACTION)
-    for name in ("wrist_depth", "wrist_rgb", "point_cloud"):
+    for kind in ("depth", "rgb", "points"):
+        other = STATE["joint_position"].model_copy(update={"kind": kind})
         with pytest.raises(
-            LayoutError, match=rf"do not read entries like '{name}' \(float32 \(7,\)\)"
+            LayoutError, match=r"do not read entries like 'other' \(float32 \(7,\)\)"
         ):
-            Blueprint.of(mlp, STATE | {name: STATE["joint_position"]}, ACTION)
+            Blueprint.of(mlp, STATE | {"other": other}, ACTION)
     with pytest.raises(LayoutError, match="nothing to read"):
         Blueprint.of(mlp, {}, ACTION)
     with pytest.raises(ValueError, match="Did you mean 'joint_position'"):
@@ -222,10 +223,12 @@ def test_the_merging_program_reads_a_checkpoint_as_a_state_dict(path):
 
 
 CAMERAS = {
-    "wrist_rgb": ArraySpec(shape=(12, 16, 3), dtype="uint8", unit="", frame=None),
-    "wrist_depth": ArraySpec(shape=(12, 16), dtype="float32", unit="m", frame=None),
+    "wrist_rgb": ArraySpec(kind="rgb", shape=(12, 16, 3), dtype="uint8", unit="", frame=None),
+    "wrist_depth": ArraySpec(kind="depth", shape=(12, 16), dtype="float32", unit="m", frame=None),
 }
-CLOUD = {"point_cloud": ArraySpec(shape=(20, 4), dtype="float32", unit="m", frame="E")}
+CLOUD = {
+    "point_cloud": ArraySpec(kind="points", shape=(20, 4), dtype="float32", unit="m", frame="E")
+}
 
 
 @pytest.mark.parametrize("offered", [STATE, STATE | CLOUD, STATE | CAMERAS, CAMERAS, CLOUD])

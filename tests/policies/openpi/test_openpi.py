@@ -19,8 +19,8 @@ from websockets.sync.client import connect
 
 import fleet_tools  # noqa: F401  (registers the environments)
 from fleet_tools.envs.array_spec import describe_observation
-from fleet_tools.envs.interface import interface_of
 from fleet_tools.envs.lerobot_features import FeatureNames
+from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.openpi import wire
 from fleet_tools.policies.openpi.conversation import OpenpiConversation

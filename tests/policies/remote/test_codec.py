@@ -43,7 +43,7 @@ def same(first: object, second: object) -> bool:
 
 def test_the_types_are_those_of_layouts() -> None:
     for dtype in DTYPES:
-        ArraySpec(shape=(), dtype=dtype, unit="", frame=None)  # raises for others
+        ArraySpec(kind="state", shape=(), dtype=dtype, unit="", frame=None)  # raises for others
     assert len(DTYPES) == 12
 
 

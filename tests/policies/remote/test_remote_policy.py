@@ -33,8 +33,8 @@ from fleet_tools.baselines.policies.policy import NetworkPolicy, load_checkpoint
 from fleet_tools.baselines.policies.serving import served_checkpoint
 from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset.attempts import collect_episode
-from fleet_tools.envs.making import make_env
 from fleet_tools.envs.outcomes import POLICY_ERROR, TIME_LIMIT
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
@@ -98,7 +98,7 @@ def test_evaluations_and_collections_are_the_same_bit_for_bit(
         assert [each.state_digest for each in there] == [each.state_digest for each in here]
         assert find_policy(server.url).content_digest == find_policy(str(checkpoint)).content_digest
         collected = collect_episode(task, trials[0].seed, policy=server.url, split="train")
-    env = make_env(task=task, split="train")
+    env = EnvSpec.of(task=task, split="train").make_tool_use()
     direct = rollout(env, load_checkpoint_policy(checkpoint, env), seed=trials[0].seed)
     assert collected.actions.tobytes() == direct.actions.tobytes()
     assert decode_actions(here[0].actions).tobytes() == direct.actions.tobytes()
@@ -203,7 +203,7 @@ def test_nothing_begins_where_the_policy_cannot_act(checkpoints: dict[str, Path]
     action = hello.action.model_copy(update={"rate_hz": 20.0})
     fast = hello.model_copy(update={"action": action, "control_period_s": 0.05})
     with serving_as(replace(served, hello=fast)) as server:
-        env = make_env(task="hammer")
+        env = EnvSpec.of(task="hammer").make_tool_use()
         with pytest.raises(PolicyError, match=r"period is 0.166667 s, not 0.05 s"):
             find_policy(server.url).make(env)
     with pytest.raises(PolicyError, match="refused"):

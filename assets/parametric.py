@@ -1,0 +1,70 @@
+"""Constraints on the parameters of a family."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from fleet_tools.assets.model_description import ModelDescription
+from fleet_tools.assets.solids import Solid
+
+Params = TypeVar("Params")
+
+
+def check_parameters(family: str, params: object, rules: Mapping[str, bool]) -> None:
+    """Refuses parameters that break a rule.
+
+    Args:
+        family: Name of the family, for the error message.
+        params: The parameters, for the error message.
+        rules: Whether each rule holds, by its description.
+
+    Raises:
+        ValueError: A rule does not hold; the message describes all that do not.
+    """
+    broken = [rule for rule, holds in rules.items() if not holds]
+    if broken:
+        raise ValueError(
+            f"these are not the parameters of a {family}; required: {'; '.join(broken)}; given: "
+            f"{params}"
+        )
+
+
+def sample_within_mass(
+    bounds: tuple[float, float],
+    draw: Callable[[np.random.Generator], Params],
+    build: Callable[[Params, str], ModelDescription],
+    rng: np.random.Generator,
+) -> Params:
+    """Draws parameters until the mass of the model lies within bounds.
+
+    Args:
+        bounds: Least and greatest mass, kg.
+        draw: Draws parameters.
+        build: Makes the model.
+        rng: Random number generator.
+
+    Raises:
+        RuntimeError: None of 100 draws lies within the bounds.
+    """
+    lightest, heaviest = bounds
+    for _ in range(100):
+        params = draw(rng)
+        if lightest <= build(params, "draft").mass <= heaviest:
+            return params
+    raise RuntimeError(f"none of 100 draws has a mass between {lightest} and {heaviest} kg")
+
+
+GRIP = 0.015
+"""Half the opening of the fingers, which the handle fills where it is held, m."""
+
+GRIP_END = 0.035
+"""The handle is held, and as wide as `GRIP`, where |x| is at most this, m."""
+
+Z_TO_X = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
+"""Rotates a loft along z into a handle along x."""
+
+
+def along_x(solid: Solid) -> Solid:
+    """Rotates a loft along z so that it lies along x; the x axis of its sections becomes -z."""
+    return solid.transformed(Z_TO_X, (0.0, 0.0, 0.0))

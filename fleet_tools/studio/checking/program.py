@@ -1,0 +1,150 @@
+"""The program that checks a model: `python -m fleet_tools.assets check FOLDER`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional
+
+from fleet_tools.config.values import CountOrZero, Seed
+from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.utils import cli
+from fleet_tools.utils.progress import TallyBar
+
+if TYPE_CHECKING:  # --help answers without Drake
+    from fleet_tools.sim.catalog import Model
+
+
+class CheckOptions(cli.Options):
+    """Checks a tool or an object: measures what its family needs, and lets the expert use it.
+
+    The model is loaded in a process of its own first, with limits on time and memory. The
+    measurements are of its own collision geometry. Then the expert uses the model in a
+    few scenes with models of the package; for those without success, the report tells the stage at
+    which they failed.
+
+    Exit codes:
+    0: the model is as its family needs it, and the expert succeeded in every scene.
+    1: it is not, or the expert failed; the report says in what, and how to mend it.
+    2: the folder holds no model, or the task is not for its family.
+    """
+
+    folder: Annotated[Path, Positional]
+    """Folder of the model."""
+    task: str | None = None
+    """Task in which it is tried, by name or by the path of its YAML file (default: those of the
+    package that use its family)."""
+    scenes: CountOrZero = 4
+    """Number of scenes in which the expert tries it; 0 only measures."""
+    seed: Seed = 0
+    """Seed of the first scene; the next scenes have the next seeds."""
+
+
+def check_model(options: CheckOptions) -> int:
+    """Does the work of the program, and returns the exit code."""
+    report = make_report(options)
+    options.report(report, lambda: "\n".join(_lines(report)))
+    return cli.OK if report["fine"] else cli.FAILED
+
+
+def make_report(options: CheckOptions) -> dict[str, Any]:
+    """Checks a model, and returns the report as plain JSON data; `fine` says whether all is well.
+
+    Raises:
+        ConfigError: The folder holds no model, or the task is not for its family.
+    """
+    from fleet_tools.studio.checking.expert_trials import tasks_of
+    from fleet_tools.studio.checking.first_load import first_load_problem
+
+    model = read_model(options.folder)
+    tasks = tasks_of(model, options.task)
+    problem = first_load_problem(model.file.parent)
+    # What ends a process, or does not end, is not loaded in this one.
+    measured = {"error": problem, "measurements": []} if problem else _measured(model)
+    report = {
+        "folder": str(options.folder),
+        "kind": model.labels.kind,
+        "family": model.labels.family,
+        **measured,
+        "trials": [
+            _tried(model, task, options) for task in tasks if options.scenes and not problem
+        ],
+    }
+    report["fine"] = (
+        report["error"] is None
+        and all(each["holds"] for each in report["measurements"])
+        and not any(each["failures"] for each in report["trials"])
+    )
+    return report
+
+
+def read_model(folder: Path) -> "Model":
+    """Reads the folder of a tool or an object.
+
+    Raises:
+        ConfigError: It is not one.
+    """
+    from fleet_tools.config.values import load_yaml
+    from fleet_tools.sim.catalog import Keypoints, load_model
+
+    labels = folder / "keypoints.yaml"
+    if not labels.is_file():
+        raise ConfigError(f"{folder} is not the folder of a model: it lacks keypoints.yaml.")
+    return load_model(folder.resolve(), load_yaml(Keypoints, labels).kind)
+
+
+def _measured(model: "Model") -> dict[str, Any]:
+    """Returns the measurements, or why the model cannot be read."""
+    from fleet_tools.assets.rules import measure_all
+    from fleet_tools.studio.checking.general_rules import find_rules
+    from fleet_tools.studio.checking.measure_model import measure_model
+
+    rules = find_rules(model.labels.kind, model.labels.family)
+    try:
+        measurements = measure_all(rules, measure_model(model))
+    except FleetToolsError as error:
+        return {"error": str(error), "measurements": []}
+    return {"error": None, "measurements": [each.as_json() for each in measurements]}
+
+
+def _tried(model: "Model", task: str, options: CheckOptions) -> dict[str, Any]:
+    from fleet_tools.studio.checking.expert_trials import counted, try_model
+
+    trials = []
+    with TallyBar(options.scenes, "scene", quiet=options.quiet) as bar:
+        for trial in try_model(model, task, range(options.seed, options.seed + options.scenes)):
+            trials.append(trial)
+            bar.update(trial.outcome)
+    return {
+        "task": task,
+        "scenes": len(trials),
+        "successes": sum(trial.stage is None for trial in trials),
+        "partners": sorted({trial.partner for trial in trials if trial.partner is not None}),
+        "failures": counted(trials),
+    }
+
+
+def _lines(report: Mapping[str, Any]) -> list[str]:
+    lines = [f"{report['kind']} of the family {report['family']} in {report['folder']}"]
+    if report["error"] is not None:
+        lines.append(f"  FAILED  loading: {report['error']}")
+    for each in report["measurements"]:
+        lines.append(f"  {'ok    ' if each['holds'] else 'FAILED'}  {each['text']}")
+        if not each["holds"]:
+            lines += [f"          why: {each['reason']}", f"          mend: {each['remedy']}"]
+    for tried in report["trials"]:
+        state = "FAILED" if tried["failures"] else "ok    "
+        lines.append(
+            f"  {state}  the expert in the task {tried['task']}: {tried['successes']} of "
+            f"{tried['scenes']} scenes, with {', '.join(tried['partners']) or 'nothing'}"
+        )
+        for stage, failures in tried["failures"].items():
+            example = failures["example"]
+            where = f"seed {example['seed']} with {example['partner'] or 'an unknown model'}"
+            lines.append(
+                f"          {failures['count']} failed at the stage: {stage}; such as {where}"
+            )
+            lines.append(f"          {example['outcome']}: {example['why']}")
+    if not report["trials"]:
+        lines.append("  the expert has not tried it; --task and --scenes choose where it does")
+    return lines

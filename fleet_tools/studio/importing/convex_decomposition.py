@@ -1,0 +1,229 @@
+"""Convex decomposition of solids; contact is fast and robust with convex geometry only."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fleet_tools.assets.solids import Solid, triangle_areas
+from fleet_tools.studio.importing.enclosed_body import convex_hull, volume
+from fleet_tools.studio.importing.simplify import simplified
+from fleet_tools.utils.libraries import require
+
+REACH = 0.015
+"""Distance beyond the nearest point of the mesh at which a point is no longer near a keypoint, m;
+near the middle of a jaw are its pads."""
+
+CONVEX = 0.97
+"""Least volume of a solid that is taken for convex, as a fraction of the volume of its hull."""
+
+MAX_TRIANGLES = 2000
+"""Number of triangles to which a solid is simplified first; more take minutes to no effect."""
+
+RESOLUTION = 25
+"""Number of voxels along the longest side when CoACD remeshes a surface that is not a manifold:
+half of its default, and many times faster on shells of twenty thousand triangles."""
+
+SEARCH_ITERATIONS = 60
+"""Iterations of CoACD's tree search for each cut."""
+
+LEAST_VOLUME = 1e-3
+"""Least volume of a piece, as a fraction of the hull's."""
+
+
+def convex_pieces(
+    solids: Sequence[Solid], *, max_pieces: int, concavity: float, keypoints: np.ndarray
+) -> list[np.ndarray]:
+    """Decomposes solids into approximately convex pieces.
+
+    A solid that is not convex is cut along planes of its faces, and what is not convex then is
+    decomposed by CoACD.
+
+    Args:
+        solids: Closed surfaces that face outward.
+        max_pieces: Largest number of pieces; each solid has one at least, its convex hull.
+        concavity: Distance by which the hull of a piece may exceed it, relative to the size of the
+            solid (CoACD's threshold).
+        keypoints: Positions, (k, 3), m, near which pieces are to fit best.
+
+    Returns:
+        Points, (n_k, 3) each, whose hulls together cover the solids.
+
+    Raises:
+        MissingLibraryError: A solid is not convex, and a library is absent.
+    """
+    spare = max_pieces - len(solids)
+    parts: list[Solid] = []
+    for solid in sorted(solids, key=_void, reverse=True):
+        if spare <= 0 or _is_convex(solid):
+            parts.append(solid)
+            continue
+        coarse = simplified(solid, MAX_TRIANGLES)
+        cut = face_cut_parts(coarse, 1 + spare, keypoints, REACH)
+        spare -= len(cut) - 1
+        parts += cut
+    pieces: list[np.ndarray] = []
+    for part in sorted(parts, key=_void, reverse=True):
+        found = [part.vertices]
+        if spare > 0 and not _is_convex(part):
+            found = _coacd_pieces(part, max_pieces=1 + spare, concavity=concavity)
+            spare -= len(found) - 1
+        pieces += found
+    return pieces
+
+
+def _void(solid: Solid) -> float:
+    """Returns the volume by which the hull exceeds a solid, m^3."""
+    hull = convex_hull(solid.vertices)
+    return 0.0 if hull is None else volume(hull) - volume(solid)
+
+
+def _is_convex(solid: Solid) -> bool:
+    hull = convex_hull(solid.vertices)
+    return hull is None or volume(solid) >= CONVEX * volume(hull)
+
+
+def _coacd_pieces(solid: Solid, *, max_pieces: int, concavity: float) -> list[np.ndarray]:
+    """Decomposes a solid by cuts that a tree search finds.
+
+    Source: Wei et al., "Approximate Convex Decomposition for 3D Meshes with Collision-Aware
+    Concavity and Tree Search", SIGGRAPH 2022.
+    """
+    library = require(
+        "coacd",
+        "decompose a mesh that is not convex",
+        "Or take its convex hull for contact: --pieces 1.",
+    )
+    library.set_log_level("error")
+    coarse = simplified(solid, MAX_TRIANGLES)
+    pieces = library.run_coacd(
+        library.Mesh(coarse.vertices, coarse.triangles),
+        threshold=concavity,
+        max_convex_hull=max_pieces,
+        preprocess_resolution=RESOLUTION,
+        mcts_iterations=SEARCH_ITERATIONS,
+        seed=0,
+    )
+    whole = convex_hull(solid.vertices)
+    hulls = [convex_hull(np.asarray(points)) for points, _ in pieces]
+    least = LEAST_VOLUME * (0.0 if whole is None else volume(whole))
+    solids = [hull for hull in hulls if hull is not None and volume(hull) > least]
+    return [h.vertices for h in sorted(solids, key=volume, reverse=True)] or [solid.vertices]
+
+
+SAME_PLANE = (np.cos(np.radians(4.0)), 0.003)
+"""Cosine of the largest angle, and largest distance relative to the size, of triangles of one
+face."""
+
+MAX_PLANES = 40
+"""Number of planes that are tried for each cut: those of the largest faces."""
+
+LEAST_GAIN = 0.25
+"""Least fraction of a part's void that a cut must remove."""
+
+NEARLY_CONVEX = 0.03
+"""Void of a part that is taken for convex, as a fraction of its hull's volume."""
+
+WEIGHT = 10.0
+"""Weight of void near a keypoint, relative to void elsewhere."""
+
+
+def face_cut_parts(
+    solid: Solid, max_parts: int, keypoints: np.ndarray, reach: float
+) -> list[Solid]:
+    """Divides a solid along planes of its faces until its parts are nearly convex.
+
+    In each step the part whose hull encloses the largest void is cut along the plane that removes
+    most of it.
+
+    Args:
+        solid: Closed surface that faces outward.
+        max_parts: Largest number of parts.
+        keypoints: Positions, (k, 3), near which void counts more.
+        reach: Half the side of the cubes around them, m.
+
+    Returns:
+        Parts, which together are the solid; the solid itself if it cannot be divided.
+
+    Raises:
+        MissingLibraryError: manifold3d is absent.
+    """
+    library = require("manifold3d", "decompose a mesh that is not convex")
+    whole = _manifold(library, solid)
+    if whole is None:
+        return [solid]
+    cubes = [library.Manifold.cube((2 * reach,) * 3, True).translate(tuple(p)) for p in keypoints]
+    near = library.Manifold.batch_boolean(cubes, library.OpType.Add) if cubes else None
+
+    def void(part: Any) -> float:
+        hull = part.hull()
+        weighted = 0.0 if near is None else (hull ^ near).volume() - (part ^ near).volume()
+        return hull.volume() - part.volume() + WEIGHT * weighted
+
+    parts = [(void(part), part) for part in whole.decompose()]
+    finished: list[Any] = []
+    while parts and len(parts) + len(finished) < max_parts:
+        parts.sort(key=lambda pair: -pair[0])
+        largest, part = parts.pop(0)
+        best = None
+        if largest > NEARLY_CONVEX * part.hull().volume():
+            cuts = [_cut(part, plane) for plane in _planes(_solid(part))]
+            rated = [[(void(piece), piece) for piece in cut] for cut in cuts if len(cut) > 1]
+            room = max_parts - len(parts) - len(finished)
+            rated = [cut for cut in rated if len(cut) <= room]
+            best = min(rated, key=lambda cut: sum(v for v, _ in cut), default=None)
+        if best is None or sum(v for v, _ in best) > (1 - LEAST_GAIN) * largest:
+            finished.append(part)
+        else:
+            parts += best
+    return [_solid(part) for part in [*finished, *(part for _, part in parts)]]
+
+
+def _planes(solid: Solid) -> Iterable[tuple[np.ndarray, float]]:
+    """Yields unit normals and offsets of the planes of the largest faces."""
+    corners = solid.vertices[solid.triangles]
+    vectors = triangle_areas(corners)
+    areas = np.linalg.norm(vectors, axis=1)
+    normals = vectors / np.maximum(areas, 1e-30)[:, None]
+    middles = corners.mean(axis=1)
+    cosine, distance = SAME_PLANE
+    distance *= np.ptp(solid.vertices, axis=0).max()
+    free = areas > 0
+    found = []
+    for k in np.argsort(-areas):
+        if not free[k]:
+            continue
+        heights = (middles - middles[k]) @ normals[k]
+        # Faces that look the other way have the same plane, too.
+        same = free & (np.abs(normals @ normals[k]) > cosine) & (np.abs(heights) < distance)
+        free &= ~same
+        signs = np.sign(normals[same] @ normals[k])
+        normal = (signs[:, None] * vectors[same]).sum(axis=0)
+        normal /= np.linalg.norm(normal)
+        offset = float(np.average(middles[same] @ normal, weights=areas[same]))
+        found.append((areas[same].sum(), normal, offset))
+    found.sort(key=lambda face: -face[0])
+    return [(normal, offset) for _, normal, offset in found[:MAX_PLANES]]
+
+
+def _cut(part: Any, plane: tuple[np.ndarray, float]) -> list[Any]:
+    """Returns the connected pieces on both sides of a plane, without crumbs."""
+    normal, offset = plane
+    halves = part.split_by_plane(tuple(normal), offset)
+    pieces = [piece for half in halves for piece in half.decompose()]
+    return [piece for piece in pieces if piece.volume() > 1e-4 * part.volume()]
+
+
+def _manifold(library: Any, solid: Solid) -> Any:
+    manifold = library.Manifold(
+        library.Mesh64(
+            np.ascontiguousarray(solid.vertices, np.float64),
+            np.ascontiguousarray(solid.triangles, np.uint64),
+        )
+    )
+    return manifold if manifold.status() == library.Error.NoError else None
+
+
+def _solid(manifold: Any) -> Solid:
+    mesh = manifold.to_mesh64()
+    return Solid(np.array(mesh.vert_properties)[:, :3], np.array(mesh.tri_verts, np.int64))

@@ -1,0 +1,339 @@
+"""Import of a mesh as a model: all steps in their order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleet_tools.assets.mass_properties import MassProperties
+from fleet_tools.assets.model_description import (
+    KeypointDescription,
+    LinkDescription,
+    ModelDescription,
+    PartDescription,
+    Position,
+    as_position,
+)
+from fleet_tools.assets.model_folder import model_files
+from fleet_tools.assets.solids import Solid, distances_to_triangles, joined
+from fleet_tools.config.geometry import Pose
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.collision_geometry import (
+    collision_geometry,
+    contact_error,
+    distance_outside,
+)
+from fleet_tools.studio.importing.enclosed_body import (
+    EnclosedBody,
+    convex_hull,
+    enclosed_body,
+    volume,
+)
+from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, choose_scale, rotation_to_z
+from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.settings import (
+    ImportSettings,
+    Origin,
+    ScaleSettings,
+    UpAxis,
+)
+from fleet_tools.studio.importing.simplify import simplified, without_degenerate_triangles
+
+SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
+"""Beginning of the files of an imported model."""
+
+MAX_VISUAL_TRIANGLES = 2000
+"""Number of triangles to which visual geometry is simplified; cameras render it in each step."""
+
+NEAR_SURFACE = 0.01
+"""Distance from the surface or, in a gap, from the hull, m, within which keypoints are expected."""
+
+MAX_DENSITY = 23000.0
+"""Density of osmium, the densest metal, kg/m^3, rounded up."""
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model, and what the import found, changed and guessed.
+
+    Attributes:
+        model: The model.
+        scale: Metres per unit of the file.
+        extents: Sides of the bounding box, m.
+        inertial: Mass properties in the model frame.
+        density: Density of the solid, kg/m^3.
+        excess: Largest distance of the collision geometry from the convex pieces it encloses, m.
+        deviations: Distance of the collision geometry from the mesh near each keypoint, m.
+        notes: Repairs and guesses.
+        warnings: Doubtful points that the user should check.
+    """
+
+    model: ModelDescription
+    scale: float
+    extents: Position
+    inertial: MassProperties
+    density: float
+    excess: float
+    deviations: dict[str, float]
+    notes: list[str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where a mesh lies in the model frame: x -> matrix @ x - origin.
+
+    Attributes:
+        matrix: Rotation and scale, (3, 3).
+        origin: Origin of the model frame after that, (3,), m.
+    """
+
+    matrix: np.ndarray
+    origin: np.ndarray
+
+    def vertices(self, positions: np.ndarray) -> np.ndarray:
+        """Returns positions of the mesh, (n, 3), in the model frame, m."""
+        return positions @ self.matrix.T - self.origin
+
+    def point(self, position: Position) -> np.ndarray:
+        """Returns a position of the mesh in the model frame, (3,), m."""
+        return self.matrix @ np.array(position) - self.origin
+
+    def inverse(self, p_M: np.ndarray) -> np.ndarray:
+        """Returns a position in the model frame, (3,), m, in unit and axes of the mesh."""
+        return np.linalg.solve(self.matrix, p_M + self.origin)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedMesh:
+    """A mesh that is cleaned, and in the model frame.
+
+    Attributes:
+        surface: The mesh in the model frame, m.
+        placement: Where it lies there.
+        scale: Metres per unit of the file.
+        notes: Repairs and guesses.
+    """
+
+    surface: Solid
+    placement: Placement
+    scale: float
+    notes: tuple[str, ...]
+
+
+def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
+    """Makes a model of a mesh; the same arguments give the same model.
+
+    Args:
+        mesh: The mesh.
+        settings: Settings of the import.
+
+    Raises:
+        ConfigError: The mesh cannot be repaired, scaled or given its mass; the message names the
+            remedy.
+        MissingLibraryError: A library is absent that it needs.
+    """
+    placed = place_mesh(mesh, settings.kind, settings.scale, settings.up, settings.origin)
+    notes = list(placed.notes)
+    extents = np.ptp(placed.surface.vertices, axis=0)
+    shells, repairs = repaired_shells(placed.surface)
+    notes += repairs
+    body, changes = enclosed_body(shells, hull_if_open=settings.geometry.if_open == "hull")
+    notes += changes
+    inertial, density = _mass_properties(body, settings)
+    keypoints, grasp = _labels(settings, placed.placement)
+    visual = without_degenerate_triangles(joined(*body.outer))
+    visual = simplified(visual, MAX_VISUAL_TRIANGLES)
+    collision = collision_geometry(body, keypoints, settings.geometry)
+    notes += collision.notes
+    part = PartDescription(
+        settings.name, visual, settings.material, collision.solids, collision_digits=17
+    )
+    model = ModelDescription(
+        kind=settings.kind,
+        family=settings.family,
+        name=settings.name,
+        links=(LinkDescription(settings.name, (part,), inertial=inertial),),
+        keypoints={
+            name: KeypointDescription(settings.name, position)
+            for name, position in keypoints.items()
+        },
+        grasp=grasp,
+        signature=SIGNATURE,
+    )
+    contact_checked(model)
+    doubtful = ("not watertight", "no inside", "not seen")
+    warnings = [note for note in notes if any(words in note for words in doubtful)]
+    warnings += plausibility_warnings(body, keypoints, inertial.mass, density, settings)
+    warnings += deviation_warnings(collision.deviations, settings)
+    return ImportedModel(
+        model,
+        placed.scale,
+        as_position(extents),
+        inertial,
+        density,
+        collision.excess,
+        collision.deviations,
+        [note for note in notes if note not in warnings],
+        warnings,
+    )
+
+
+def contact_checked(model: ModelDescription) -> ModelDescription:
+    """Returns a model, of whose collision geometry Drake can make contact surfaces.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    if error := contact_error(model_files(model)):
+        raise ConfigError(
+            f"Drake cannot make a contact surface of the mesh: {error} Try --pieces 1, a larger "
+            "--tolerance, or --rigid."
+        )
+    return model
+
+
+def place_mesh(
+    mesh: RawMesh, kind: Kind, scale: ScaleSettings, up: UpAxis, origin: Origin
+) -> PlacedMesh:
+    """Cleans a mesh, and takes it to the model frame.
+
+    Args:
+        mesh: The mesh.
+        kind: Whether the model is a tool or an object.
+        scale: Size of the model.
+        up: Axis of the file that becomes z.
+        origin: Origin of the model frame.
+
+    Raises:
+        ConfigError: No triangle is usable, or the mesh cannot be scaled.
+    """
+    surface, repairs = cleaned(mesh.vertices, mesh.triangles)
+    longest = float(np.ptp(surface.vertices, axis=0).max())
+    chosen = choose_scale(scale, longest, kind)
+    matrix = chosen.factor * rotation_to_z(up)
+    vertices = surface.vertices @ matrix.T
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    match origin:
+        case "base":
+            p_M = np.array([*(low + high)[:2] / 2, low[2]])
+        case "centre":
+            p_M = (low + high) / 2
+        case "keep":
+            p_M = np.zeros(3)
+    placement = Placement(matrix, p_M)
+    surface = Solid(placement.vertices(surface.vertices), surface.triangles)
+    check_size(np.ptp(surface.vertices, axis=0))
+    notes = (*mesh.notes, *repairs, chosen.note)
+    return PlacedMesh(surface, placement, chosen.factor, notes)
+
+
+def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[MassProperties, float]:
+    """Returns mass properties and density.
+
+    Raises:
+        ConfigError: No body can have them.
+    """
+    enclosed = volume(body.surface())
+    density = settings.material.density if settings.mass is None else settings.mass / enclosed
+    if density > MAX_DENSITY:
+        raise ConfigError(
+            f"{settings.mass or density * enclosed:g} kg in {enclosed * 1e6:.3g} cm^3 would be "
+            f"{density:.3g} kg/m^3, more than any metal: the scale or the mass is wrong. Correct "
+            "it with --length METRES, --scale or --mass."
+        )
+    inertial = body.mass_properties(density)
+    moments = np.linalg.eigvalsh(inertial.inertia)
+    if not (moments[0] > 0 and moments[2] <= (moments[0] + moments[1]) * (1 + 1e-9)):
+        raise ConfigError(
+            f"No body can have the mesh's moments of inertia {moments} kg m^2; the mesh probably "
+            "intersects itself. Make it one surface, for instance with Blender's Remesh modifier."
+        )
+    return inertial, density
+
+
+def _labels(
+    settings: ImportSettings, placement: Placement
+) -> tuple[Mapping[str, Position], Pose | None]:
+    """Returns keypoints and grasp in the model frame."""
+    labels = settings.labels
+    if labels.points_in == "model":
+        placement = Placement(np.eye(3), np.zeros(3))
+    keypoints = {
+        name: as_position(np.round(placement.point(position), 9))
+        for name, position in labels.keypoints.items()
+    }
+    if labels.grasp is None:
+        return keypoints, None
+    translation = as_position(placement.point(labels.grasp.translation_m))
+    return keypoints, Pose(translation_m=translation, rpy_deg=labels.grasp.rpy_deg)
+
+
+def plausibility_warnings(
+    body: EnclosedBody,
+    keypoints: Mapping[str, Position],
+    mass: float,
+    density: float,
+    settings: ImportSettings,
+) -> list[str]:
+    """Checks a body, its keypoints and its mass.
+
+    Args:
+        body: The body, in the model frame.
+        keypoints: Positions of the keypoints in the model frame, m, by name.
+        mass: Mass, kg.
+        density: Density, kg/m^3.
+        settings: Settings of the import.
+
+    Returns:
+        Warnings for the user.
+    """
+    warnings = []
+    corners = np.concatenate([solid.vertices[solid.triangles] for solid in body.outer])
+    low, high = corners.min(axis=(0, 1)), corners.max(axis=(0, 1))
+    hull = convex_hull(corners.reshape(-1, 3))
+    for name, position in keypoints.items():
+        point = np.array(position)
+        distance = float(distances_to_triangles(point, corners).min())
+        # A point in a gap, such as the middle of a jaw, is far from the surface, and in the hull.
+        in_gap = hull is not None and distance_outside(point[None], [hull]) < NEAR_SURFACE
+        if distance > NEAR_SURFACE and not in_gap:
+            warnings.append(
+                f"the keypoint {name} is {distance:.3g} m from the surface, which lies within "
+                f"{_text(low)} and {_text(high)}; points in the file's own unit and axes are "
+                "given with --points-in mesh"
+            )
+    if settings.mass is not None and density < 20:
+        warnings.append(f"{density:.3g} kg/m^3 is lighter than foam: is the size right?")
+    if settings.kind == "tool" and mass > 2.5:
+        warnings.append(f"{mass:.3g} kg is close to the arm's payload of 3 kg or beyond")
+    if settings.kind == "tool" and settings.labels.grasp is None:
+        distance = float(distances_to_triangles(np.zeros(3), corners).min())
+        if distance > 0.03 or (low > 0).any() or (high < 0).any():
+            warnings.append(
+                f"without --grasp the hand holds the model's origin, which is {distance:.3g} m "
+                "from the surface; --grasp X,Y,Z says where the handle is held"
+            )
+    return warnings
+
+
+def deviation_warnings(deviations: Mapping[str, float], settings: ImportSettings) -> list[str]:
+    """Checks that the collision geometry has the shape of the mesh near the keypoints.
+
+    Args:
+        deviations: Distance of the collision geometry from the mesh near each keypoint, m.
+        settings: Settings of the import.
+    """
+    far = {name: x for name, x in deviations.items() if x > 4 * settings.geometry.fidelity}
+    if not far:
+        return []
+    listed = ", ".join(f"{name} ({x * 1000:.2g} mm)" for name, x in far.items())
+    return [
+        f"the collision geometry deviates from the mesh near the keypoint(s) {listed}; model its "
+        "parts as convex bodies that overlap, or try more --pieces or a smaller --concavity"
+    ]
+
+
+def _text(position: np.ndarray) -> str:
+    return "(" + ", ".join(f"{x:.3g}" for x in position) + ")"

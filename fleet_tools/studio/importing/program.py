@@ -1,0 +1,245 @@
+"""The program that makes a model of a mesh: `python -m fleet_tools.assets import MESH`."""
+
+import math
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import pydantic
+from tyro.conf import Positional
+
+from fleet_tools.assets.materials import MATERIALS, Material, MaterialName
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import Positive
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.report import (
+    jointed_report,
+    keypoints_of_tasks,
+    report_lines,
+    report_of,
+)
+from fleet_tools.studio.importing.settings import (
+    ColourArgument,
+    GeometrySettings,
+    ImportSettings,
+    JointSettings,
+    LabelSettings,
+    ModelName,
+    Origin,
+    ScaleSettings,
+    ScanSettings,
+    UpAxis,
+    check_model_name,
+)
+from fleet_tools.utils import cli
+
+if TYPE_CHECKING:  # --help answers without numpy
+    from fleet_tools.studio.importing.mesh_file import RawMesh
+
+PLAIN = Material(1000.0, (0.6, 0.6, 0.62), modulus=1e8, friction=0.4, dissipation=10.0)
+"""Colour and contact properties where no material is given."""
+
+
+class MaterialOptions(OptionGroup):
+    """Mass, colour and contact properties; one of --mass, --density and --material is needed."""
+
+    mass: Positive | None = None
+    """Mass, kg; --mass, --density or --material is needed."""
+    density: Positive | None = None
+    """Density, kg/m^3."""
+    material: MaterialName | None = None
+    """Material, which gives density, colour and contact properties that are not given."""
+    colour: ColourArgument = None
+    """Red, green and blue, each from 0 to 1."""
+    friction: Positive | None = None
+    """Coulomb coefficient."""
+    modulus: Positive | None = None
+    """Hydroelastic modulus, Pa, of a compliant material."""
+    rigid: bool = False
+    """Rigid, not compliant; contact with other rigid objects, such as the table, is then that of
+    points alone."""
+
+    @pydantic.model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.mass is self.density is self.material is None:
+            raise ValueError(
+                f"give the weight: --mass KG, --density KG_M3 or --material {', '.join(MATERIALS)}"
+            )
+        if self.mass is not None and self.density is not None:
+            raise ValueError("--mass and --density contradict each other; give one of them")
+        if self.modulus is not None and self.rigid:
+            raise ValueError("--modulus and --rigid contradict each other; give one of them")
+        return self
+
+    def make(self) -> Material:
+        """Returns the material; its density is that of the mesh only if no mass is given."""
+        material = PLAIN if self.material is None else MATERIALS[self.material]
+        return replace(
+            material,
+            density=self.density or material.density,
+            colour=self.colour or material.colour,
+            friction=self.friction or material.friction,
+            modulus=math.inf if self.rigid else self.modulus or material.modulus,
+        )
+
+
+class ImportOptions(cli.Options):
+    """Makes a tool or an object of a mesh, or of a scan.
+
+    The mesh is repaired, scaled, given its mass and inertia, simplified, and decomposed into convex
+    pieces for contact. The frame of a tool has x along the handle to the working end and z away
+    from the palm; --grasp gives the pose of the hand in a mesh with other axes. An object stands on
+    z = 0.
+
+    This example writes my_assets/tools/hammer/mine, whose path is the argument `tool` of
+    gym.make("FleetTools/Hammer-v0", tool=...):
+
+    python -m fleet_tools.assets import hammer.stl --kind tool --family hammer --name mine
+        --mass 0.45 --keypoint head=0.16,0,0.05 --keypoint side=0.16,0,-0.02
+        --keypoint tail=-0.1,0,0 --output my_assets
+
+    Exit codes:
+    0: the model is written.
+    1: its folder holds files that must not be overwritten.
+    2: the mesh cannot be imported with these settings.
+    """
+
+    files: Annotated[tuple[Path, ...], Positional]
+    """Mesh file (STL, OBJ, PLY, OFF, GLB or GLTF), or the views of a scan (PCD, or PLY without
+    faces)."""
+    kind: Kind
+    """Whether the model is a tool or an object."""
+    family: ModelName
+    """Family of the model, such as hammer."""
+    output: Path
+    """Assets folder, where the model goes to tools/FAMILY/NAME or objects/FAMILY/NAME."""
+    name: ModelName | None = None
+    """Name of the model (default: that of the file)."""
+    material: MaterialOptions
+    scale: ScaleSettings = ScaleSettings()
+    up: UpAxis | None = None
+    """Axis of the file that becomes z (default: y of glTF, what COLLADA says, z of others)."""
+    origin: Origin | None = None
+    """Origin of the model frame: that of the file, the centre of the bounding box's underside, or
+    the centre of the bounding box (default: keep for a tool, base for an object)."""
+    label: LabelSettings = LabelSettings()
+    joint: JointSettings = JointSettings()
+    geometry: GeometrySettings = GeometrySettings()
+    scan: ScanSettings = ScanSettings()
+
+    @pydantic.field_validator("files")
+    @classmethod
+    def _some_file(cls, files: tuple[Path, ...]) -> tuple[Path, ...]:
+        if not files:
+            raise ValueError("give a mesh file, or the views of a scan")
+        return files
+
+    def settings(self) -> ImportSettings:
+        """Returns the settings of the import, with defaults that depend on kind and file.
+
+        Raises:
+            ConfigError: The name of the file is not that of a model.
+        """
+        return ImportSettings(
+            kind=self.kind,
+            family=self.family,
+            name=self.name or model_name(self.files[0]),
+            material=self.material.make(),
+            mass=self.material.mass,
+            up=self.up or default_up(self.files[0]),
+            origin=self.origin or ("keep" if self.kind == "tool" else "base"),
+            scale=self.scale,
+            labels=self.label,
+            geometry=self.geometry,
+        )
+
+
+def default_up(file: Path) -> UpAxis:
+    """Returns the axis that is up in a file: y in glTF, what COLLADA says, z in others."""
+    from fleet_tools.sim.mesh_reading import file_axes
+
+    return file_axes(file)[1]
+
+
+def import_model(options: ImportOptions) -> int:
+    """Does the work of the program, and returns the exit code."""
+    folder, report = write_model(options)
+    options.report(
+        {"folder": str(folder), **report}, lambda: "\n".join([*report_lines(report), str(folder)])
+    )
+    if not options.json_output:
+        for warning in report["warnings"]:
+            print(f"warning: {warning}", file=sys.stderr)
+    return cli.OK
+
+
+def write_model(options: ImportOptions) -> tuple[Path, dict[str, Any]]:
+    """Imports a mesh, and writes the folder of the model.
+
+    Returns:
+        The folder, and what the import found, changed and guessed, as plain JSON data.
+
+    Raises:
+        FleetToolsError: The mesh cannot be imported with these settings.
+        FileExistsError: The folder holds files that must not be overwritten.
+    """
+    from fleet_tools.studio.importing.importer import import_mesh
+    from fleet_tools.studio.importing.joint import import_jointed
+    from fleet_tools.studio.importing.mesh_file import read_mesh
+    from fleet_tools.studio.importing.report import write_imported
+
+    settings = options.settings()
+    _check_keypoints(options, settings)
+    if options.joint.moving is None:
+        imported = import_mesh(_read(options), settings)
+        report = report_of(imported)
+    else:
+        moving = read_mesh(options.joint.moving)
+        jointed = import_jointed(_read(options), moving, settings, options.joint)
+        imported = jointed.base
+        report = jointed_report(jointed, options.joint)
+    folder = imported.model.folder(options.output)
+    write_imported(imported.model, folder, {**_source(options), **report})
+    return folder, report
+
+
+def _read(options: ImportOptions) -> "RawMesh":
+    from fleet_tools.studio.importing.mesh_file import read_mesh
+    from fleet_tools.studio.importing.scan_files import is_scan
+    from fleet_tools.studio.importing.scan_surface import scanned_mesh
+
+    first, *others = options.files
+    if others or is_scan(first):
+        return scanned_mesh(options.files, options.scan)
+    if options.scan != ScanSettings():
+        given = " ".join(f"--{name.replace('_', '-')}" for name in options.scan.model_fields_set)
+        raise ConfigError(f"{first} is a mesh, not a scan: leave out {given}.")
+    return read_mesh(first)
+
+
+def _source(options: ImportOptions) -> dict[str, Any]:
+    """Returns the names of the files, for the folder's record."""
+    first, *others = options.files
+    return {"views": [file.name for file in options.files]} if others else {"mesh": first.name}
+
+
+def _check_keypoints(options: ImportOptions, settings: ImportSettings) -> None:
+    if not (settings.labels.keypoints or options.joint.moving_keypoint):
+        names = keypoints_of_tasks(settings.kind, settings.family)
+        example = " ".join(f"--keypoint {name}=X,Y,Z" for name in names or ["head"])
+        raise ConfigError(f"A model needs keypoints. Give them, such as {example} (metres).")
+
+
+def model_name(mesh: Path) -> str:
+    """Returns the name of the model that is made of a file.
+
+    Raises:
+        ConfigError: The name of the file does not make one.
+    """
+    try:
+        return check_model_name(re.sub(r"\W+", "_", mesh.stem).strip("_").lower())
+    except ValueError:
+        raise ConfigError(f"{mesh.name} does not make a name. Give one with --name.") from None

@@ -1,0 +1,268 @@
+"""The surface that oriented points lie on, and how much of it was not seen."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
+
+from fleet_tools.assets.solids import Solid, joined, triangle_areas, without_unused_vertices
+from fleet_tools.errors import ConfigError
+from fleet_tools.studio.importing.mesh_file import RawMesh
+from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.scan_alignment import (
+    CLEARANCE,
+    TablePlane,
+    aligned,
+    cut_at,
+    find_table,
+)
+from fleet_tools.studio.importing.scan_files import ScanView, read_views
+from fleet_tools.studio.importing.settings import ScanSettings
+from fleet_tools.utils.libraries import require
+
+NEIGHBOURHOOD = 3.0
+"""Radius within which a normal is estimated and points support each other, in voxels."""
+LEAST_NEIGHBOURS = 5
+"""Number of other points there that a point needs to be no outlier."""
+LEAST_POINTS = 500
+"""Smallest number of points, a voxel apart, of which a surface is made."""
+STRAY = 0.05
+"""Largest area of a part beside the main one that is dropped, relative to this."""
+MAX_TRIANGLES = 30_000
+"""Largest number of triangles of a surface: all further steps take time in proportion."""
+_SCALE = 1.1
+_DEPTHS = (5, 10)
+
+
+def oriented(views: Sequence[ScanView], voxel: float, library: ModuleType) -> Any:
+    """Returns the points of all views, a voxel apart in each, with normals and without outliers.
+
+    Each view is thinned out by itself, since the two sides of a blade are seen from different
+    places. Normals are those of the files; otherwise they are estimated, and point to the camera.
+    Without a camera they are made consistent along the surface (Hoppe et al., "Surface
+    Reconstruction from Unorganized Points", 1992), which fails at thin parts.
+
+    Args:
+        views: The views, registered.
+        voxel: Size of the details, in the unit of the files.
+        library: Open3D.
+
+    Raises:
+        ConfigError: There are too few points, or they lie in a plane.
+    """
+    union = library.geometry.PointCloud()
+    for view in views:
+        union += _oriented(view, voxel, library)
+    union, _ = union.remove_radius_outlier(LEAST_NEIGHBOURS, NEIGHBOURHOOD * voxel)
+    count = len(union.points)
+    if count < LEAST_POINTS:
+        raise ConfigError(
+            f"The scan has {count} points that are {voxel:.3g} apart and have neighbours; "
+            f"{LEAST_POINTS} are needed. Scan it more densely, or give another --voxel or --crop."
+        )
+    points = np.array(union.points)
+    thickness = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[-1] / np.sqrt(count)
+    if thickness < voxel / 4:
+        raise ConfigError(
+            "All points lie in one plane: the scan shows one face, and not what is behind it. Add "
+            "views from other sides."
+        )
+    return union
+
+
+def _oriented(view: ScanView, voxel: float, library: ModuleType) -> Any:
+    cloud = library.geometry.PointCloud(library.utility.Vector3dVector(view.points))
+    if view.normals is not None:
+        cloud.normals = library.utility.Vector3dVector(view.normals)
+        cloud = cloud.voxel_down_sample(voxel)
+        cloud.normalize_normals()
+        return cloud
+    cloud = cloud.voxel_down_sample(voxel)
+    cloud.estimate_normals(library.geometry.KDTreeSearchParamHybrid(NEIGHBOURHOOD * voxel, 20))
+    if view.camera is not None:
+        cloud.orient_normals_towards_camera_location(view.camera)
+    elif len(cloud.points) > LEAST_NEIGHBOURS:
+        cloud.orient_normals_consistent_tangent_plane(20)
+        gaps = np.asarray(cloud.points) - cloud.get_center()
+        if (gaps * np.asarray(cloud.normals)).sum() < 0:
+            cloud.normals = library.utility.Vector3dVector(-np.asarray(cloud.normals))
+    return cloud
+
+
+def poisson_surface(cloud: Any, voxel: float, library: ModuleType) -> tuple[Solid, list[str]]:
+    """Returns the surface by Poisson's equation, and notes.
+
+    Source: Kazhdan and Hoppe, "Screened Poisson Surface Reconstruction", 2013.
+
+    Args:
+        cloud: Points with normals, as Open3D's point cloud.
+        voxel: Size of the details; cells of the octree have half of it.
+        library: Open3D.
+
+    Raises:
+        ConfigError: There are several surfaces.
+    """
+    longest = float(np.ptp(np.asarray(cloud.points), axis=0).max())
+    depth = int(np.clip(round(np.log2(2 * _SCALE * longest / voxel)), *_DEPTHS))
+    mesh, _ = library.geometry.TriangleMesh.create_from_point_cloud_poisson(
+        cloud, depth=depth, scale=_SCALE, n_threads=1
+    )
+    if len(mesh.triangles) > MAX_TRIANGLES:  # where it is flat, few say as much (Garland 1997)
+        mesh = mesh.simplify_quadric_decimation(MAX_TRIANGLES)
+    return _main_part(Solid(np.array(mesh.vertices), np.array(mesh.triangles, np.int64)))
+
+
+def _main_part(solid: Solid) -> tuple[Solid, list[str]]:
+    triangles = solid.triangles
+    if not len(triangles):
+        raise ConfigError("The scan has no surface. Add views, or give another --voxel.")
+    rows, columns = triangles[:, [0, 1]].T, triangles[:, [1, 2]].T
+    graph = coo_array(
+        (np.ones(rows.size), (rows.ravel(), columns.ravel())), (len(solid.vertices),) * 2
+    )
+    _, label = connected_components(graph, directed=False)
+    part = label[triangles[:, 0]]
+    areas = np.bincount(part, _areas(solid))
+    main = int(areas.argmax())
+    others = np.flatnonzero((areas > 0) & (np.arange(len(areas)) != main))
+    if len(others) and areas[others].max() > STRAY * areas[main]:
+        raise ConfigError(
+            "The scan's surface falls apart into several; a model is made of one thing. Crop the "
+            "scan (--crop), take the table away (--table), or add views."
+        )
+    notes = [f"dropped {len(others)} stray part(s) of the surface"] * bool(len(others))
+    return without_unused_vertices(solid.vertices, triangles[part == main]), notes
+
+
+def closed(solid: Solid) -> Solid:
+    """Returns a surface with its holes closed.
+
+    Poisson's surface is open where it leaves the octree, behind what was not seen; these rims lie
+    on a side of the octree's cube.
+
+    Raises:
+        ConfigError: A hole cannot be closed.
+    """
+    surface, _ = cleaned(solid.vertices, solid.triangles)
+    shells, _ = repaired_shells(surface)
+    if not all(shell.closed for shell in shells):
+        raise ConfigError(
+            "The scan's surface is not closed: too much of the thing was not seen. Add views of "
+            "it, align them (--poses, --align), or take the table away (--table)."
+        )
+    return joined(*(shell.solid for shell in shells))
+
+
+def unseen(solid: Solid, points: np.ndarray, voxel: float) -> tuple[float, float]:
+    """Returns how much of a surface no point is near to, and how far its middle is from one.
+
+    Args:
+        solid: The surface.
+        points: (n, 3).
+        voxel: Size of the details.
+
+    Returns:
+        Share of the area, and the largest distance of a triangle's middle from a point.
+    """
+    middles = solid.vertices[solid.triangles].mean(axis=1)
+    distances, _ = KDTree(points).query(middles)
+    areas = _areas(solid)
+    return float(areas[distances > NEIGHBOURHOOD * voxel].sum() / areas.sum()), distances.max()
+
+
+def _areas(solid: Solid) -> np.ndarray:
+    return np.linalg.norm(triangle_areas(solid.vertices[solid.triangles]), axis=1)
+
+
+CELLS = 256
+"""Number of voxels along the longest side, if none is given."""
+MAX_CELLS = 512
+"""Largest number of them."""
+REMARKABLE = 0.001
+"""Share of the surface from which the import says that it was not seen."""
+_SAMPLES = 20_000
+
+
+def scanned_mesh(files: Sequence[Path], settings: ScanSettings) -> RawMesh:
+    """Makes a closed mesh of the views of a scan; the same arguments give the same mesh.
+
+    Raises:
+        ConfigError: The views are no surface of a closed body; the message names the remedy.
+        MissingLibraryError: Open3D is absent.
+    """
+    library = require("open3d", "make a surface of a scan")
+    views, notes = read_views(files, settings)
+    voxel = _voxel(views, settings.voxel)
+    if settings.align and len(views) > 1:
+        views = aligned(views, voxel, library)
+        notes.append(f"registered {len(views) - 1} view(s) to the others")
+    table = None
+    if settings.table:
+        table = find_table(np.concatenate([view.points for view in views]), voxel, library)
+        above = [view.chosen(table.heights(view.points) > CLEARANCE * voxel) for view in views]
+        views = [view for view in above if len(view.points)]
+        if not views:
+            raise ConfigError("Nothing stands on the table. Leave out --table.")
+        voxel = _voxel(views, settings.voxel)
+        notes.append("cut off the table")
+    cloud = oriented(views, voxel, library)
+    points = np.array(cloud.points)
+    solid, strays = poisson_surface(cloud, voxel, library)
+    notes += strays
+    solid = closed(solid)
+    if table is not None:
+        solid = cut_at(table, solid)
+    notes += _coverage(solid, points, voxel, settings.max_unseen, table)
+    notes.append(f"made a surface of {len(points)} points with details of {voxel:.4g}")
+    return RawMesh(solid.vertices, solid.triangles, tuple(notes))
+
+
+def _voxel(views: Sequence[ScanView], given: float | None) -> float:
+    """Returns the size of details: the longest side's, but no finer than points are apart."""
+    points = np.concatenate([view.points for view in views])
+    low, high = np.percentile(points, [0.1, 99.9], axis=0)  # few points may be far away
+    longest = float((high - low).max())
+    if not longest > 0:
+        raise ConfigError("The scan has no extent: all points are in one place.")
+    if given is None:
+        every = points[:: max(1, len(points) // _SAMPLES)]
+        apart, _ = KDTree(points).query(every, k=2)
+        return max(longest / CELLS, 2 * float(np.median(apart[:, 1])))
+    if longest / given > MAX_CELLS:
+        raise ConfigError(
+            f"--voxel {given:g} is too fine for a scan of {longest:.4g}: give at least "
+            f"{longest / MAX_CELLS:.3g}, or crop the scan (--crop)."
+        )
+    return given
+
+
+def _coverage(
+    solid: Solid, points: np.ndarray, voxel: float, max_unseen: float, table: TablePlane | None
+) -> list[str]:
+    """Returns a note on what was not seen.
+
+    Raises:
+        ConfigError: It is too much.
+    """
+    if table is not None:  # the face on it cannot be seen
+        on_table = np.abs(table.heights(solid.vertices)) < 1e-6 * voxel
+        solid = replace(solid, triangles=solid.triangles[~on_table[solid.triangles].all(axis=1)])
+    share, farthest = unseen(solid, points, voxel)
+    if share > max_unseen:
+        raise ConfigError(
+            f"{share:.0%} of the surface was not seen, up to {farthest:.3g} away from a point; "
+            f"{max_unseen:.0%} may be. Add views of it, align them (--poses, --align), "
+            "take the table away (--table), or allow more with --max-unseen."
+        )
+    if share < REMARKABLE:
+        return []
+    return [
+        f"not seen: {share:.1%} of the surface, up to {farthest:.3g} away from a point, is closed "
+        "smoothly"
+    ]

@@ -1,0 +1,11 @@
+"""Cheats on the task of the steep screw: it goes in, but not by the rod's foot."""
+
+from cheats.motion import Actions, Arm
+
+
+def rest(arm: Arm) -> Actions:
+    """Nothing is done."""
+    yield from arm.shift([0.0, 0.0, 0.0], steps=1)
+
+
+CHEATS = (rest,)

@@ -1,0 +1,208 @@
+"""Repair, mass and scale of meshes."""
+
+import re
+
+import numpy as np
+import pytest
+import trimesh
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
+
+from fleet_tools.assets.mass_properties import MassProperties
+from fleet_tools.assets.solids import Solid
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
+from fleet_tools.studio.importing.enclosed_body import (
+    EnclosedBody,
+    enclosed_body,
+    volume,
+    winding_numbers,
+)
+from fleet_tools.studio.importing.mesh_file import check_size, guess_scale, rotation_to_z
+from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.settings import UpAxis
+from fleet_tools.studio.importing.simplify import simplified
+
+seeds = st.integers(0, 2**32 - 1)
+RING = trimesh.creation.torus(0.1, 0.03, major_sections=24, minor_sections=12)
+BOX = trimesh.creation.box((0.1, 0.2, 0.3))
+
+
+def concatenated(*meshes: trimesh.Trimesh) -> trimesh.Trimesh:
+    mesh = trimesh.util.concatenate(meshes)
+    assert isinstance(mesh, trimesh.Trimesh)
+    return mesh
+
+
+def repaired(mesh: trimesh.Trimesh, hull_if_open: bool = True) -> tuple[EnclosedBody, list[str]]:
+    surface, notes = cleaned(np.array(mesh.vertices), np.array(mesh.faces))
+    shells, repairs = repaired_shells(surface)
+    body, changes = enclosed_body(shells, hull_if_open=hull_if_open)
+    return body, notes + repairs + changes
+
+
+def mass(mesh: trimesh.Trimesh) -> MassProperties:
+    return repaired(mesh)[0].mass_properties(1000.0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.floats(0.01, 100))
+def test_mass_moves_with_the_body_and_grows_with_its_size(seed: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    R, p = Rotation.random(rng=rng).as_matrix(), rng.normal(size=3)
+    before = mass(RING)
+    moved = RING.copy()
+    moved.vertices = scale * (RING.vertices @ R.T + p)
+    after = mass(moved)
+    assert after.mass == pytest.approx(scale**3 * before.mass, rel=1e-6)
+    np.testing.assert_allclose(after.centre, scale * (R @ before.centre + p), atol=1e-6 * scale)
+    expected = scale**5 * R @ before.inertia @ R.T
+    np.testing.assert_allclose(after.inertia, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_inertia_agrees_with_random_points_inside() -> None:
+    ring = trimesh.creation.torus(0.1, 0.03, major_sections=10, minor_sections=6)
+    found = mass(ring)
+    points = np.random.default_rng(0).uniform(*ring.bounds, size=(4000, 3))
+    inside = points[winding_numbers(points, repaired(ring)[0].outer[0]) > 0.5]
+    enclosed = len(inside) / len(points) * np.prod(ring.extents)
+    assert found.mass == pytest.approx(1000 * enclosed, rel=0.05)
+    centred = inside - inside.mean(axis=0)
+    second = centred.T @ centred / len(inside)
+    expected = (np.trace(second) * np.eye(3) - second) * found.mass
+    np.testing.assert_allclose(found.inertia, expected, atol=0.04 * np.abs(expected).max())
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_damage_that_can_be_repaired_changes_no_mass(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    soup = RING.triangles.copy()
+    turned = rng.random(len(soup)) < rng.uniform(0, 1)
+    soup[turned] = soup[turned][:, ::-1]
+    soup = np.concatenate([soup, soup[:5], np.repeat(soup[:3, :1], 3, axis=1)])
+    soup = np.concatenate([soup, np.full((2, 3, 3), np.nan)])[rng.permutation(len(soup) + 2)]
+    damaged = trimesh.Trimesh(
+        soup.reshape(-1, 3), np.arange(len(soup) * 3).reshape(-1, 3), process=False, validate=False
+    )
+    found, notes = repaired(damaged)
+    expected = mass(RING)
+    np.testing.assert_allclose(found.mass_properties(1000.0).inertia, expected.inertia, rtol=1e-5,
+                               atol=1e-9)  # fmt: skip
+    assert [n.split()[0] for n in notes[:2]] == ["dropped", "merged"], notes
+
+
+def test_repair_is_idempotent() -> None:
+    damaged = RING.copy()
+    damaged.update_faces(np.arange(len(damaged.faces)) > 0)
+    once, notes = repaired(damaged)
+    assert any("closed 1 hole" in note for note in notes)
+    (solid,) = once.outer
+    twice, notes = repaired(trimesh.Trimesh(solid.vertices, solid.triangles, process=False))
+    assert notes == []
+    assert np.array_equal(twice.outer[0].vertices, solid.vertices)
+    assert np.array_equal(twice.outer[0].triangles, solid.triangles)
+
+
+def test_a_flat_hole_is_closed_however_wide() -> None:
+    lidless = BOX.copy()
+    lidless.update_faces(lidless.face_normals[:, 2] < 0.5)
+    found, notes = repaired(lidless)
+    assert found.mass_properties(1000.0).mass == pytest.approx(6.0)
+    assert "closed 1 hole(s)" in notes
+
+
+def test_a_shell_open_beyond_repair_becomes_its_hull_or_is_refused() -> None:
+    ragged = trimesh.creation.icosphere(3, 0.1)
+    x, _, z = ragged.triangles_center.T
+    ragged.update_faces(z < 0.04 * np.sign(x))
+    ragged.remove_unreferenced_vertices()
+    found, notes = repaired(ragged)
+    assert any("convex hull stands for it" in note for note in notes)
+    assert volume(found.outer[0]) == pytest.approx(ragged.convex_hull.volume)
+    with pytest.raises(ConfigError, match=r"not watertight.*--if-open hull"):
+        repaired(ragged, hull_if_open=False)
+
+
+def test_an_inverted_shell_is_turned_and_a_cavity_stays_one() -> None:
+    inward = BOX.copy()
+    inward.invert()
+    assert mass(inward).mass == pytest.approx(6.0)
+    hollow = trimesh.creation.box((0.08, 0.1, 0.2))
+    hollow.invert()
+    both = concatenated(BOX, hollow)
+    assert mass(both).mass == pytest.approx(6.0 - 1.6)
+    both.invert()
+    assert mass(both).mass == pytest.approx(6.0 - 1.6)
+    hollow.invert()
+    assert mass(concatenated(BOX, hollow)).mass == pytest.approx(6.0)
+
+
+def test_overlapping_volume_counts_once() -> None:
+    pytest.importorskip("manifold3d")
+    other = BOX.copy()
+    other.apply_translation((0.05, 0, 0))
+    found, notes = repaired(concatenated(BOX, other))
+    assert found.mass_properties(1000.0).mass == pytest.approx(9.0)
+    assert any("united 2" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("vertices", "triangles", "message"),
+    [
+        ([[np.nan] * 3] * 3, [[0, 1, 2]], "NaN"),
+        ([[0, 0, 0]] * 3, [[0, 1, 2]], "no extent"),
+        ([[0, 0, 0], [1, 0, 0], [2, 0, 0]], [[0, 1, 2]], "degenerate"),
+        ([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], [[0, 1, 2], [0, 2, 3]], "no volume"),
+    ],
+)
+def test_a_mesh_without_volume_is_refused_with_the_reason(
+    vertices: list[list[float]], triangles: list[list[int]], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        repaired(trimesh.Trimesh(vertices, triangles, process=False))
+
+
+def test_simplification_preserves_the_volume_approximately() -> None:
+    pytest.importorskip("fast_simplification")
+    pytest.importorskip("manifold3d")
+    fine = trimesh.creation.torus(0.1, 0.03, major_sections=96, minor_sections=60)
+    few = simplified(Solid(np.array(fine.vertices), np.array(fine.faces)), 1000)
+    assert 200 < len(few.triangles) <= 1000
+    assert volume(few) == pytest.approx(fine.volume, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("longest", "kind", "metres", "note"),
+    [
+        (0.3, "tool", 1.0, "metres"),
+        (300.0, "tool", 0.001, "mm"),
+        (30.0, "object", 0.001, "cm would give 0.3 m.*--scale cm"),
+        (12.0, "tool", 0.01, "inch would give 0.305 m"),
+    ],
+)
+def test_a_unit_is_guessed_and_noted(longest: float, kind: Kind, metres: float, note: str) -> None:
+    found = guess_scale(longest, kind)
+    assert found.factor == metres and re.search(note, found.note), found.note
+
+
+@pytest.mark.parametrize("longest", [1.0, 2.0, 1e-9, 1e9, 0.7])
+def test_an_ambiguous_size_is_refused_with_the_remedy(longest: float) -> None:
+    with pytest.raises(ConfigError, match="--length"):
+        guess_scale(longest, "tool")
+
+
+def test_impossible_sizes_are_refused() -> None:
+    for size in (1e-6, 1e3):
+        with pytest.raises(ConfigError, match="--length"):
+            check_size(np.full(3, size))
+
+
+@pytest.mark.parametrize("up", ["x", "y", "z", "-x", "-y", "-z"])
+def test_the_up_axis_is_rotated_to_z(up: UpAxis) -> None:
+    R = rotation_to_z(up)
+    axis = (-1 if up[0] == "-" else 1) * np.eye(3)["xyz".index(up[-1])]
+    np.testing.assert_allclose(R @ axis, [0, 0, 1], atol=1e-15)
+    np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-15)
+    assert np.linalg.det(R) == pytest.approx(1)

@@ -1,0 +1,106 @@
+"""Files of point clouds: read as they are, and refused where they lie."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+from support.scans import pcd, write_ply
+
+from fleet_tools.errors import ConfigError
+from fleet_tools.studio.importing.scan_files import MAX_POINTS, is_scan, read_cloud
+
+POINTS = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
+
+
+def test_ply_is_read_bit_for_bit_with_and_without_normals(tmp_path: Path) -> None:
+    normals = POINTS / np.linalg.norm(POINTS, axis=1, keepdims=True)
+    for given in (None, normals):
+        cloud = read_cloud(write_ply(tmp_path / "a.ply", POINTS, given))
+        np.testing.assert_array_equal(cloud.points, POINTS)
+        if given is None:
+            assert cloud.normals is None
+        else:
+            assert cloud.normals is not None
+            np.testing.assert_allclose(cloud.normals, given, atol=1e-6)
+
+
+def test_content_decides_what_is_a_scan_and_not_the_name(tmp_path: Path) -> None:
+    mesh = tmp_path / "mesh.pcd"
+    content = trimesh.creation.box().export(file_type="ply")
+    assert isinstance(content, bytes)
+    mesh.write_bytes(content)
+    assert not is_scan(mesh)
+    with pytest.raises(ConfigError, match="no point cloud"):
+        read_cloud(mesh)
+    cloud = tmp_path / "cloud.stl"
+    cloud.write_bytes(pcd(POINTS))
+    assert is_scan(cloud) and is_scan(write_ply(tmp_path / "cloud.obj", POINTS))
+    assert not is_scan(tmp_path / "absent.ply")
+
+
+def test_points_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+    points = POINTS.astype(float)
+    points[3, 1], points[7, 0], points[9, 2] = np.nan, np.inf, 1e300
+    cloud = read_cloud(write_ply(tmp_path / "a.ply", points))
+    assert cloud.dropped == 3 and len(cloud.points) == 47
+    normals = np.tile([0.0, 0.0, 2.0], (50, 1))
+    normals[5] = 0
+    cloud = read_cloud(write_ply(tmp_path / "a.ply", points, normals))
+    assert cloud.normals is not None and cloud.dropped == 4
+    np.testing.assert_array_equal(cloud.normals, np.tile([0.0, 0.0, 1.0], (46, 1)))
+
+
+@pytest.mark.parametrize("count", ["51", str(MAX_POINTS + 1), str(2**62), "-1", "many"])
+def test_a_ply_file_whose_header_lies_is_refused(count: str, tmp_path: Path) -> None:
+    file = write_ply(tmp_path / "a.ply", POINTS)
+    file.write_bytes(file.read_bytes().replace(b"vertex 50", f"vertex {count}".encode()))
+    with pytest.raises(ConfigError, match="damaged"):
+        read_cloud(file)
+
+
+@pytest.mark.parametrize("length", [0, 3, 30, 100, -1])
+def test_a_truncated_ply_file_is_refused(length: int, tmp_path: Path) -> None:
+    file = write_ply(tmp_path / "a.ply", POINTS)
+    file.write_bytes(file.read_bytes()[:length])
+    with pytest.raises(ConfigError):
+        read_cloud(file)
+
+
+def test_pcd_is_read_bit_for_bit(tmp_path: Path) -> None:
+    o3d = pytest.importorskip("open3d", exc_type=ImportError)
+    file = tmp_path / "a.pcd"
+    file.write_bytes(pcd(POINTS))
+    np.testing.assert_array_equal(read_cloud(file).points, POINTS)
+    cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(POINTS.astype(float)))
+    for ascii, compressed in ((True, False), (False, True)):
+        o3d.io.write_point_cloud(str(file), cloud, write_ascii=ascii, compressed=compressed)
+        np.testing.assert_allclose(read_cloud(file).points, POINTS, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"POINTS": "51", "WIDTH": "51"},
+        {"POINTS": str(2**62), "WIDTH": str(2**62)},
+        {"POINTS": "-50", "WIDTH": "-50"},
+        {"WIDTH": "7"},
+        {"SIZE": "4 4 3"},
+        {"SIZE": "4 4"},
+        {"TYPE": "F F X"},
+        {"COUNT": "1 1 0"},
+        {"COUNT": "1 1 999999999"},
+        {"FIELDS": "x y intensity"},
+        {"FIELDS": "x x z"},
+        {"DATA": "zip"},
+        {"DATA": "binary_compressed"},
+        {"DATA": ""},
+        {"POINTS": "fifty"},
+    ],
+)
+def test_a_pcd_file_whose_header_lies_is_refused(lie: dict[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("open3d", exc_type=ImportError)
+    file = tmp_path / "a.pcd"
+    file.write_bytes(pcd(POINTS, **lie))
+    with pytest.raises(ConfigError, match="damaged"):
+        read_cloud(file)
