@@ -11,10 +11,11 @@ from fleet_tools.config.cameras import Camera
 from fleet_tools.config.geometry import Pose
 from fleet_tools.perception import point_cloud
 from fleet_tools.perception.appearance import apply_appearance
-from fleet_tools.perception.camera_view import CameraView, Pinhole
+from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.depth_sensor import DepthSensor
 from fleet_tools.perception.measurement import Capture, Measurement
 from fleet_tools.perception.observation_config import ObservationConfig
+from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.point_cloud import points_of
 from fleet_tools.perception.ray_scene import RayScene
 from fleet_tools.perception.render_scene import RenderScene

@@ -18,10 +18,11 @@ from fleet_tools.envs.observations import Observation
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.perception.camera_view import CameraView, Pinhole
+from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.depth_sensor import DepthSensor
 from fleet_tools.perception.hits import Hits
 from fleet_tools.perception.observer import camera_poses
+from fleet_tools.perception.pinhole import Pinhole
 from fleet_tools.perception.point_cloud import MAX_POINTS
 from fleet_tools.perception.segmentation import OBJECT, TOOL
 
