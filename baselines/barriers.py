@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.experiments.barriers.line_config import LineConfig
 from fleet_tools.config.values import Positive
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.

@@ -14,7 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from fleet_tools.baselines.federated.references import ReferenceName
 from fleet_tools.baselines.training.curve_options import CurveOptions
 from fleet_tools.config.values import Positive
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import progress_bar
 

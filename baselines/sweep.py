@@ -13,7 +13,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Positive
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 
 

@@ -16,7 +16,7 @@ from fleet_tools.baselines.training.curve_options import CurveOptions
 from fleet_tools.baselines.training.policy_options import PolicyOptions
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
 from fleet_tools.parallel.interrupts import deferred_interrupt
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.

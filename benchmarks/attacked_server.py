@@ -15,11 +15,11 @@ from children import answering
 
 from fleet_tools.blender.server import make_server
 from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.policies.openpi.conversation import OpenpiConversation
-from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.conversation import Conversation, Served
-from fleet_tools.policies.remote.messages import Hello
-from fleet_tools.policies.remote.server import PolicyServer
+from fleet_tools.policies.conversation import Conversation, Served
+from fleet_tools.policies.openpi import OpenpiConversation
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.server_access import Access
+from fleet_tools.policies.wire_messages import Hello
 
 HELLO = Hello(
     policy="zeros",

@@ -18,10 +18,10 @@ from attacked_server import TOKEN
 from websockets.exceptions import WebSocketException
 
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.policies.openpi import wire
-from fleet_tools.policies.remote.access import SCHEMES
-from fleet_tools.policies.remote.connection import PolicyConnection
-from fleet_tools.policies.remote.websocket import open_websocket
+from fleet_tools.policies import openpi
+from fleet_tools.policies.channel import WebSocketChannel
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.server_access import SCHEMES
 
 _OBSERVATION = {"state": np.zeros(7, np.float32)}
 _BACKLOG = 100
@@ -79,12 +79,14 @@ class Target:
                 with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
                     return answer.status == 200
             if self.kind == "openpi":
-                with open_websocket(self.url, 5.0, SCHEMES[1]) as connection:
-                    connection.recv(timeout=5)
-                    connection.send(wire.encode(dict(_OBSERVATION)))
-                    answer = connection.recv(timeout=5)
-                    return isinstance(answer, bytes) and "actions" in wire.decode(answer)
-            connection = PolicyConnection(self.url, 5.0)
+                channel = WebSocketChannel(self.url, 5.0, SCHEMES[1])
+                with channel.exchange():
+                    channel.receive(5.0)
+                    channel.send(openpi.encode(dict(_OBSERVATION)))
+                    answer = channel.receive(5.0)
+                channel.close()
+                return isinstance(answer, bytes) and "actions" in openpi.decode(answer)
+            connection = PolicyClient.at(self.url, 5.0)
             connection.reset()
             zeros = connection.act(_OBSERVATION, 0.0)
             connection.close()

@@ -22,7 +22,7 @@ from console import print_now, table_head, table_row
 
 from fleet_tools.config.values import Count
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.policies.remote.access import TOKEN_VARIABLE
+from fleet_tools.policies.server_access import TOKEN_VARIABLE
 from fleet_tools.utils import cli
 
 _SETTLES_S = 30.0

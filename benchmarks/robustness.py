@@ -14,7 +14,7 @@ from task_selection import TaskSelection
 
 from fleet_tools.config.cameras import SENSORS, SensorName
 from fleet_tools.config.values import Count
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 
 # Results and Drake are imported once the arguments are known to be valid.

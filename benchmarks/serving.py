@@ -19,13 +19,13 @@ from console import table_head, table_row
 
 from fleet_tools.config.values import Count
 from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.codec import decode
-from fleet_tools.policies.remote.connection import PolicyConnection
-from fleet_tools.policies.remote.conversation import Served
-from fleet_tools.policies.remote.messages import Act, Acted, Hello
-from fleet_tools.policies.remote.realtime import RealTimePolicy
-from fleet_tools.policies.remote.server import PolicyServer
+from fleet_tools.policies.array_codec import decode
+from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.realtime_policy import RealTimePolicy
+from fleet_tools.policies.server_access import Access
+from fleet_tools.policies.wire_messages import Act, Acted, Hello
 from fleet_tools.utils import cli
 
 _PERIOD_S = 1.0 / 6.0
@@ -154,7 +154,7 @@ def measure(requests: int) -> tuple[int, dict[str, Times]]:
         lambda: decode(Act(seq=0, time_s=0.0, observation=observation).to_bytes()), requests
     )
     with _process(_serve) as url:
-        connection = PolicyConnection(url)
+        connection = PolicyClient.at(url)
         connection.reset()
         times["served, for simulations"] = Times.of(
             lambda: connection.act(observation, 0.0), requests

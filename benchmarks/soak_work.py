@@ -167,14 +167,14 @@ def come_and_go(url: str) -> None:
     import socket
     from urllib.parse import urlsplit
 
-    from fleet_tools.policies.remote.connection import PolicyConnection
+    from fleet_tools.policies.policy_client import PolicyClient
 
     address = urlsplit(url)
     env = EnvSpec.of(task=task_names()[0], obs_mode="point_cloud").make_tool_use()
     observation, _ = env.reset(seed=0)
     env.close()
     for _ in range(5):
-        connection = PolicyConnection(url)
+        connection = PolicyClient.at(url)
         connection.reset()
         connection.act(observation, 0.0)
         connection.close()

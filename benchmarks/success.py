@@ -17,8 +17,7 @@ from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.

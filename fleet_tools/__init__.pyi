@@ -16,7 +16,7 @@ from .evaluation.result import Evaluation as Evaluation
 from .evaluation.result_file import load_evaluation as load_evaluation
 from .evaluation.run import evaluate_policy as evaluate_policy
 from .experts.policy import ExpertPolicy as ExpertPolicy
-from .parallel.options import WorkerOptions as WorkerOptions
+from .parallel.workers import WorkerOptions as WorkerOptions
 from .policies.policy import Policy as Policy
 from .policies.sources import load_policy as load_policy
 from .rollouts.episode import Episode as Episode

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import ConfigError
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import KeyValue

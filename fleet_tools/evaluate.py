@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.parallel.interrupts import deferred_interrupt
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import TallyBar
 

@@ -22,7 +22,7 @@ from fleet_tools.studio.importing.settings import KeypointNamesArgument, ModelNa
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:  # --help answers without numpy
-    from fleet_tools.assets.labelling.subject import Subject
+    from fleet_tools.studio.labelling.labels import Subject
 
 
 class LabelOptions(cli.Options):
@@ -87,10 +87,10 @@ def _refuse(options: Mapping[str, object], reason: str) -> None:
 
 
 def _label(options: LabelOptions) -> int:
-    from fleet_tools.assets.labelling.page import LabelPage
-    from fleet_tools.assets.labelling.session import Session
+    from fleet_tools.studio.labelling.page import LabelPage
+    from fleet_tools.studio.labelling.session import LabellingSession
 
-    session = Session(_subject(options))
+    session = LabellingSession(_subject(options))
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
     page = LabelPage(session, options.port, options.scenes, options.seed, options.task)
@@ -115,13 +115,13 @@ def _label(options: LabelOptions) -> int:
 def _subject(options: LabelOptions) -> "Subject":
     task = None if options.task is None else load_task(options.task)
     if options.path.is_dir():
-        from fleet_tools.assets.labelling.folder_subject import FolderSubject
         from fleet_tools.studio.checking.expert_trials import tasks_of
+        from fleet_tools.studio.labelling.folder_subject import FolderSubject
 
         subject = FolderSubject(options.path)
         tasks_of(subject.model, options.task)  # refuses a task of other families
         return subject
-    from fleet_tools.assets.labelling.mesh_subject import MeshSubject
+    from fleet_tools.studio.labelling.mesh_subject import MeshSubject
 
     family, output, keypoints = options.family, options.output, options.keypoint_names
     if task is not None:

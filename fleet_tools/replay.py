@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional
 
 from fleet_tools.config.values import Count, NonNegative, Seed
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.utils import cli
 from fleet_tools.utils.disk_errors import disk_errors
 from fleet_tools.utils.progress import progress_bar

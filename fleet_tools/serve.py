@@ -16,7 +16,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:
-    from fleet_tools.policies.remote.conversation import Served
+    from fleet_tools.policies.conversation import Served
 
 
 class ServeOptions(cli.Options):
@@ -53,14 +53,14 @@ class ServeOptions(cli.Options):
 
 
 def _serve(options: ServeOptions) -> int:
-    from fleet_tools.policies.remote.access import Access, read_token
+    from fleet_tools.policies.server_access import Access, read_token
 
     token = read_token(options.token_file)
     access = Access(options.host, options.port, token, options.certificate, options.key)
 
-    from fleet_tools.policies.openpi.conversation import OpenpiConversation
-    from fleet_tools.policies.remote.conversation import Conversation
-    from fleet_tools.policies.remote.server import PolicyServer
+    from fleet_tools.policies.conversation import Conversation
+    from fleet_tools.policies.openpi import OpenpiConversation
+    from fleet_tools.policies.policy_server import PolicyServer
 
     dialect = Conversation if options.protocol == "fleet_tools" else OpenpiConversation
     policy = _served(options)

@@ -72,7 +72,7 @@ def _teleop(options: TeleopOptions) -> int:
     from fleet_tools.dataset.writer import DatasetWriter
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.envs.tool_use_env import unwrap
-    from fleet_tools.teleoperation.operator_policy import NAME
+    from fleet_tools.studio.teleoperation.operator_policy import NAME
 
     given = dict(options.env)
     if "task" in given:
@@ -98,7 +98,7 @@ def _act(
     options: TeleopOptions, env: "ToolUseEnv", writer: "DatasetWriter"
 ) -> BaseException | None:
     """Lets the person act; returns Ctrl-C, or an error of the disk, if one ended it."""
-    from fleet_tools.teleoperation.opening import open_session
+    from fleet_tools.studio.teleoperation.session import open_session
 
     try:
         with open_session(

@@ -28,8 +28,8 @@ from fleet_tools.utils.option_parser import Size
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.rollouts.episode import Episode
-    from fleet_tools.visualization.episode_source import EpisodeSource
-    from fleet_tools.visualization.recording import PlannedEpisode
+    from fleet_tools.studio.pictures.episode_source import EpisodeSource
+    from fleet_tools.studio.pictures.recording import PlannedEpisode
 
 RECORDING, VIDEO = ".html", ".mp4"
 
@@ -154,13 +154,13 @@ def _require_writable(output: Path) -> None:
             f"There is no folder {output.absolute().parent} for {output.name}; make it first."
         )
     if output.suffix == VIDEO:
-        from fleet_tools.visualization.video import require_video
+        from fleet_tools.studio.pictures.filming import require_video
 
         require_video()
 
 
 def _open_source(options: ViewOptions) -> "EpisodeSource":
-    from fleet_tools.visualization.episode_source import dataset_source, policy_source
+    from fleet_tools.studio.pictures.episode_source import dataset_source, policy_source
 
     video = options.output is not None and options.output.suffix == VIDEO
     render_mode = "rgb_array" if video else "human"
@@ -175,7 +175,7 @@ def _open_source(options: ViewOptions) -> "EpisodeSource":
 
 def _show(options: ViewOptions, source: "EpisodeSource") -> list["Episode"]:
     """Plays one episode after another in the browser, the last one in a loop, until Ctrl-C."""
-    from fleet_tools.visualization.recording import MeshcatRecorder
+    from fleet_tools.studio.pictures.recording import MeshcatRecorder
 
     recorder = MeshcatRecorder(source.env, annotated=not options.plain)
     print(f"Watch at {recorder.url} (Ctrl-C ends)", file=sys.stderr, flush=True)
@@ -201,7 +201,7 @@ def _show(options: ViewOptions, source: "EpisodeSource") -> list["Episode"]:
 def _write_recording(
     options: ViewOptions, source: "EpisodeSource", output: Path
 ) -> list["Episode"]:
-    from fleet_tools.visualization.recording import MeshcatRecorder
+    from fleet_tools.studio.pictures.recording import MeshcatRecorder
 
     recorder = MeshcatRecorder(source.env, annotated=not options.plain)
     planned = next(source.episodes)
@@ -213,8 +213,7 @@ def _write_recording(
 
 def _write_video(options: ViewOptions, source: "EpisodeSource", output: Path) -> list["Episode"]:
     from fleet_tools.perception.display import check_camera
-    from fleet_tools.visualization.filming import Shot, film
-    from fleet_tools.visualization.video import open_video
+    from fleet_tools.studio.pictures.filming import Shot, film, open_video
 
     given = {name: getattr(options, name) for name in ("fps", "size", "camera")}
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from support.environments import IDS
 
-from fleet_tools.parallel.actors import ONE_THREAD
+from fleet_tools.parallel.backend import ONE_THREAD
 
 if TYPE_CHECKING:
     from support.small_disks import Disk

@@ -20,7 +20,7 @@ from fleet_tools.envs.success import judge
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.policies.trivial import ZeroPolicy
+from fleet_tools.policies.policy import ZeroPolicy
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.world_state import WorldState

@@ -25,8 +25,6 @@ FLOORS = (
     "assets",
     "experts",
     "baselines",
-    "visualization",
-    "teleoperation",
     "blender",
     "studio",
 )

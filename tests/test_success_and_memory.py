@@ -10,8 +10,7 @@ from support.processes import run_python
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.policies.policy import Policy
-from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.policies.policy import Policy, RandomPolicy, ZeroPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob, Work
+from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
 from fleet_tools.utils.progress import progress_bar
 
 J = TypeVar("J")

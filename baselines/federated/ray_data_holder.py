@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.parallel.actors import ActorLocation, location
+from fleet_tools.parallel.ray_workers import ActorLocation, location
 
 # An actor imports PyTorch only if its data holder needs it.
 if TYPE_CHECKING:

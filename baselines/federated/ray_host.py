@@ -9,7 +9,7 @@ from typing import Any, Self
 from fleet_tools.baselines.federated.outbox import Place
 from fleet_tools.baselines.federated.robot_host import RobotHost
 from fleet_tools.baselines.federated.transport import LostRobot, one_line
-from fleet_tools.parallel import actors
+from fleet_tools.parallel import ray_workers
 from fleet_tools.parallel.workers import START_LIMIT_S
 
 _SHARE = 0.001
@@ -42,7 +42,7 @@ class RayHost:
 
     actor: Any
     place: Place
-    location: actors.ActorLocation | None = None
+    location: ray_workers.ActorLocation | None = None
     free_since: float = 0.0
     reference: Any = None
     deadline: float = 0.0
@@ -67,7 +67,7 @@ class RayHost:
             resources={} if place is None else {place: _SHARE},
             max_restarts=0,
             scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": actors.ONE_THREAD},
+            runtime_env={"env_vars": ray_workers.ONE_THREAD},
         )
         host = cls(actor.remote(memory), place)
         host.ask_location()
@@ -97,7 +97,7 @@ class RayHost:
         self.robot, self.exchange = robot, exchange
         self._ask(partial(self.actor.answer.remote, assignment, message), limit_s)
 
-    def result(self) -> actors.ActorLocation | bytes | LostRobot | Gone | None:
+    def result(self) -> ray_workers.ActorLocation | bytes | LostRobot | Gone | None:
         """Returns what it was asked for, or what went wrong, once it is done or beyond its limit.
 
         None: Ray did not reach it, which does not mean that it ended. It is asked again, as long as
@@ -128,7 +128,7 @@ class RayHost:
 
     def end(self) -> None:
         """Ends the actor, whatever it is doing."""
-        actors.end(self.actor, self.location)
+        ray_workers.end_actor(self.actor, self.location)
 
     def _ask(self, call: Callable[[], Any], limit_s: float) -> None:
         self._call, self.limit_s = call, limit_s
@@ -143,9 +143,9 @@ class RobotHostActor:
         self._host = RobotHost(memory)
         self._last: tuple[str, bytes, bytes] | None = None
 
-    def location(self) -> actors.ActorLocation:
+    def location(self) -> ray_workers.ActorLocation:
         """Returns where it runs."""
-        return actors.location()
+        return ray_workers.location()
 
     def answer(self, assignment: str, message: bytes) -> bytes:
         """See `RobotHost`."""

@@ -14,8 +14,8 @@ from fleet_tools.baselines.federated.ray_host import Gone, RayHost
 from fleet_tools.baselines.federated.robot_host import MEMORY
 from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss
 from fleet_tools.errors import WorkersError
-from fleet_tools.parallel import actors
-from fleet_tools.parallel.liveness import liveness_of
+from fleet_tools.parallel import ray_workers
+from fleet_tools.parallel.ray_workers import liveness_of
 from fleet_tools.parallel.workers import POLL_S, TRIES
 
 PATIENCE_S = 1.0
@@ -78,7 +78,7 @@ class RayTransport:
         self._stored: tuple[bytes, Any] | None = None
 
     @property
-    def locations(self) -> dict[int, actors.ActorLocation]:
+    def locations(self) -> dict[int, ray_workers.ActorLocation]:
         """Where robots were served last, by robot number; of hosts that still run."""
         return {
             robot: host.location
@@ -232,7 +232,7 @@ class RayTransport:
             result = LostRobot(reason)
         else:
             host.rest()
-        if isinstance(result, actors.ActorLocation):
+        if isinstance(result, ray_workers.ActorLocation):
             host.location = result
             self._failed_starts[host.place].clear()
             return None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, PolicySource, find_policy
 from fleet_tools.utils import cli
 
@@ -159,9 +159,9 @@ def _collect(options: CollectOptions) -> int:
 
 def _view(options: ViewOptions) -> int:
     from fleet_tools.baselines.metaworld.env import MetaWorldEnv
-    from fleet_tools.policies.guarded import make_guarded
-    from fleet_tools.visualization.recording import PlannedEpisode, render_frame, run_observed
-    from fleet_tools.visualization.video import require_video, write_video
+    from fleet_tools.policies.policy import make_guarded
+    from fleet_tools.studio.pictures.filming import require_video, write_video
+    from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed
 
     require_video()
     with contextlib.ExitStack() as resources:

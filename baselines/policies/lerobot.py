@@ -26,8 +26,8 @@ from fleet_tools.dataset.header import SCHEMA_VERSION, Header
 from fleet_tools.envs.lerobot_features import ACTION, FeatureNames
 from fleet_tools.errors import ConfigError, MissingLibraryError
 from fleet_tools.perception.observation_config import observation_kwargs
-from fleet_tools.policies.remote.conversation import Served
-from fleet_tools.policies.remote.messages import Hello
+from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.wire_messages import Hello
 from fleet_tools.storage.json_documents import read_document
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.policies.remote.conversation import Served
-from fleet_tools.policies.remote.messages import Hello
+from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.sources import find_policy
+from fleet_tools.policies.wire_messages import Hello
 
 
 def served_checkpoint(path: Path) -> Served:

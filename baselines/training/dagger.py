@@ -9,7 +9,7 @@ from fleet_tools.dataset.collection import fill_with_bar
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.dataset.writer import DatasetWriter
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.storage.provenance import installed_packages
 

@@ -16,9 +16,9 @@ sys.path.insert(0, str(HERE.parents[1] / "tests"))  # for Chromium's flags
 
 from support.chromium import open_page  # noqa: E402 # pyright: ignore[reportMissingImports]
 
-from fleet_tools.assets.labelling.mesh_subject import MeshSubject  # noqa: E402
-from fleet_tools.assets.labelling.page import LabelPage  # noqa: E402
-from fleet_tools.assets.labelling.session import Session  # noqa: E402
+from fleet_tools.studio.labelling.mesh_subject import MeshSubject  # noqa: E402
+from fleet_tools.studio.labelling.page import LabelPage  # noqa: E402
+from fleet_tools.studio.labelling.session import LabellingSession  # noqa: E402
 
 TURN = trimesh.transformations.euler_matrix(0.5, -0.35, 0.3)
 
@@ -35,7 +35,7 @@ def mallet(folder: Path) -> Path:
     return folder / "mallet.stl"
 
 
-def label(session: Session) -> None:
+def label(session: LabellingSession) -> None:
     """Labels the mallet by the rays of clicks."""
 
     def click(target: list[float], seen_from: list[float]) -> None:
@@ -53,7 +53,9 @@ def label(session: Session) -> None:
 def main() -> None:
     """Writes `label.png`."""
     with tempfile.TemporaryDirectory() as name:
-        session = Session(MeshSubject(mallet(Path(name)), "tool", "hammer", Path(name) / "out"))
+        session = LabellingSession(
+            MeshSubject(mallet(Path(name)), "tool", "hammer", Path(name) / "out")
+        )
         label(session)
         page = LabelPage(session)
         try:

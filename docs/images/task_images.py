@@ -8,8 +8,8 @@ from PIL import Image
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.visualization.filming import Shot, film
-from fleet_tools.visualization.recording import PlannedEpisode
+from fleet_tools.studio.pictures.filming import Shot, film
+from fleet_tools.studio.pictures.recording import PlannedEpisode
 
 EPISODES = [
     ("hammer", 3, "claw", "round_nail", "wood"),

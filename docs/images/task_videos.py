@@ -18,9 +18,9 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.third_person_view import look_at
 from fleet_tools.sim.scene import Scene
-from fleet_tools.visualization import filming
-from fleet_tools.visualization.filming import Shot
-from fleet_tools.visualization.recording import PlannedEpisode
+from fleet_tools.studio.pictures import filming
+from fleet_tools.studio.pictures.filming import Shot
+from fleet_tools.studio.pictures.recording import PlannedEpisode
 
 SCENES = [("train", 0), ("unseen_tools", 4), ("unseen_objects", 7)]
 """Split and seed of each scene."""

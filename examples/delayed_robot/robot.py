@@ -24,11 +24,11 @@ from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.conversation import Served
-from fleet_tools.policies.remote.messages import Hello
-from fleet_tools.policies.remote.policy import RemotePolicy
-from fleet_tools.policies.remote.server import PolicyServer
+from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.remote_policy import RemotePolicy
+from fleet_tools.policies.server_access import Access
+from fleet_tools.policies.wire_messages import Hello
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.utils import cli

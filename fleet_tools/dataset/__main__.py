@@ -58,7 +58,7 @@ def _info(options: InfoOptions) -> int:
     dataset = Dataset(options.dataset)
     summary = summarize(dataset.folder, dataset.header, dataset.manifest())
     if options.output is not None:
-        from fleet_tools.visualization.contact_sheet import write_contact_sheet
+        from fleet_tools.studio.pictures.contact_sheet import write_contact_sheet
 
         records = dataset.draw(options.episodes or 4, options.seed or 0)
         write_contact_sheet(options.output, dataset, records, quiet=options.quiet)

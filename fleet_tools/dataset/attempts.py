@@ -13,8 +13,7 @@ from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.envs.outcomes import NOT_REPRODUCIBLE, SUCCESS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import DatasetError
-from fleet_tools.policies.guarded import make_guarded
-from fleet_tools.policies.policy import StoredActions
+from fleet_tools.policies.policy import StoredActions, make_guarded
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout

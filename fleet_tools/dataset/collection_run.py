@@ -16,7 +16,7 @@ from fleet_tools.dataset.summary import summarize
 from fleet_tools.dataset.writer import DatasetWriter
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.interrupts import deferred_interrupt
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import PolicySource
 from fleet_tools.utils import cli
 

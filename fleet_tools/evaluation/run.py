@@ -14,8 +14,7 @@ from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.trial import lost_trial, make_trials
 from fleet_tools.evaluation.writer import EvaluationWriter
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.confined import find_policy_apart
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.sim.own_models import models_of_all

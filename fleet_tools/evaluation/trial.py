@@ -12,8 +12,7 @@ from fleet_tools.evaluation.protocol import Protocol, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions, encode_actions
 from fleet_tools.evaluation.verdict import Verdict, judge
 from fleet_tools.policies.confined import ConfinedPolicy
-from fleet_tools.policies.guarded import GuardedPolicy
-from fleet_tools.policies.policy import Policy, StoredActions
+from fleet_tools.policies.policy import GuardedPolicy, Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
 from fleet_tools.rollouts.distance import points
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout

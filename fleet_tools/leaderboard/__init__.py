@@ -9,5 +9,5 @@ wording       texts that both pages share
 markdown      the page as Markdown
 page          the page as HTML, with its style sheet, script and plots
 
-Videos of the episodes are made by `fleet_tools.visualization.clips`.
+Videos of the episodes are made by `fleet_tools.studio.pictures.clips`.
 """

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.config import PROTOCOL
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import progress_bar
 
@@ -70,7 +70,7 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
 
     _require_page(options.output)
     if options.clips:
-        from fleet_tools.visualization.clips import require_clips
+        from fleet_tools.studio.pictures.clips import require_clips
 
         require_clips()
     protocol = load_protocol(options.protocol)
@@ -85,7 +85,7 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
     board = _make_board(protocol, digest, present, former, previews, rejections)
     board = replace(board, takes_submissions=options.protocol == PROTOCOL)
     if options.clips:
-        from fleet_tools.visualization.clips import make_clips
+        from fleet_tools.studio.pictures.clips import make_clips
 
         board = replace(board, clips=make_clips(board.standings))
     if options.output is not None:

@@ -21,8 +21,7 @@ from fleet_tools.evaluation.trial import guarded, present_env, verify
 from fleet_tools.evaluation.verdict import Verdict
 from fleet_tools.leaderboard.records import Verification, kept_differences
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.rollouts.agreement import counts

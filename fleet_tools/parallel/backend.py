@@ -4,6 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+ONE_THREAD = {
+    f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON")
+}
+"""Environment variables of a worker that is to use one core; most libraries read them when they are
+loaded, once."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -17,7 +23,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Failure:
+class JobError:
     """A worker has raised an error.
 
     Attributes:
@@ -38,7 +44,7 @@ class Death:
     reason: str
 
 
-Outcome = Done | Failure | Death
+Outcome = Done | JobError | Death
 
 
 class Worker(Protocol):

@@ -1,19 +1,23 @@
-"""Workers in child processes of this one, each with one thread."""
+"""Workers in child processes of this one, each with one thread; one of them compiles first."""
 
 import contextlib
+import fcntl
+import mmap
+import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator
-from multiprocessing.connection import wait
+import time
+import traceback
+from collections.abc import Callable, Collection, Generator, Iterator
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
-from fleet_tools.parallel import worker_process
-from fleet_tools.parallel.actors import ONE_THREAD
-from fleet_tools.parallel.backend import Death, Outcome
+from fleet_tools.errors import FleetToolsError, WorkersError
+from fleet_tools.parallel.backend import ONE_THREAD, Death, Done, JobError, Outcome
 from fleet_tools.parallel.child_process import ChildProcess
-from fleet_tools.utils.compiled import share_compiled
+from fleet_tools.utils.compiled import before_compiling, share_compiled
 from fleet_tools.utils.disk_errors import disk_errors
 
 _STALL_S = 60
@@ -21,6 +25,9 @@ _STALL_S = 60
 
 _GRACE_S = 1.0
 """Time, s, in which a worker ends that has closed its connection."""
+
+_PATIENCE_S = 60.0
+"""Time for which a process waits for another one that compiles, and may hang."""
 
 
 class LocalWorker:
@@ -31,9 +38,7 @@ class LocalWorker:
     """
 
     def __init__(self, work: int) -> None:
-        self.process = ChildProcess(
-            worker_process.__name__, work, variables=ONE_THREAD, stall_s=_STALL_S
-        )
+        self.process = ChildProcess(__name__, work, variables=ONE_THREAD, stall_s=_STALL_S)
 
     def ask(self, job: Any) -> None:
         """See `Worker`."""
@@ -103,3 +108,117 @@ def local_backend(make_work: Callable[[], Any]) -> Iterator[LocalBackend]:
             cloudpickle.dump(make_work, work)
             work.flush()
         yield LocalBackend(work.fileno())
+
+
+# --- The process of a worker ----------------------------------------------------------------
+
+
+def main(connection: Connection, work_file: int) -> None:
+    """Makes the function that does a job, then does jobs until the connection is closed.
+
+    Args:
+        connection: Brings jobs, and takes outcomes.
+        work_file: File with the pickled function that makes the work; workers of one pool share it.
+    """
+    work: Callable[[Any], Any] | None = None
+    one_compiles_first = OneCompilesFirst(work_file)
+
+    def start() -> None:
+        nonlocal work
+        with mmap.mmap(work_file, 0, access=mmap.ACCESS_READ) as content:
+            work = cloudpickle.loads(content)()
+
+    connection.send_bytes(_outcome(start))
+    while work is not None:
+        try:
+            job = connection.recv_bytes()
+        except EOFError:
+            return
+        with one_compiles_first.work():
+            outcome = _outcome(lambda: work(cloudpickle.loads(job)))  # noqa: B023
+        connection.send_bytes(outcome)
+
+
+def _outcome(do: Callable[[], Any]) -> bytes:
+    """Does something, and returns the pickled outcome."""
+    try:
+        return cloudpickle.dumps(Done(do()))
+    except Exception as error:
+        if not isinstance(error, FleetToolsError):
+            error.add_note(f"In a worker process:\n{traceback.format_exc()}")
+        return _failure(error)
+
+
+def _failure(error: Exception) -> bytes:
+    try:
+        content = cloudpickle.dumps(JobError(error))
+        cloudpickle.loads(content)
+    except Exception:  # it holds what cannot be pickled, or cannot be made from its arguments
+        text = "".join(traceback.format_exception(error))
+        return cloudpickle.dumps(JobError(WorkersError(f"A worker failed.\n{text}")))
+    return content
+
+
+class OneCompilesFirst:
+    """Lets one process do the first work in which numba compiles something.
+
+    Where numba's cache is filled, nobody waits. Otherwise the first process that compiles holds a
+    lock until its work is done. Others wait when they first miss a function in the cache; they
+    compile that one, too, and find the following ones there. Where nothing can be cached, they
+    compile at the same time after they have waited once.
+
+    Args:
+        file: Descriptor of a file that all processes have inherited, open for writing.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._listens = self._has_missed = self._is_first = False
+        before_compiling.append(self._listen)  # where numba is imported in the middle of the work
+
+    @contextlib.contextmanager
+    def work(self) -> Generator[None]:
+        """Encloses a piece of work."""
+        self._listen()
+        try:
+            yield
+        finally:
+            if self._is_first:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+                self._is_first = False
+
+    def _listen(self) -> None:
+        if self._listens or "numba" not in sys.modules:
+            return
+        from numba.core import event
+
+        class Miss(event.Listener):
+            def __init__(self, after: Callable[[], None]) -> None:
+                self._after = after
+
+            def on_start(self, event: Any) -> None:
+                self._after()
+
+            def on_end(self, event: Any) -> None:
+                pass
+
+        event.register("numba:compile", Miss(self._after_miss))
+        self._listens = True
+
+    def _after_miss(self) -> None:
+        if self._has_missed:
+            return
+        self._has_missed, self._is_first = True, self._lock()
+        deadline = time.monotonic() + _PATIENCE_S
+        while not self._is_first and time.monotonic() < deadline:
+            time.sleep(0.05)
+            if self._lock():
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+                return
+
+    def _lock(self) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another process holds it
+            return False
+        return True

@@ -1,28 +1,80 @@
-"""Workers in Ray actors with one thread each, on the cluster to which this process is connected."""
+"""Workers in Ray actors with one thread each, on the cluster to which this process is connected.
 
+Also whether the processes of Ray that all others need still run: Ray itself waits forever for a
+raylet that was killed, and may end the driver a minute after its control store. Both listen on
+sockets, so that a refused connection shows their death at once.
+"""
+
+import contextlib
+import os
 import signal
-from collections.abc import Callable, Collection
-from typing import Any
+import socket
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
-from fleet_tools.errors import FleetToolsError
-from fleet_tools.parallel import actors
-from fleet_tools.parallel.backend import Death, Done, Failure, Outcome
-from fleet_tools.parallel.liveness import liveness_of
+from fleet_tools.errors import FleetToolsError, LostClusterError
+from fleet_tools.parallel.backend import ONE_THREAD, Death, Done, JobError, Outcome
 from fleet_tools.utils.disk_errors import disk_errors
+
+Probe = Callable[[], bool]
+"""Returns whether a process answers."""
+
+GRACE_S = 15.0
+"""Time for which a process may not answer; Ray itself ends the driver after 60 s."""
+
+EVERY_S = 2.0
+"""Time between two looks."""
+
+_CONNECT_S = 5.0
+
+
+class ActorLocation(NamedTuple):
+    """Where an actor runs.
+
+    Attributes:
+        node: Identifier of the Ray node.
+        process: Process identifier on that node.
+    """
+
+    node: str
+    process: int
+
+
+def location() -> ActorLocation:
+    """Returns where this process runs; to be called by an actor."""
+    import ray
+
+    return ActorLocation(ray.get_runtime_context().get_node_id(), os.getpid())
+
+
+def end_actor(actor: Any, where: ActorLocation | None) -> None:
+    """Ends an actor, whatever it is doing.
+
+    Args:
+        actor: Handle of the actor.
+        where: Where it runs, if that is known.
+    """
+    import ray
+
+    ray.kill(actor)
+    if where is not None and where.node == ray.get_runtime_context().get_node_id():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(where.process, signal.SIGKILL)  # a stopped process does not react to Ray
 
 
 class WorkerActor:
     """The actor: it makes the function that does a job, then calls it."""
 
-    def start(self, make_work: Callable[[], Any]) -> Failure | actors.ActorLocation:
+    def start(self, make_work: Callable[[], Any]) -> JobError | ActorLocation:
         """Makes the function, and returns where the worker runs."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled where jobs come from
         try:
             with disk_errors():
                 self._work = make_work()
         except FleetToolsError as error:
-            return Failure(error)
-        return actors.location()
+            return JobError(error)
+        return location()
 
     def do(self, job: Any) -> Any:
         """Does a job."""
@@ -30,7 +82,7 @@ class WorkerActor:
             with disk_errors():
                 return self._work(job)
         except FleetToolsError as error:
-            return Failure(error)
+            return JobError(error)
 
 
 class RayWorker:
@@ -60,7 +112,7 @@ class RayWorker:
 
     def take(self, result: Any) -> Outcome:
         """Returns the outcome that a result stands for."""
-        if isinstance(result, Failure):
+        if isinstance(result, JobError):
             return result
         if self._location is None:
             self._location, result = result, None
@@ -68,7 +120,7 @@ class RayWorker:
 
     def end(self) -> None:
         """See `Worker`."""
-        actors.end(self._actor, self._location)
+        end_actor(self._actor, self._location)
 
 
 class RayBackend:
@@ -82,7 +134,7 @@ class RayBackend:
 
     def __init__(self, ray: Any, make_work: Callable[[], Any]) -> None:
         self._ray, self._make_work = ray, make_work
-        environment = {"env_vars": actors.ONE_THREAD}
+        environment = {"env_vars": ONE_THREAD}
         options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": environment}
         self._actors = ray.remote(**options)(WorkerActor)
         self._liveness = liveness_of(ray)
@@ -114,7 +166,7 @@ class RayBackend:
             worker.ask_again()
             return None
         except exceptions.RayTaskError as error:  # unexpected; it holds the traceback
-            return Failure(error)
+            return JobError(error)
         except exceptions.RayError as error:
             return Death(f"its worker died ({type(error).__name__})")
 
@@ -125,3 +177,87 @@ class RayBackend:
             LostClusterError: Ray's own processes died.
         """
         return self._liveness.await_answers()
+
+
+# --- Whether Ray lives ----------------------------------------------------------------------
+
+
+class Liveness:
+    """Watches the processes of a cluster.
+
+    Args:
+        probes: How each process is asked, by its name in messages.
+        clock: Returns the present time, s.
+        sleep: Waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        probes: Mapping[str, Probe],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._probes, self._clock, self._sleep = probes, clock, sleep
+        self._answered = dict.fromkeys(probes, clock())
+        self._looked = clock()
+
+    def require(self) -> None:
+        """Looks, at most every `EVERY_S`, whether all processes answer.
+
+        Raises:
+            LostClusterError: One has not answered for `GRACE_S`.
+        """
+        if self._clock() - self._looked >= EVERY_S:
+            self._look()
+
+    def await_answers(self) -> bool:
+        """Waits until all processes answer; to be called before a lost worker counts as such.
+
+        Returns:
+            Whether all answered at once: otherwise the worker may have been lost with one of them.
+
+        Raises:
+            LostClusterError: One has not answered for `GRACE_S`.
+        """
+        at_once = answered = self._look()
+        while not answered:
+            self._sleep(EVERY_S)
+            answered = self._look()
+        return at_once
+
+    def _look(self) -> bool:
+        """Returns whether all processes answer now."""
+        self._looked = now = self._clock()
+        silent = [name for name, probe in self._probes.items() if not probe()]
+        self._answered |= {name: now for name in self._probes if name not in silent}
+        for name in silent:
+            if now - self._answered[name] >= GRACE_S:
+                raise LostClusterError(f"Ray's {name} has not answered for {GRACE_S:g} s")
+        return not silent
+
+
+def liveness_of(ray: Any) -> Liveness:
+    """Returns what watches the cluster to which this process is connected.
+
+    Args:
+        ray: The module.
+    """
+    context = ray.get_runtime_context()
+    host, _, port = context.gcs_address.rpartition(":")
+    probes = {"control store": _listener(host, int(port))}
+    for node in ray.nodes():
+        if node["NodeID"] == context.get_node_id():
+            address = node["NodeManagerAddress"], node["NodeManagerPort"]
+            probes["raylet"] = _listener(*address)
+    return Liveness(probes)
+
+
+def _listener(host: str, port: int) -> Probe:
+    def answers() -> bool:
+        try:
+            socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_S).close()
+        except OSError:
+            return False
+        return True
+
+    return answers

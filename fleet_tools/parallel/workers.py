@@ -6,13 +6,16 @@ Workers are child processes of this one or, on a cluster, Ray actors.
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
+from fleet_tools.config.options import OptionGroup
+from fleet_tools.config.values import CountOrZero, Positive
 from fleet_tools.errors import WorkersError
 from fleet_tools.parallel import cluster
-from fleet_tools.parallel.backend import Backend, Death, Failure, Outcome, Worker
+from fleet_tools.parallel.backend import Backend, Death, JobError, Outcome, Worker
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -35,6 +38,37 @@ class LostJob:
     """Result of a job whose workers died or hung, each time."""
 
     reason: str
+
+
+class WorkerOptions(OptionGroup):
+    """Number, time limit and place of worker processes."""
+
+    workers: CountOrZero | None = None
+    """Largest number of worker processes, each on one core (default: as many as fit this machine,
+    or as many as a running cluster has cores); 0 works in this process."""
+    timeout: Positive = 300.0
+    """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
+    ray_address: str | None = None
+    """Address of a running Ray cluster, such as auto or HOST:PORT, whose machines have the same
+    packages installed and see the same files (default: the environment variable RAY_ADDRESS, which
+    Ray sets for its jobs); local works on this machine in any case."""
+
+    def run(
+        self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]
+    ) -> Generator[tuple[J, R | LostJob], None, None]:
+        """Runs jobs in workers, see the function `run`.
+
+        Args:
+            jobs: The jobs, or a function that returns the next one.
+            make_work: Makes the function that does a job, in each worker.
+        """
+        return run(
+            jobs if callable(jobs) else partial(next, iter(jobs), None),
+            make_work,
+            count=self.workers,
+            timeout_s=self.timeout,
+            address=self.ray_address,
+        )
 
 
 def run(
@@ -170,7 +204,7 @@ class _Pool(Generic[J, R]):
             yield from self._lose(task, outcome.reason)
             return
         self._idle.append(worker)
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, JobError):
             raise outcome.error
         if task.job is None:
             self._failed_starts = 0

@@ -1,27 +1,29 @@
 """Policies in processes of their own, which see observations and nothing else.
 
 The process is new and not forked, and has no environment: it is sent the interface of one, then
-observations. It answers with JSON, so that nothing it sends is run here. This keeps a policy from
-what it must not see by any ordinary means; it is no sandbox, since the process has its user's
-rights.
+observations. Its answers are those of a policy's server, so that nothing it sends is run here. This
+keeps a policy from what it must not see by any ordinary means; it is no sandbox, since the process
+has its user's rights.
 """
 
 import pickle
-import weakref
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.parallel.child_process import ChildProcess
-from fleet_tools.policies import confined_process
-from fleet_tools.policies.confined_replies import GarbledReplyError, read_action, read_reply
-from fleet_tools.policies.policy import NeverCopied
-from fleet_tools.policies.sources import PolicySource, find_policy, is_address
-
-LONGEST_REPLY = 2**20
-"""Largest size of an answer, bytes."""
+from fleet_tools.perception.observation_config import StoredEnvKwargs
+from fleet_tools.policies.array_codec import ProtocolError
+from fleet_tools.policies.channel import PolicyChannel
+from fleet_tools.policies.conversation import Conversation, Served
+from fleet_tools.policies.policy import NeverCopied, policy_errors
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.sources import Kind, PolicySource, find_policy, is_address
+from fleet_tools.policies.wire_messages import MAX_ANSWER, Failed, Hello, Message, read_message
 
 _GRACE_S = 1.0
 """Time, s, in which the process ends once it has closed its connection."""
@@ -37,8 +39,8 @@ class ConfinedPolicy(NeverCopied):
     """
 
     def __init__(self, source: PolicySource, interface: EnvInterface, seed: int = 0) -> None:
-        self._source, self._interface, self._seed = source, interface, seed
-        self._process: PolicyProcess | None = None
+        self._job = "act", source, interface, seed
+        self._client: PolicyClient | None = None
 
     def reset(self) -> None:
         """Resets the policy, and makes it anew if its process has ended.
@@ -46,14 +48,10 @@ class ConfinedPolicy(NeverCopied):
         Raises:
             PolicyError: It cannot be made, or raised an error.
         """
-        if self._process is None or self._process.ended:
-            self._process = PolicyProcess()
-            try:
-                self._process.ask("make", self._source, self._interface, self._seed)
-            except PolicyError:
-                self._process = None
-                raise
-        self._process.ask("reset")
+        if self._client is None or self._client.closed:
+            self._client = None
+            self._client = PolicyClient(PolicyProcess(*self._job), None, confined=True)
+        self._client.reset()
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action; whether it is valid, the environment decides.
@@ -61,63 +59,127 @@ class ConfinedPolicy(NeverCopied):
         Raises:
             PolicyError: It raised an error, returned no numbers, or its process has ended.
         """
-        if self._process is None:
+        if self._client is None:
             raise PolicyError("reset() comes before act()")
-        return read_action(self._process.ask("act", observation))
+        return self._client.act(observation, 0.0)
 
     @property
     def info(self) -> dict[str, Any]:
         """The policy's `info`."""
-        if self._process is None or self._process.ended:
-            return {}
-        found = self._process.ask("info")
-        return found if isinstance(found, dict) else {}
+        return {} if self._client is None or self._client.closed else self._client.info()
 
 
 def find_policy_apart(source: str) -> PolicySource:
     """Finds a policy, see `find_policy`; modules of others are imported in another process."""
     if ":" not in source or is_address(source):
         return find_policy(source)
-    kind, digest, env_kwargs = PolicyProcess().ask("find", source)
-    return PolicySource(kind, source, digest, env_kwargs)
+    process = PolicyProcess("find", source)
+    with process.exchange():
+        found: _Found | Failed = read_message(process.receive(None), _Found, Failed)
+    process.close()
+    if isinstance(found, Failed):
+        raise PolicyError(process.told(found))
+    return PolicySource(found.kind, source, found.content_digest, dict(found.env_kwargs))
 
 
-class PolicyProcess:
-    """A process that makes a policy and lets it act; it ends with this object."""
+class PolicyProcess(PolicyChannel):
+    """A process that finds a policy, or makes one and lets it act; it ends with this object.
 
-    def __init__(self) -> None:
-        self._process = ChildProcess(confined_process.__name__)
-        weakref.finalize(self, self._process.end)
+    Args:
+        job: What it is to do: "find" and a name, or "act" and what `ConfinedPolicy` is given.
+    """
+
+    def __init__(self, *job: Any) -> None:
+        super().__init__()
+        self._process = ChildProcess(__name__)
+        self._open.callback(self._process.end)
+        with self.exchange():
+            self.send(pickle.dumps(job))
 
     @property
-    def ended(self) -> bool:
+    def closed(self) -> bool:
         """Whether the process has ended."""
-        return self._process.ended
+        return super().closed or self._process.ended
 
-    def ask(self, request: str, *arguments: Any) -> Any:
-        """Returns the answer to a request, plain data.
+    @property
+    def pid(self) -> int:
+        """Process identifier."""
+        return self._process.pid
 
-        Raises:
-            PolicyError: The policy raised an error, or its process has ended.
-            FleetToolsError: An error of this package, such as an unknown name.
-        """
-        self._send((request, *arguments))
-        try:
-            content = self._process.connection.recv_bytes(LONGEST_REPLY)
-        except (OSError, EOFError) as lost:
-            raise self._lost() from lost
-        try:
-            return read_reply(content)
-        except GarbledReplyError:
+    def send(self, content: bytes) -> None:
+        """See `PolicyChannel`."""
+        self._process.connection.send_bytes(content)
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        """See `PolicyChannel`."""
+        if timeout_s is not None and not self._process.connection.poll(timeout_s):
+            raise TimeoutError
+        return self._process.connection.recv_bytes(MAX_ANSWER)
+
+    def reason(self, error: Exception) -> str:
+        """See `PolicyChannel`."""
+        if isinstance(error, ProtocolError):
             self._process.kill()
-            raise
-
-    def _send(self, message: Any) -> None:
-        try:
-            self._process.connection.send_bytes(pickle.dumps(message))
-        except OSError as lost:
-            raise self._lost() from lost
-
-    def _lost(self) -> FleetToolsError:
+            return "the policy's process answered something else"
         ending = self._process.end(_GRACE_S)  # it may have closed the connection, and live on
-        return PolicyError(f"the policy's process ended with {ending}")
+        return f"the policy's process ended with {ending}"
+
+    def told(self, failed: Failed) -> str:
+        """See `PolicyChannel`."""
+        return failed.message
+
+
+# --- The process ----------------------------------------------------------------------------
+
+
+class _Found(Message):
+    """What a policy's source is, see `PolicySource`."""
+
+    kind: Kind
+    content_digest: str | None
+    env_kwargs: StoredEnvKwargs
+
+
+def main(connection: Connection) -> None:
+    """Does what it is told first, then answers requests until the connection is closed."""
+    # What comes first is of the process that started this one, in whose name this one acts.
+    job, *arguments = pickle.loads(connection.recv_bytes())
+    try:
+        if job == "find":
+            found = find_policy(*arguments)
+            connection.send_bytes(
+                _Found(
+                    kind=found.kind,
+                    content_digest=found.content_digest,
+                    env_kwargs=found.env_kwargs,
+                ).to_bytes()
+            )
+            return
+        conversation = Conversation(_served(*arguments))
+    except FleetToolsError as error:
+        connection.send_bytes(Failed.because("policy", error, most=2**12).to_bytes())
+        return
+    connection.send_bytes(conversation.greeting())
+    while True:
+        try:
+            request = connection.recv_bytes()
+        except (EOFError, OSError):
+            return
+        reply = conversation.reply(request).content
+        assert isinstance(reply, bytes)
+        connection.send_bytes(reply)
+
+
+def _served(source: PolicySource, interface: EnvInterface, seed: int) -> Served:
+    with policy_errors("making it"):
+        policy = source.make(interface, seed)  # pyright: ignore[reportArgumentType]
+    hello = Hello(
+        policy=source.name[:500],
+        blueprint_digest="",
+        content_digest=source.content_digest or "",
+        observation=describe_observation(interface),
+        action=describe_action(interface),
+        control_period_s=1.0 / float(interface.metadata["render_fps"]),
+        env_kwargs=source.env_kwargs,
+    )
+    return Served(hello, lambda: policy, confined=True)

@@ -1,13 +1,27 @@
-"""The policy protocol, and the policy that repeats stored actions."""
+"""The policy protocol, the guard around policies of others, and policies of a few lines.
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+A policy that acts in several episodes decides itself whether its random draws follow from the scene
+alone: by seeding its generator in `reset`.
+"""
+
+import contextlib
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from fleet_tools.envs.wrappers import ThroughWrappers
-from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
+
+if TYPE_CHECKING:
+    from fleet_tools.policies.sources import PolicySource
 
 EXPLANATION = "explanation"
 """Key of a policy's `info` with a sentence that says why the episode had no success; summaries of
@@ -50,6 +64,104 @@ class NeverCopied:
         )
 
 
+# --- Policies of others ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def policy_errors(activity: str) -> Iterator[None]:
+    """Turns the errors of a policy's own code into a `PolicyError`.
+
+    Args:
+        activity: What the policy is doing, for the message.
+
+    Raises:
+        PolicyError: The code raised something that is not an error of this package.
+    """
+    try:
+        yield
+    except FleetToolsError:
+        raise
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        what = f"{type(error).__name__}: {error}"[:500]
+        raise PolicyError(f"{activity} raised at {where}: {what}") from error
+
+
+def make_guarded(policy: "PolicySource", env: gymnasium.Env, seed: int) -> Policy:
+    """Makes a policy, and guards it if it is foreign.
+
+    Args:
+        policy: Where it comes from.
+        env: The environment in which it is to act.
+        seed: See `PolicySource.make`, also for the errors raised.
+    """
+    made = policy.make(env, seed)
+    return made if policy.kind == "built_in" else GuardedPolicy(partial(_itself, made))
+
+
+def _itself(policy: Policy) -> Policy:
+    return policy
+
+
+class GuardedPolicy:
+    """A policy whose every failure is a `PolicyError`, so that it ends its own episode only.
+
+    Args:
+        make: Makes the policy, at the first `reset`; called again at the next one if it fails.
+    """
+
+    def __init__(self, make: Callable[[], Policy]) -> None:
+        self._make = make
+        self._policy: Policy | None = None
+        self._seconds = 0.0
+
+    def reset(self) -> None:
+        """Resets the policy.
+
+        Raises:
+            PolicyError: It cannot be made, or raised an error.
+        """
+        self._seconds = 0.0
+        if self._policy is None:
+            with policy_errors("making it"):
+                self._policy = self._make()
+        with self._timed(), policy_errors("reset"):
+            self._policy.reset()
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns the policy's action; whether it is valid, the environment decides.
+
+        Raises:
+            PolicyError: It raised an error, or returned no array.
+        """
+        with self._timed(), policy_errors("act"):
+            if self._policy is None:
+                raise RuntimeError("reset() comes before act()")
+            return np.asarray(self._policy.act(observation))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The policy's `info`, if it is JSON, and "policy_seconds", the time that it took."""
+        try:
+            given = {} if self._policy is None else dict(policy_info(self._policy))
+            own = json.loads(json.dumps(given, allow_nan=False))
+        except Exception as error:
+            own = {"info_error": f"{type(error).__name__}: {error}"[:500]}
+        return {**own, "policy_seconds": round(self._seconds, 6)}
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds += time.perf_counter() - started
+
+
+# --- Policies of a few lines ----------------------------------------------------------------
+
+
 class StoredActions:
     """A policy that repeats stored actions.
 
@@ -79,3 +191,59 @@ class StoredActions:
         if action is None:
             raise FleetToolsError(f"All {len(self._actions)} stored actions are done.")
         return self._through_wrappers(action)
+
+
+class ZeroPolicy:
+    """Returns zero actions.
+
+    Args:
+        env: The environment; through its wrappers, too, the actions are its zeros.
+
+    Raises:
+        ConfigError: Its actions are no arrays, or see `ThroughWrappers`.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        space = _action_space(env)
+        self._action, self._through_wrappers = (
+            np.zeros(space.shape, space.dtype),
+            ThroughWrappers(env),
+        )
+
+    def reset(self) -> None:
+        """Does nothing."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns zeros, (6,), as `env.step` takes them."""
+        return self._through_wrappers(self._action.copy())
+
+
+class RandomPolicy:
+    """Draws every action uniformly from the environment's own action space.
+
+    Args:
+        env: The environment.
+        seed: Seed of the policy's own generator.
+
+    Raises:
+        ConfigError: Its actions are no arrays, or see `ThroughWrappers`.
+    """
+
+    def __init__(self, env: gymnasium.Env, seed: int = 0) -> None:
+        self._space, self._through_wrappers = _action_space(env), ThroughWrappers(env)
+        self._generator = np.random.default_rng(seed)
+
+    def reset(self) -> None:
+        """Keeps the generator's state, so that episodes differ."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns a random action, (6,), as `env.step` takes it."""
+        draw = self._generator.uniform(self._space.low, self._space.high)
+        return self._through_wrappers(draw.astype(self._space.dtype))
+
+
+def _action_space(env: gymnasium.Env) -> spaces.Box:
+    space = env.unwrapped.action_space
+    if not isinstance(space, spaces.Box):
+        raise ConfigError(f"The actions of {env} are no arrays, but a {type(space).__name__}.")
+    return space

@@ -14,12 +14,10 @@
 All programs that run a policy find it here.
 """
 
-import contextlib
 import hashlib
 import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,9 +25,9 @@ from typing import Annotated, Any, Literal
 import gymnasium
 import pydantic
 
-from fleet_tools.errors import FleetToolsError, PolicyError, UnknownNameError
+from fleet_tools.errors import PolicyError, UnknownNameError
 from fleet_tools.perception.observation_config import POLICY_KWARGS, in_one_form
-from fleet_tools.policies.policy import Policy
+from fleet_tools.policies.policy import Policy, policy_errors
 from fleet_tools.utils.imports import load_function
 
 PolicyName = Annotated[
@@ -94,17 +92,17 @@ _BUILT_IN = {
         env_kwargs=_WHOLE_CLOUDS,
     ),
     "random": _BuiltIn(
-        "fleet_tools.policies.trivial:RandomPolicy", "Uniformly random actions", seeded=True
+        "fleet_tools.policies.policy:RandomPolicy", "Uniformly random actions", seeded=True
     ),
-    "zero": _BuiltIn("fleet_tools.policies.trivial:ZeroPolicy", "Zero actions: the arm stays"),
+    "zero": _BuiltIn("fleet_tools.policies.policy:ZeroPolicy", "Zero actions: the arm stays"),
 }
 _FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
 
 _DAGGER = "dagger:"
 _DAGGER_POLICY = "fleet_tools.experts.dagger:DAggerPolicy"
 _LOAD_CHECKPOINT_POLICY = "fleet_tools.baselines.policies.policy:load_checkpoint_policy"
-_REMOTE_POLICY = "fleet_tools.policies.remote.policy:RemotePolicy"
-_READ_HELLO = "fleet_tools.policies.remote.policy:read_hello"
+_REMOTE_POLICY = "fleet_tools.policies.remote_policy:RemotePolicy"
+_READ_HELLO = "fleet_tools.policies.remote_policy:read_hello"
 _ENV_KWARGS_OF_CHECKPOINT = "fleet_tools.baselines.policies.checkpoint:env_kwargs_of"
 
 
@@ -240,27 +238,6 @@ def load_policy(source: str, env: gymnasium.Env, seed: int = 0) -> Policy:
 def current_name(policy: str) -> str:
     """Returns the present name of a policy that an earlier version may have named."""
     return _FORMER_NAMES.get(policy, policy)
-
-
-@contextlib.contextmanager
-def policy_errors(activity: str) -> Iterator[None]:
-    """Turns the errors of a policy's own code into a `PolicyError`.
-
-    Args:
-        activity: What the policy is doing, for the message.
-
-    Raises:
-        PolicyError: The code raised something that is not an error of this package.
-    """
-    try:
-        yield
-    except FleetToolsError:
-        raise
-    except (Exception, SystemExit) as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        what = f"{type(error).__name__}: {error}"[:500]
-        raise PolicyError(f"{activity} raised at {where}: {what}") from error
 
 
 def _factory(source: str) -> Callable[[gymnasium.Env], Policy]:

@@ -1,5 +1,10 @@
-"""The studio: programs and pages that make and check things for the benchmark.
+"""The studio: programs and pages that make and check things, above everything that they show.
 
-`importing` makes a model of a mesh or a scan, and `checking` says whether a model is what its
-family needs. The benchmark itself imports nothing from here.
+    importing       a model from a mesh or a scan (`assets import`)
+    checking        whether a model is what its family needs (`assets check`)
+    labelling       keypoints and grasps by clicks on a mesh, in the browser (`label`)
+    teleoperation   a person as a policy, in the browser (`teleop`)
+    pictures        recordings, videos, filmstrips and contact sheets (`view` and others)
+
+The benchmark itself imports nothing from here.
 """

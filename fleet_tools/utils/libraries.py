@@ -60,7 +60,6 @@ OPTIONAL = (
     Library("tensorboard", "tensorboard", "tensorboard", "write curves"),
     Library("wandb", "wandb", "wandb", "send curves to Weights & Biases"),
     Library("websockets", "websockets", "serve", "serve policies over a socket"),
-    Library("msgpack", "msgpack", "serve", "serve policies over a socket"),
     Library("viser", "viser", "browser", "show pages in the browser"),
     Library("pyspacemouse", "pyspacemouse", "spacemouse", "read a SpaceMouse"),
     Library("flwr", "flwr", "flower", "run fleets over Flower"),

@@ -15,7 +15,7 @@ from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
 from fleet_tools.errors import ConfigError, EpisodeOverError
-from fleet_tools.policies.trivial import RandomPolicy
+from fleet_tools.policies.policy import RandomPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 STAY = np.zeros(6, np.float32)

@@ -21,7 +21,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.experts.terms import AxisAtAngle, PointNearPoint, condition
-from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.policies.policy import RandomPolicy, ZeroPolicy
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.rollouts.rollout import rollout

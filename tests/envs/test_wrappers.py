@@ -18,8 +18,7 @@ from fleet_tools.experts.dagger import DAggerPolicy
 from fleet_tools.experts.noise_injection import NoisyExpert
 from fleet_tools.experts.perceived import perceived_expert, perceived_expert_category
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.policies.policy import Policy, StoredActions
-from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
+from fleet_tools.policies.policy import Policy, RandomPolicy, StoredActions, ZeroPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 Wrap = Callable[[gymnasium.Env], gymnasium.Env]

@@ -23,7 +23,7 @@ from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.run import describe as describe_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.perception.observation_config import in_one_form, observation_kwargs
 from fleet_tools.policies.sources import find_policy
 

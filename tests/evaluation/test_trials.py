@@ -23,9 +23,8 @@ from fleet_tools.evaluation.trial import (
     verify,
 )
 from fleet_tools.evaluation.verdict import Verdict
-from fleet_tools.policies.guarded import GuardedPolicy
+from fleet_tools.policies.policy import GuardedPolicy, RandomPolicy, ZeroPolicy
 from fleet_tools.policies.sources import find_policy
-from fleet_tools.policies.trivial import RandomPolicy, ZeroPolicy
 from fleet_tools.rollouts.agreement import Agreement
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.provenance import installed_packages

@@ -16,21 +16,20 @@ from support.served_policies import ACTION, LAYOUT, Remembering, hello, observat
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from fleet_tools.assets.labelling.draft import read_draft
-from fleet_tools.assets.labelling.mesh_subject import MeshSubject
-from fleet_tools.assets.labelling.session import Session
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import FleetToolsError, PolicyError
-from fleet_tools.policies.openpi import wire
-from fleet_tools.policies.openpi.conversation import RESET, OpenpiConversation
-from fleet_tools.policies.openpi.policy import OpenpiPolicy
-from fleet_tools.policies.remote.codec import ProtocolError, decode, encode
-from fleet_tools.policies.remote.connection import PolicyConnection
-from fleet_tools.policies.remote.conversation import Served
-from fleet_tools.policies.remote.messages import Acted, Ready
-from fleet_tools.teleoperation.commands import action_of
-from fleet_tools.teleoperation.controls import Controls, read_controls
-from fleet_tools.teleoperation.gizmo import pose_of
+from fleet_tools.policies import openpi
+from fleet_tools.policies.array_codec import ProtocolError, decode, encode
+from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.openpi import RESET, OpenpiConversation, OpenpiPolicy
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.wire_messages import Acted, Ready
+from fleet_tools.studio.labelling.labels import read_draft
+from fleet_tools.studio.labelling.mesh_subject import MeshSubject
+from fleet_tools.studio.labelling.session import LabellingSession
+from fleet_tools.studio.teleoperation.devices import action_of
+from fleet_tools.studio.teleoperation.page_server import Controls, read_controls
+from fleet_tools.studio.teleoperation.scene_view import pose_of
 from fuzz.kernel import SECONDS, Subject, require
 from fuzz.kinds_remote import changed_arrays
 from fuzz.mutations import changed_data, changed_json, changed_text, pick, scalar
@@ -43,12 +42,12 @@ def openpi_requests(folder: Path) -> Subject:
         whole = observation(int(generator.integers(100)))
         match int(generator.integers(4)):
             case 0:
-                return wire.encode({**whole, RESET: True, "prompt": "drive the nail in"})
+                return openpi.encode({**whole, RESET: True, "prompt": "drive the nail in"})
             case 1:
                 return _packed({**whole, "prompt": scalar(generator), RESET: scalar(generator)})
             case 2:
-                return wire.encode(changed_arrays(generator))
-        return damaged(wire.encode(whole), generator)
+                return openpi.encode(changed_arrays(generator))
+        return damaged(openpi.encode(whole), generator)
 
     def read(content: bytes) -> dict[str, Any]:
         conversation = OpenpiConversation(Served(hello(), Remembering))
@@ -57,12 +56,12 @@ def openpi_requests(folder: Path) -> Subject:
             require(reply.closes and len(reply.content) <= 500, "it goes on, or tells much")
             require(not reply.content.startswith("policy"), "the policy was given this")
             raise ProtocolError(reply.content)
-        return wire.decode(reply.content)
+        return openpi.decode(reply.content)
 
     def check(content: bytes, answer: dict[str, Any]) -> None:
         require(answer["actions"].shape == (1, 6), "no chunk of one action")
         require(np.isfinite(answer["actions"]).all(), "an action is not finite")
-        request = wire.decode(content)
+        request = openpi.decode(content)
         for name, spec in LAYOUT.items():
             given = np.asarray(request[name])
             require(given.shape == spec.shape, f"{name} has the shape {given.shape}")
@@ -96,7 +95,7 @@ def server_answers(folder: Path) -> Subject:
         Ready(session=0).to_bytes(),
         Acted(seq=0, action=action).to_bytes(),
     ]
-    openpi = [wire.encode({"name": "p"}), wire.encode({"actions": np.zeros((3, 6))})]
+    theirs = [openpi.encode({"name": "p"}), openpi.encode({"actions": np.zeros((3, 6))})]
 
     def close() -> None:
         server.shutdown()
@@ -104,11 +103,11 @@ def server_answers(folder: Path) -> Subject:
 
     def make(generator: np.random.Generator) -> tuple[bool, list[bytes]]:
         is_openpi = bool(generator.integers(2))
-        answers = list(openpi if is_openpi else own)
+        answers = list(theirs if is_openpi else own)
         at = int(generator.integers(len(answers)))
         match int(generator.integers(3)):
             case 0:
-                decoder, encoder = (wire.decode, wire.encode) if is_openpi else (decode, encode)
+                decoder, encoder = (openpi.decode, openpi.encode) if is_openpi else (decode, encode)
                 answers[at] = _packed(changed_data(decoder(answers[at]), generator), encoder)
             case 1 if at == len(answers) - 1:
                 odd = generator.normal(size=pick(generator, ((6,), (3, 6), (0, 6), (3, 7), ())))
@@ -129,7 +128,7 @@ def server_answers(folder: Path) -> Subject:
                 return ACTION, policy.act(seen)
             finally:
                 policy.close()
-        connection = PolicyConnection(url, timeout_s=2.0)
+        connection = PolicyClient.at(url, timeout_s=2.0)
         try:
             connection.reset()
             return connection.hello.action, connection.act(zeros, 0.0)
@@ -176,7 +175,7 @@ def served_connections(folder: Path) -> Subject:
                 client.shutdown(socket.SHUT_WR)
                 while chunk := client.recv(65536):
                     answer += chunk
-        connection = PolicyConnection(server.url, timeout_s=SECONDS)  # the next one is served
+        connection = PolicyClient.at(server.url, timeout_s=SECONDS)  # the next one is served
         connection.close()
         if not answer.startswith(b"HTTP/1.1 101"):
             raise ProtocolError("refused")
@@ -238,7 +237,7 @@ def label_page(folder: Path) -> Subject:
     """Clicks, handles and numbers that the page of `label` sends."""
     mesh = folder / "mallet.obj"
     trimesh.creation.box((0.3, 0.04, 0.04)).export(mesh)
-    session = Session(MeshSubject(mesh, "tool", "hammer", folder / "out"))
+    session = LabellingSession(MeshSubject(mesh, "tool", "hammer", folder / "out"))
 
     def make(generator: np.random.Generator) -> tuple[str, Any]:
         one, other = generator.normal(scale=0.2, size=(2, 3))
@@ -283,9 +282,9 @@ def label_page(folder: Path) -> Subject:
     return Subject(make, read, check, (FleetToolsError, ValueError))
 
 
-def _packed(message: Any, encoder: Callable[[Any], bytes] = wire.encode) -> bytes:
+def _packed(message: Any, encoder: Callable[[Any], bytes] = openpi.encode) -> bytes:
     """Returns a message as bytes; others where it cannot be sent at all."""
     try:
         return encoder(message if isinstance(message, dict) else {"": message})
     except (ProtocolError, UnicodeEncodeError, RecursionError):
-        return wire.encode({})
+        return openpi.encode({})

@@ -9,36 +9,71 @@ from typing import Any
 
 import numpy as np
 import trimesh
+from support.damage import damaged
+from support.served_policies import hello
 
 from fleet_tools import __main__ as programs
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.policies.confined_replies import plain, read_action, read_reply
+from fleet_tools.policies.array_codec import decode
+from fleet_tools.policies.channel import PolicyChannel
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.wire_messages import Acted, Failed, Informed, Message, Ready
 from fleet_tools.studio.checking.first_load import load
 from fleet_tools.studio.checking.program import read_model
 from fuzz.kernel import Subject, require
-from fuzz.mutations import changed_json, changed_number, pick
+from fuzz.mutations import changed_number, pick
+
+
+class _ScriptedChannel(PolicyChannel):
+    """Gives a client what a script has."""
+
+    def __init__(self, answers: list[bytes]) -> None:
+        super().__init__()
+        self._answers = iter(answers)
+
+    def send(self, content: bytes) -> None:
+        decode(content)
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        try:
+            return next(self._answers)
+        except StopIteration:
+            raise EOFError from None
+
+    def reason(self, error: Exception) -> str:
+        return str(error)
+
+    def told(self, failed: Failed) -> str:
+        return failed.message
 
 
 def answers(folder: Path) -> Subject:
     """Answers of confined policies."""
     actions = [np.zeros(6, np.float32), np.arange(6.0), np.zeros((2, 3), np.int64), np.zeros(0)]
 
-    def make(generator: np.random.Generator) -> bytes:
-        answer = plain(pick(generator, actions))
-        error = pick(generator, (None, None, None, "it failed"))
-        return changed_json(json.dumps({"error": error, "answer": answer}), generator)
+    def make(generator: np.random.Generator) -> list[bytes]:
+        script: list[Message] = [
+            hello(),
+            Ready(session=0),
+            Acted(seq=0, action=pick(generator, actions)),
+            Informed(info=json.dumps({"planning_seconds": 0.5, "words": ["a", None]})),
+        ]
+        if generator.random() < 0.2:
+            script.insert(int(generator.integers(5)), Failed(code="policy", message="it failed"))
+        content = [each.to_bytes() for each in script]
+        at = int(generator.integers(len(content)))
+        content[at] = damaged(content[at], generator)
+        return content
 
-    def read(content: bytes) -> np.ndarray:
-        return read_action(read_reply(content))
+    def read(content: list[bytes]) -> tuple[np.ndarray, dict]:
+        client = PolicyClient(_ScriptedChannel(content), None, confined=True)
+        client.reset()
+        return client.act({"state": np.zeros(3)}, 0.0), client.info()
 
-    def check(content: bytes, action: np.ndarray) -> None:
+    def check(content: list[bytes], found: tuple[np.ndarray, dict]) -> None:
+        action, info = found
         require(action.dtype.kind in "biuf", f"an array of {action.dtype}")
-        answer = json.loads(content)["answer"]
-        if isinstance(answer["shape"], list) and all(n >= 0 for n in answer["shape"]):
-            require(list(action.shape) == answer["shape"], "another shape")
-        require(np.dtype(answer["dtype"]) == action.dtype, "another dtype")
-        again = plain(action)
-        require(again["data"] == answer["data"], "other numbers")
+        require(json.loads(json.dumps(info, allow_nan=False)) == info, "no plain data")
 
     return Subject(make, read, check)
 

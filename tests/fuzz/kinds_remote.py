@@ -6,12 +6,12 @@ import numpy as np
 from support.damage import damaged
 from support.served_policies import LAYOUT, Remembering, hello, observation
 
-from fleet_tools.policies.remote.codec import ProtocolError, encode
-from fleet_tools.policies.remote.conversation import Conversation, Served
-from fleet_tools.policies.remote.messages import (
+from fleet_tools.policies.array_codec import ProtocolError, encode
+from fleet_tools.policies.conversation import Conversation, Served
+from fleet_tools.policies.wire_messages import (
     Act,
     Acted,
-    Failure,
+    Failed,
     Ready,
     Reset,
     largest_request,
@@ -39,9 +39,10 @@ def requests(folder: Path) -> Subject:
 
     def read(content: bytes) -> Ready | Acted:
         conversation = Conversation(Served(hello(), Remembering))
-        conversation.answer(Reset(session=0).to_bytes())
-        answer = conversation.answer(content)
-        if isinstance(answer, Failure):
+        conversation.answer(Reset(session=0))
+        reply = conversation.reply(content).content
+        answer: Ready | Acted | Failed = read_message(reply, Ready, Acted, Failed)
+        if isinstance(answer, Failed):
             require(len(answer.message) <= 500, "a long message")
             raise ProtocolError(answer.code)
         return answer

@@ -14,8 +14,6 @@ from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
 
-from fleet_tools.assets.labelling.draft import Draft, read_draft, write_draft
-from fleet_tools.assets.labelling.labels import Labels
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
@@ -31,6 +29,7 @@ from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.first_load import load
 from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,
@@ -241,7 +240,7 @@ def drafts(folder: Path) -> Subject:
     """Files that keep labels while a person works."""
     path = folder / "mine.labels.yaml"
     keypoints = {"head": (0.16, 0.0, 0.05), "tail": (-0.1, 0.0, 0.0)}
-    whole = Labels(keypoints=keypoints, grasp=Pose(), mass=0.4, material="ash")
+    whole = ModelLabels(keypoints=keypoints, grasp=Pose(), mass=0.4, material="ash")
     write_draft(path, Draft(labels_of="mesh", labels=whole))
     make = changed_yaml([path.read_text()])
 

@@ -26,7 +26,7 @@ from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_file import load_evaluation
 from fleet_tools.parallel import cluster
 from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
-from fleet_tools.policies.remote.access import TOKEN_VARIABLE, read_token, require_url
+from fleet_tools.policies.server_access import TOKEN_VARIABLE, read_token, require_url
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing import settings as argument_types

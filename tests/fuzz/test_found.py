@@ -32,9 +32,9 @@ from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_file import load_evaluation
 from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
-from fleet_tools.policies.remote.codec import ProtocolError, encode
-from fleet_tools.policies.remote.messages import Hello, Ready, read_message
+from fleet_tools.policies.array_codec import ProtocolError, encode
 from fleet_tools.policies.sources import find_policy
+from fleet_tools.policies.wire_messages import Hello, Ready, read_message
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.storage.provenance import read_task_file
 from fleet_tools.studio.importing.report import RECORD, edited_files

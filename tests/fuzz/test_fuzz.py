@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 pytest.importorskip("websockets")
-pytest.importorskip("msgpack")
 pytest.importorskip("cryptography")
 pytest.importorskip("manifold3d")
 

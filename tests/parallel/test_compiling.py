@@ -10,8 +10,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import pytest
 

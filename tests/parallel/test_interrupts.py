@@ -8,25 +8,16 @@ import pytest
 from fleet_tools.parallel.interrupts import deferred_interrupt, immediate_interrupt
 
 
-def test_first_interrupt_is_recorded_and_the_second_is_raised():
-    before = signal.getsignal(signal.SIGINT)
-    with deferred_interrupt() as interrupted:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_interrupt_is_recorded_and_the_second_is_raised(number: signal.Signals):
+    before = signal.getsignal(number)
+    with deferred_interrupt(*{number} - {signal.SIGINT}) as interrupted:
         assert not interrupted()
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         assert interrupted()
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_other_signals_mean_the_same_where_that_is_asked_for():
-    before = signal.getsignal(signal.SIGTERM)
-    with deferred_interrupt(signal.SIGTERM) as interrupted:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert interrupted()
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
 
 
 def test_former_handler_returns_after_an_error():

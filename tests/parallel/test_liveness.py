@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.processes import ROOT
 
 from fleet_tools.errors import LostClusterError, WorkersError
-from fleet_tools.parallel.liveness import EVERY_S, GRACE_S, Liveness
+from fleet_tools.parallel.ray_workers import EVERY_S, GRACE_S, Liveness
 from fleet_tools.utils import cli
 
 

@@ -14,14 +14,13 @@ from support.collected import wait_until
 from support.processes import ROOT, running_process
 
 from fleet_tools.parallel.child_process import ChildProcess
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob
+from fleet_tools.parallel.workers import LostJob, WorkerOptions
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import pytest
 
 NO_GUARD = """
 import os
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 
 FACTOR = 3
 
@@ -44,7 +43,7 @@ print(sorted(result.value for result in results))
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from fleet_tools.parallel.options import WorkerOptions
+from fleet_tools.parallel.workers import WorkerOptions
 
 folder = Path(sys.argv[1])
 
@@ -124,7 +123,7 @@ def test_a_worker_is_dead_even_if_what_it_has_forked_lives():
 
 
 def test_a_process_may_be_ended_twice():
-    process = ChildProcess("fleet_tools.parallel.worker_process")
+    process = ChildProcess("fleet_tools.parallel.local_workers")
     assert not process.ended
     assert process.end() == process.end() == "SIGKILL"
     assert process.ended

@@ -18,8 +18,7 @@ import pytest
 
 from fleet_tools.errors import InfeasibleError, UnknownNameError, WorkersError
 from fleet_tools.parallel import cluster, workers
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob, Work
+from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import pytest
 

@@ -6,18 +6,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from support.processes import ROOT
+from support.served_policies import hello
 
 from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies.confined import ConfinedPolicy, PolicyProcess, find_policy_apart
+from fleet_tools.policies.conversation import Conversation, Served
+from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.sources import PolicySource, find_policy
+from fleet_tools.policies.wire_messages import Act, Acted, Informed, Ready, Reset, read_message
 
+DTYPES = st.sampled_from(["f2", "f4", "f8", ">f4", "i4", "u8", "?"])
 MODULE = "support.confined_policies"
 
 
@@ -103,6 +113,70 @@ def test_what_it_sends_is_never_run(
     assert not (tmp_path / "mark").exists()
 
 
+NO_ANSWERS: list[Any] = [
+    b"", b"\xff", b"[]", b'{"error": null, "answer": 0}', pickle.dumps(0), Ready(session=1),
+    Acted(seq=0, action=np.zeros(6)), b"\x81\xa4type\xa5ready",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
+def test_what_is_no_answer_ends_its_process(answer: Any) -> None:
+    """`Ready` with another number is one that is late, and the next answer does not come."""
+    channel = Answering(hello().to_bytes(), getattr(answer, "to_bytes", lambda: answer)())
+    client = PolicyClient(channel, None, confined=True)
+    with pytest.raises(PolicyError, match=r"answered something else|process ended with SIGKILL"):
+        client.reset()
+    assert client.closed and channel.ended
+
+
+@given(arrays.arrays(DTYPES, arrays.array_shapes(min_dims=0, max_side=5)))
+def test_its_actions_are_arrays_of_any_numbers(action: np.ndarray) -> None:
+    class Acting:
+        def reset(self) -> None:
+            pass
+
+        def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+            return action
+
+    talk = Conversation(Served(hello(), Acting, confined=True))
+    talk.answer(Reset(session=0))
+    told = talk.answer(Act(seq=0, time_s=0.0, observation={"any": np.full(2, np.nan)}))
+    assert isinstance(told, Acted)
+    found = read_message(told.to_bytes(), Acted).action
+    assert found.dtype == action.dtype.newbyteorder("=") and found.shape == action.shape
+    assert np.array_equal(found, action, equal_nan=True)
+
+
+@pytest.mark.parametrize("info", ["NaN", "[" * 10**5, '{"a": 1, "a": 2}', "1e999", "9" * 5000])
+def test_what_is_no_information_is_refused(info: str) -> None:
+    channel = Answering(hello().to_bytes(), Informed(info=info).to_bytes())
+    client = PolicyClient(channel, None, confined=True)
+    with pytest.raises(PolicyError, match="answered something else"):
+        client.info()
+
+
+class Answering(PolicyProcess):
+    """A process whose answers are scripted."""
+
+    def __init__(self, *answers: bytes) -> None:
+        super().__init__("find", "zero")
+        self._answers = iter(answers)
+
+    @property
+    def ended(self) -> bool:
+        return self._process.ended
+
+    def send(self, content: bytes) -> None:
+        pass
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        try:
+            return next(self._answers)
+        except StopIteration:
+            self._process.kill()
+            raise EOFError from None
+
+
 def test_its_module_is_not_imported_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "stranger.py").write_text("import os\nos.environ['STRANGER'] = '1'\nmake = dict\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -112,8 +186,8 @@ def test_its_module_is_not_imported_here(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_its_process_ends_with_it() -> None:
-    process = PolicyProcess()
-    pid = process._process.pid
+    process = PolicyProcess("find", "zero")
+    pid = process.pid
     del process
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -124,8 +198,8 @@ def test_its_process_ends_with_whoever_started_it(tmp_path: Path) -> None:
     script.write_text(
         "import os\n"
         "from fleet_tools.policies.confined import PolicyProcess\n"
-        "process = PolicyProcess()\n"
-        "print(process._process.pid, flush=True)\n"
+        "process = PolicyProcess('find', 'zero')\n"
+        "print(process.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -15,7 +15,6 @@ pytest.importorskip("safetensors")
 import numpy as np
 import yaml
 from gymnasium import wrappers
-from support.evaluated import SMALL, a_result
 from support.meshcat_recordings import tracks
 from support.rendering import needs_gl
 from support.small_checkpoints import SMALL_BODY, untrained
@@ -37,12 +36,9 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.run import describe
-from fleet_tools.evaluation.trial import make_trials
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.storage.provenance import installed_packages
 
 
 @pytest.fixture(name="mlp", scope="module")
@@ -55,19 +51,6 @@ def write_short_task(folder: Path, steps: int) -> str:
     task = yaml.safe_load(task_path("hammer").read_text()) | {"time_limit_s": steps / 6}
     (folder / "hammer.yaml").write_text(yaml.safe_dump(task))
     return str(folder / "hammer.yaml")
-
-
-def test_a_checkpoint_acts_the_same_in_every_program(mlp: str) -> None:
-    (trial,) = SMALL.trials("hammer", "train", 1)
-    env = EnvSpec.of(task="hammer", split="train").make_tool_use()
-    direct = rollout(env, load_checkpoint_policy(mlp, env), seed=trial.seed)
-    provenance = PolicyProvenance.of(find_policy(mlp))
-    result = a_result(policy=provenance, packages=installed_packages())
-    evaluated = make_trials(result, find_policy(mlp))(trial)
-    collected = collect_episode("hammer", trial.seed, policy=mlp, split="train")
-    assert decode_actions(evaluated.actions).tobytes() == direct.actions.tobytes()
-    assert collected.actions.tobytes() == direct.actions.tobytes()
-    assert evaluated.outcome == collected.outcome == direct.outcome
 
 
 def test_results_name_the_file(mlp: str) -> None:
@@ -169,22 +152,25 @@ def test_nothing_begins_where_a_checkpoint_cannot_act(
 
 
 @needs_gl
-def test_a_policy_on_clouds_is_given_the_clouds_of_training(tmp_path: Path) -> None:
-    config = PolicyConfig(body=SMALL_BODY, clouds=PointNetConfig(widths=(4,)))
-    kwargs = {
-        "obs_mode": "point_cloud",
-        "cloud_size": [40, 24],
-        "cloud_sampling": "even",
-        "cloud_source": "vtk",
-    }
-    assert find_policy(untrained(tmp_path / "cloud", config, **kwargs)).env_kwargs == kwargs
-
-
-@needs_gl
-def test_a_policy_on_images_is_given_the_images_of_training(tmp_path: Path) -> None:
-    kwargs = {"obs_mode": "rgbd", "camera_size": [48, 32], "channels": ["rgb"]}
-    config = PolicyConfig(body=SMALL_BODY, images=ResNet18Config(width=4))
-    assert find_policy(untrained(tmp_path / "images", config, **kwargs)).env_kwargs == kwargs
+@pytest.mark.parametrize(
+    ("sees", "kwargs"),
+    [
+        (
+            {"clouds": PointNetConfig(widths=(4,))},
+            {"obs_mode": "point_cloud", "cloud_size": [40, 24], "cloud_sampling": "even"}
+            | {"cloud_source": "vtk"},
+        ),
+        (
+            {"images": ResNet18Config(width=4)},
+            {"obs_mode": "rgbd", "camera_size": [48, 32], "channels": ["rgb"]},
+        ),
+    ],
+)
+def test_a_policy_is_given_the_observations_of_training(
+    sees: dict, kwargs: dict, tmp_path: Path
+) -> None:
+    config = PolicyConfig(body=SMALL_BODY, **sees)
+    assert find_policy(untrained(tmp_path / "policy", config, **kwargs)).env_kwargs == kwargs
 
 
 def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fleet_tools import collect, replay
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.array_spec import describe_action
-from fleet_tools.visualization.video import write_video
+from fleet_tools.studio.pictures.filming import write_video
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -73,7 +73,7 @@ def test_videos_have_the_rate(tmp_path, rate_hz):
 def test_clips_of_tasks_with_different_rates_keep_time():
     av = pytest.importorskip("av")
     pytest.importorskip("PIL")
-    from fleet_tools.visualization.clips import CLIP_HEIGHT, CLIP_WIDTH, _clip, _TaskView
+    from fleet_tools.studio.pictures.clips import CLIP_HEIGHT, CLIP_WIDTH, _clip, _TaskView
 
     views = [
         _TaskView([np.full((CLIP_HEIGHT, CLIP_WIDTH, 3), k, np.uint8) for k in range(count)], rate)

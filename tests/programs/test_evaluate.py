@@ -21,8 +21,7 @@ from fleet_tools.evaluation.result import EpisodeResult
 from fleet_tools.evaluation.result_file import EPISODES, load_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.evaluation.writer import EvaluationWriter
-from fleet_tools.parallel.options import WorkerOptions
-from fleet_tools.parallel.workers import LostJob, Work
+from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
 
 J = TypeVar("J")
 R = TypeVar("R")

@@ -343,7 +343,7 @@ def test_a_result_holds_one_training_seed(
 def test_clips_show_stored_episodes_and_are_the_same_again(root: Path, tmp_path: Path) -> None:
     av = pytest.importorskip("av")
     pytest.importorskip("PIL")
-    from fleet_tools.visualization.clips import make_clips
+    from fleet_tools.studio.pictures.clips import make_clips
 
     expert = submissions(root)[0]
     clip = make_clips(make_standings([expert], small_protocol(root)))["expert"]

@@ -26,9 +26,9 @@ from fleet_tools.dataset.export.exporting import export_dataset
 from fleet_tools.evaluation.result_file import load_evaluation
 from fleet_tools.sim.catalog import find_model, name_of_own
 from fleet_tools.storage.atomic_files import atomic_write
+from fleet_tools.studio.pictures.filming import write_video
 from fleet_tools.utils import libraries
 from fleet_tools.utils.drake_release import CONSTRAINTS
-from fleet_tools.visualization.video import write_video
 
 NFC, NFD = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
 ALL_AT_ONCE = f"-R&D {NFC} {NFD}  #1?%20%d=+,;:[]{{}}()'\"\\$`*<|>~..\t"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleet_tools.assets.labelling.page import LabelPage
-from fleet_tools.assets.labelling.symmetry import centroid
+from fleet_tools.studio.labelling.page import LabelPage
+from fleet_tools.studio.labelling.proposals import centroid
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

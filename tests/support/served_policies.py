@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.envs.array_spec import ArraySpec
+from fleet_tools.policies.conversation import Conversation, Dialect, Served
 from fleet_tools.policies.policy import Policy
-from fleet_tools.policies.remote.access import Access
-from fleet_tools.policies.remote.connection import PolicyConnection
-from fleet_tools.policies.remote.conversation import Conversation, Dialect, Served
-from fleet_tools.policies.remote.messages import Hello
-from fleet_tools.policies.remote.server import PolicyServer
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.server_access import Access
+from fleet_tools.policies.wire_messages import Hello
 
 LAYOUT = {
     "state": ArraySpec(kind="state", shape=(3,), dtype="float32", unit="m", frame="world"),
@@ -136,7 +136,7 @@ def serving_as(
     thread.join()
 
 
-def actions(connection: PolicyConnection, seeds: range) -> list[bytes]:
+def actions(connection: PolicyClient, seeds: range) -> list[bytes]:
     """Returns a connection's actions at random observations, after a reset."""
     connection.reset()
     return [connection.act(observation(seed), 0.0).tobytes() for seed in seeds]
@@ -144,7 +144,7 @@ def actions(connection: PolicyConnection, seeds: range) -> list[bytes]:
 
 def episode(url: str, seeds: range) -> list[bytes]:
     """Returns the same of a connection of its own."""
-    connection = PolicyConnection(url)
+    connection = PolicyClient.at(url)
     found = actions(connection, seeds)
     connection.close()
     return found

@@ -17,11 +17,10 @@ from fleet_tools.dataset.header import describe
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.teleoperation.gamepad import DEAD_ZONE
-from fleet_tools.teleoperation.inputs import Inputs
-from fleet_tools.teleoperation.opening import OpenSession, open_session
-from fleet_tools.teleoperation.operator_policy import NAME
-from fleet_tools.teleoperation.pace import Pace, Phase, RealTime
+from fleet_tools.studio.teleoperation.devices import DEAD_ZONE
+from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.operator_policy import NAME, Pace, Phase, RealTime
+from fleet_tools.studio.teleoperation.session import OpenSession, open_session
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

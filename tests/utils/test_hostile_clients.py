@@ -6,7 +6,6 @@ import shutil
 import pytest
 from support.processes import ROOT, run_python
 
-pytest.importorskip("msgpack")
 pytest.importorskip("websockets")
 
 pytestmark = [

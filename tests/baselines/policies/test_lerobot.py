@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("msgpack")
 pytest.importorskip("pyarrow")
 
 from support.exported import successes, write_collected
@@ -22,7 +21,7 @@ from support.rendering import needs_gl
 from fleet_tools import serve
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.export.exporting import export_dataset
-from fleet_tools.policies.remote.connection import PolicyConnection
+from fleet_tools.policies.policy_client import PolicyClient
 
 LEROBOT_PYTHON = os.environ.get("FLEET_TOOLS_LEROBOT_PYTHON")
 needs_lerobot = pytest.mark.skipif(
@@ -69,7 +68,7 @@ def test_a_served_policy_does_what_it_does_at_home(kind: str, tmp_path: Path) ->
     expected = np.load(actions)
     episode = successes(Dataset(tmp_path / "set"))[0]
     with served(policy, export) as url:
-        connection = PolicyConnection(url)
+        connection = PolicyClient.at(url)
         assert connection.hello.env_kwargs["obs_mode"] == "rgbd"
         assert not any("depth" in name for name in connection.hello.observation)
         connection.reset()

@@ -1,1 +1,0 @@
-"""Policies behind a socket: the protocol, a server, and clients for simulations and for robots."""

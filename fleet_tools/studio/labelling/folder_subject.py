@@ -1,0 +1,184 @@
+"""The folder of a model, whose keypoints are corrected in place."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import yaml
+from pydrake.geometry import Role
+from pydrake.math import RigidTransform
+from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
+from pydrake.systems.framework import DiagramBuilder
+
+from fleet_tools.assets.solids import Solid
+from fleet_tools.config.control import TIME_STEP
+from fleet_tools.config.file_access import assets_root
+from fleet_tools.config.values import Vector3
+from fleet_tools.errors import ConfigError
+from fleet_tools.perception.visible_links import link_triangles
+from fleet_tools.sim.add_models import add_model
+from fleet_tools.sim.catalog import Keypoint, Keypoints, Model
+from fleet_tools.sim.model_checks import model_frame
+from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.importing.importer import Placement
+from fleet_tools.studio.importing.repair import cleaned
+from fleet_tools.studio.labelling.labels import Identity, ModelLabels, Placed
+
+SIGNATURE = "# labelled by hand: fleet-tools label"
+"""First line of a corrected file; generators and the importer leave such folders alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSurface:
+    """A model as it looks, with joints at their defaults.
+
+    Attributes:
+        surface: All visible links as one surface, in M, m.
+        links: Poses X_ML of its links by name, (4, 4).
+        keypoints: Positions of its keypoints in M, (3,) each, m.
+    """
+
+    surface: Solid
+    links: dict[str, np.ndarray]
+    keypoints: dict[str, np.ndarray]
+
+
+def read_surface(model: Model) -> ModelSurface:
+    """Reads what is visible of a model.
+
+    Raises:
+        ConfigError: Drake cannot read it, nothing of it is visible, or it lacks the link of a
+            keypoint.
+    """
+    plant, scene_graph = AddMultibodyPlant(
+        MultibodyPlantConfig(time_step=TIME_STEP), DiagramBuilder()
+    )
+    instance = add_model(plant, scene_graph, model, model.labels.kind)
+    frame = model_frame(plant, instance)
+    plant.Finalize()
+    context = plant.CreateDefaultContext()
+    X_MW = frame.CalcPoseInWorld(context).inverse()
+    inspector = scene_graph.model_inspector()
+    corners, links = [], {}
+    for body in map(plant.get_body, plant.GetBodyIndices(instance)):
+        X_ML: RigidTransform = X_MW @ body.EvalPoseInWorld(context)
+        links[body.name()] = X_ML.GetAsMatrix4()
+        body_frame = plant.GetBodyFrameIdOrThrow(body.index())
+        if inspector.NumGeometriesForFrameWithRole(body_frame, Role.kPerception):
+            triangles = link_triangles(scene_graph, body_frame).astype(float)
+            corners.append(X_ML.multiply(triangles.reshape(-1, 3).T).T)
+    if not corners:
+        raise ConfigError(f"{model.file} has no <visual>, so that there is nothing to click on.")
+    vertices = np.concatenate(corners)
+    surface, _ = cleaned(vertices, np.arange(len(vertices)).reshape(-1, 3))
+    keypoints = {}
+    for name, keypoint in model.labels.keypoints.items():
+        X_ML = RigidTransform(links[keypoint.link])
+        keypoints[name] = X_ML @ np.array(keypoint.position)
+    return ModelSurface(surface, links, keypoints)
+
+
+@dataclass(frozen=True)
+class FolderSubject:
+    """A model whose keypoints and grasp are corrected.
+
+    Attributes:
+        folder: Its folder.
+    """
+
+    folder: Path
+
+    is_mesh = False
+
+    @cached_property
+    def model(self) -> Model:
+        """The model.
+
+        Raises:
+            ConfigError: The folder holds none.
+        """
+        return read_model(self.folder)
+
+    @cached_property
+    def _read(self) -> ModelSurface:
+        return read_surface(self.model)
+
+    @property
+    def identity(self) -> Identity:
+        """What the model is.
+
+        Raises:
+            ConfigError: The folder holds no model, or one of the package, which stays as it is.
+        """
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> Identity:
+        labels = self.model.labels
+        folder = self.folder.resolve()
+        if folder.is_relative_to(assets_root().resolve()):
+            raise ConfigError(
+                f"{self.folder} belongs to the package. Copy the folder, and label the copy."
+            )
+        return Identity(
+            labels.kind,
+            labels.family,
+            folder.name,
+            tuple(labels.keypoints),
+            folder,
+            self.model.file.name,
+        )
+
+    def digest(self) -> str:
+        """Returns a hash of the model file and its labels."""
+        files = self.model.file, self.folder / "keypoints.yaml"
+        content = b"".join(file.read_bytes() for file in files)
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def initial(self) -> ModelLabels:
+        """Returns the labels of the folder."""
+        labels = ModelLabels()
+        for name, p_M in self._read.keypoints.items():
+            labels = labels.placed(name, p_M)
+        is_tool = self.model.labels.kind == "tool"
+        return labels.replaced(grasp=self.model.labels.grasp) if is_tool else labels
+
+    def placed(self, labels: ModelLabels) -> Placed:
+        """Returns the surface in M, which no label changes.
+
+        Raises:
+            ConfigError: Drake cannot read the model.
+        """
+        return Placed(self._read.surface, Placement(np.eye(3), np.zeros(3)))
+
+    def write(self, labels: ModelLabels) -> list[str]:
+        """Replaces `keypoints.yaml`; each keypoint stays on its link.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        former = self.model.labels
+        changed = Keypoints(
+            family=former.family,
+            kind=former.kind,
+            keypoints={
+                name: Keypoint(link=former.keypoints[name].link, position=self._in_link(name, p_M))
+                for name, p_M in labels.positions().items()
+            },
+            grasp=labels.grasp or former.grasp,
+        )
+        content = changed.model_dump(mode="json")
+        if former.kind == "object":
+            del content["grasp"]
+        text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
+        write_file(self.folder / "keypoints.yaml", f"{SIGNATURE}\n{text}")
+        return []
+
+    def _in_link(self, keypoint: str, p_M: np.ndarray) -> Vector3:
+        """Returns a position in M, (3,), in the frame of a keypoint's link, m."""
+        X_ML = self._read.links[self.model.labels.keypoints[keypoint].link]
+        x, y, z = np.round(X_ML[:3, :3].T @ (p_M - X_ML[:3, 3]), 9) + 0.0
+        return float(x), float(y), float(z)

@@ -1,0 +1,221 @@
+"""What a person labels and has labelled, as values, and the file that keeps it meanwhile.
+
+Every change of labels makes new ones, and undo goes back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import yaml
+
+from fleet_tools.assets.materials import MaterialName
+from fleet_tools.assets.solids import Solid
+from fleet_tools.config.geometry import Pose
+from fleet_tools.config.values import Positive, Value, Vector3, load_yaml
+from fleet_tools.errors import ConfigError
+from fleet_tools.sim.catalog import Kind
+from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.studio.importing.importer import Placement
+from fleet_tools.studio.importing.settings import ScaleSettings, UpAxis
+
+
+class ModelLabels(Value):
+    """The labels of a model, and what else an import has to be told.
+
+    Positions are those of `assets import --points-in mesh`: in unit and axes of the file. So they
+    stay where they were clicked when the scale changes. Those of a model folder are in M, m.
+    """
+
+    keypoints: dict[str, Vector3] = {}
+    """Positions by name."""
+    grasp: Pose | None = None
+    """Pose of the hand; its position is in unit and axes of the file, its angles are in M."""
+    scale: ScaleSettings = ScaleSettings()
+    """Size of the model."""
+    up: UpAxis = "z"
+    """Axis of the file that becomes z."""
+    mass: Positive | None = None
+    """Mass, kg; None takes the material's density."""
+    material: MaterialName | None = None
+    """Material; None is the importer's plain one."""
+
+    def replaced(self, **changes: Any) -> "ModelLabels":
+        """Returns the labels with other values.
+
+        Raises:
+            pydantic.ValidationError: A value does not fit.
+        """
+        return ModelLabels.model_validate(dict(self) | changes)
+
+    def placed(self, keypoint: str, position: np.ndarray) -> "ModelLabels":
+        """Returns the labels with a keypoint at a position, (3,)."""
+        x, y, z = (float(value) for value in position)
+        return self.replaced(keypoints={**self.keypoints, keypoint: (x, y, z)})
+
+    def removed(self, keypoint: str) -> "ModelLabels":
+        """Returns the labels without a keypoint."""
+        rest = {name: p for name, p in self.keypoints.items() if name != keypoint}
+        return self.replaced(keypoints=rest)
+
+    def positions(self) -> Mapping[str, np.ndarray]:
+        """Returns the positions as arrays, (3,)."""
+        return {name: np.array(position) for name, position in self.keypoints.items()}
+
+
+@dataclass(frozen=True)
+class History:
+    """A value, and those that were before it.
+
+    Attributes:
+        now: The present labels.
+        past: Former labels, the latest last.
+    """
+
+    now: ModelLabels
+    past: tuple[ModelLabels, ...] = ()
+
+    def then(self, labels: ModelLabels) -> "History":
+        """Returns the history after a change; labels that are the same change nothing."""
+        return self if labels == self.now else History(labels, (*self.past, self.now))
+
+    def undone(self) -> "History":
+        """Returns the history before the last change; the same where nothing has changed."""
+        return History(self.past[-1], self.past[:-1]) if self.past else self
+
+
+# --- The draft: the file beside a model's folder that keeps labels while a person works -------
+
+
+class Draft(Value):
+    """The content of the file."""
+
+    labels_of: str
+    """Hash of what is labelled."""
+    labels: ModelLabels
+    """The labels."""
+
+
+def draft_file(folder: Path) -> Path:
+    """Returns the file of a model's folder."""
+    return folder.with_name(f"{folder.name}.labels.yaml")
+
+
+def write_draft(file: Path, draft: Draft) -> None:
+    """Writes a draft, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(draft.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    write_file(file, f"# written by fleet-tools label, which reads it again\n{text}")
+
+
+def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
+    """Returns the labels of a draft; None if there is no file.
+
+    Args:
+        file: The file.
+        labels_of: Hash of what is to be labelled.
+
+    Raises:
+        ConfigError: The file is damaged, or has the labels of something else.
+    """
+    if not file.exists():
+        return None
+    draft = load_yaml(Draft, file)
+    if draft.labels_of != labels_of:
+        raise ConfigError(
+            f"{file} has the labels of another file, or of an earlier version of it. Move it away, "
+            "or choose another --name."
+        )
+    return draft.labels
+
+
+# --- What can be labelled: a mesh, which becomes a model, or the folder of a model ------------
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the model is.
+
+    Attributes:
+        kind: Whether it is a tool or an object.
+        family: Its family.
+        name: Its name.
+        keypoints: Names of the keypoints that it needs.
+        folder: Its folder.
+        source: Name of the file that is labelled.
+    """
+
+    kind: Kind
+    family: str
+    name: str
+    keypoints: tuple[str, ...]
+    folder: Path
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """The surface of a subject in the model frame M.
+
+    Attributes:
+        surface: The surface, which faces outward, m.
+        placement: From the coordinates of labels to M.
+    """
+
+    surface: Solid
+    placement: Placement
+
+    def position(self, p_M: np.ndarray) -> np.ndarray:
+        """Returns a position in M, (3,), m, in the coordinates of labels."""
+        return self.placement.inverse(p_M)
+
+
+class Subject(Protocol):
+    """What is labelled."""
+
+    @property
+    def identity(self) -> Identity:
+        """What the model is."""
+        ...
+
+    @property
+    def is_mesh(self) -> bool:
+        """Whether it still has to be given its size and its mass."""
+        ...
+
+    def digest(self) -> str:
+        """Returns a hash of what is labelled, as it is on the disk."""
+        ...
+
+    def initial(self) -> ModelLabels:
+        """Returns the labels that it has at the beginning."""
+        ...
+
+    def placed(self, labels: ModelLabels) -> Placed:
+        """Returns its surface in M.
+
+        Raises:
+            ConfigError: It cannot be scaled as the labels say.
+        """
+        ...
+
+    def write(self, labels: ModelLabels) -> list[str]:
+        """Writes the model's folder with all labels; returns what a person should look at.
+
+        Raises:
+            FleetToolsError: No model can be made with these labels.
+            OSError: The folder cannot be written, or must not be overwritten.
+        """
+        ...
+
+
+def missing(identity: Identity, labels: ModelLabels, needs_mass: bool) -> list[str]:
+    """Returns what has to be labelled before a model can be written."""
+    lacking = [name for name in identity.keypoints if name not in labels.keypoints]
+    if identity.kind == "tool" and labels.grasp is None:
+        lacking.append("hand")
+    if needs_mass and labels.mass is None and labels.material is None:
+        lacking.append("mass, or material")
+    return lacking

@@ -1,0 +1,287 @@
+"""The page in the browser: connects a session with what is drawn and clicked."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fleet_tools.assets.solids import Solid
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.studio.labelling.example import find_example
+from fleet_tools.studio.labelling.expert_trial import (
+    ExpertMotion,
+    ModelReport,
+    NoReport,
+    TrialProcess,
+)
+from fleet_tools.studio.labelling.panel import Panel, literal, report_html
+from fleet_tools.studio.labelling.picking import pick, size
+from fleet_tools.studio.labelling.proposals import rotation_of
+from fleet_tools.studio.labelling.scene_view import (
+    FIELD_OF_VIEW,
+    ExpertPlayer,
+    WorkView,
+    quaternion,
+    view_of,
+)
+from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
+from fleet_tools.utils.page_gate import open_viser, stop_viser
+
+if TYPE_CHECKING:
+    import viser
+
+HANDLES = 0.22
+"""Length of the arrows with which labels are dragged, relative to the longest side."""
+
+
+class LabelPage:
+    """A page on which a subject is labelled.
+
+    Args:
+        session: A person's work.
+        port: Port to listen on; 0 takes a free one.
+        scenes: Number of scenes in which the expert tries the model.
+        seed: Seed of the first scene.
+        task: Name or path of the task in which it does; None for those of the package.
+
+    Attributes:
+        session: A person's work.
+        server: Viser's server.
+        url: Address of the page. Who has it can write the model.
+
+    Raises:
+        ConfigError: It cannot listen there.
+        MissingLibraryError: Viser is absent.
+    """
+
+    def __init__(
+        self,
+        session: LabellingSession,
+        port: int = 0,
+        scenes: int = 4,
+        seed: int = 0,
+        task: str | None = None,
+    ) -> None:
+        self.session, self._scenes, self._seed, self._task = session, scenes, seed, task
+        self._lock = threading.RLock()
+        self._trial: TrialProcess | None = None
+        self._motion: ExpertMotion | None = None
+        self._playing: ExpertPlayer | None = None
+        self._drawn: Solid | None = None
+        purpose = "show the page on which a mesh is labelled"
+        gate, self.server = open_viser(port, purpose, "Fleet-Tools label")
+        self.url = gate.url
+        self.server.gui.configure_theme(
+            control_width="large", show_logo=False, show_share_button=False
+        )
+        self.server.gui.main_panel.dock_right()
+        self.server.scene.configure_default_lights(cast_shadow=False)  # cheaper, and clearer
+        self.server.gui.set_panel_label("Label a model")
+        identity = session.subject.identity
+        names = [name for name in session.items if name != HAND_ITEM]
+        self._example = find_example(identity, task)
+        self._view = WorkView(self.server.scene, names, self._example, self._clicked)
+        self._handles = self._add_handles("point_handles", rotates=False)
+        self._hand_handles = self._add_handles("hand_handles", rotates=True)
+        self.server.scene.on_click()(self._clicked_anywhere)
+        self._panel = Panel(self.server.gui, session, self._act)
+        self._panel.save.on_click(lambda _: self._save())
+        self._panel.watch.on_click(lambda _: self._toggle_motion())
+        self.server.initial_camera.fov = FIELD_OF_VIEW
+        self._draw()
+        self._look_at_work()
+        self.server.on_client_connect(self._follow_shape)
+
+    def close(self) -> None:
+        """Ends the trial that may run, and the page."""
+        with self._lock:
+            if self._trial is not None:
+                self._trial.stop()
+            if self._playing is not None:
+                self._playing.end()
+        stop_viser(self.server)
+
+    # --- Actions -----------------------------------------------------------------------------
+
+    def _act(self, do: Callable[[], None]) -> None:
+        """Does something to the session, redraws the page, and reports errors there."""
+        with self._lock:
+            try:
+                do()
+            except OSError as error:
+                self._notify("The labels could not be written", str(error))
+            except (FleetToolsError, ValueError) as error:  # ValueError: it is no pose, or no label
+                self._notify("Not possible", str(error))
+            self._draw()
+
+    def _clicked(self, origin: np.ndarray, direction: np.ndarray) -> None:
+        self._act(lambda: self.session.click(origin, direction))
+
+    def _clicked_anywhere(self, event: "viser.SceneClickEvent") -> None:
+        """Says so where a click on the example meets no mesh behind it."""
+        surface, example = self.session.surface, self._example
+        ray = np.array(event.ray_origin, float), np.array(event.ray_direction, float)
+        if example is None or self._playing is not None or pick(surface, *ray) is not None:
+            return
+        if pick(example.beside(surface).surface, *ray) is not None:
+            text = f"It shows where the labels of a {self.session.subject.identity.family} are."
+            self._notify("This is the example", f"{text} Click on your mesh above it.")
+
+    def _save(self) -> None:
+        """Writes the model, and lets the expert try it."""
+        with self._lock:
+            if self._trial is not None:
+                self._trial.stop()
+            self._end_motion()
+            self._motion, self._panel.watch.visible = None, False
+            self._panel.save.disabled = True
+            self._panel.report.content, self._panel.details.content = "Writing the model ...", ""
+            try:
+                warnings = self.session.write()
+            except (FleetToolsError, OSError) as error:
+                self._panel.report.content = f"**Not written.** {literal(error)}"
+                self._draw()
+                return
+            folder = self.session.subject.identity.folder
+            lines = [f"Written to {literal(folder)}."]
+            lines += [f"Warning: {literal(each)}." for each in warnings]
+            lines.append("The model is checked, and the expert tries it ...")
+            self._panel.report.content = "\n\n".join(lines)
+            self._trial = trial = TrialProcess(folder, self._scenes, self._seed, self._task)
+            self._draw()
+        threading.Thread(target=self._follow, args=(trial, lines), daemon=True).start()
+
+    def _follow(self, trial: TrialProcess, lines: list[str]) -> None:
+        """Shows what a trial says."""
+        for message in trial.messages():
+            with self._lock:
+                if trial is not self._trial:
+                    return
+                match message:
+                    case ModelReport(report):
+                        lines = lines[:-1]
+                        self._panel.details.content = report_html(report)
+                    case NoReport(reason):
+                        lines = [*lines, f"**The check failed.** {literal(reason)}"]
+                    case motion:
+                        self._motion = motion
+                        lines = [
+                            *lines,
+                            f"To watch: {literal(motion.title)}, **{literal(motion.outcome)}**.",
+                        ]
+                        self._panel.watch.label = "Watch the expert"
+                        self._panel.watch.visible = True
+                self._panel.report.content = "\n\n".join(lines)
+
+    def _toggle_motion(self) -> None:
+        with self._lock:
+            if self._playing is not None:
+                self._end_motion()
+            elif self._motion is not None:
+                self._view.show(False)
+                self._playing = ExpertPlayer(self.server, self._motion)
+                self._panel.watch.label = "Back to the labels"
+                self._look_at_expert()
+            self._draw()
+
+    def _end_motion(self) -> None:
+        if self._playing is not None:
+            self._playing.end()
+            self._playing = None
+            self._panel.watch.label = "Watch the expert"
+            self._view.show(True)
+            self._look_at_work()
+
+    # --- Drawing -----------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        session = self.session
+        with self.server.atomic():
+            if session.surface is not self._drawn:
+                self._drawn = session.surface
+                self._view.draw_surface(session.surface)
+            self._view.draw_labels(session.surface, session.points(), session.first)
+            self._view.draw_hand(session.hand())
+            self._draw_handles()
+            self._panel.draw()
+
+    def _add_handles(self, name: str, rotates: bool) -> "viser.TransformControlsHandle":
+        handles = self.server.scene.add_transform_controls(
+            f"/work/{name}", disable_rotations=not rotates, depth_test=False, visible=False
+        )
+        handles.on_update(self._dragged_to)
+        return handles
+
+    def _draw_handles(self) -> None:
+        """Draws the handles with which the present item can be dragged."""
+        session = self.session
+        is_hand, hand = session.item == HAND_ITEM, session.hand()
+        labelled = session.is_labelled(session.item)
+        handles, others = self._handles, self._hand_handles
+        if is_hand:
+            handles, others = others, handles
+        others.visible, handles.visible = False, labelled
+        if not labelled:
+            return
+        handles.scale = HANDLES * size(session.surface)
+        if is_hand and hand is not None:
+            handles.position = np.array(hand.translation_m)
+            handles.wxyz = quaternion(rotation_of(hand))
+        else:
+            handles.position = session.points()[session.item]
+
+    def _dragged_to(self, event: "viser.TransformControlsEvent") -> None:
+        """Takes over where a person has dragged the present item, once it is let go."""
+        from scipy.spatial.transform import Rotation
+
+        if event.phase != "end":
+            return
+        w, x, y, z = event.target.wxyz
+        position = np.array(event.target.position, float)
+        if self.session.item == HAND_ITEM:
+            self._act(
+                lambda: self.session.place_hand(
+                    position, Rotation.from_quat([x, y, z, w]).as_matrix()
+                )
+            )
+        else:
+            self._act(lambda: self.session.place(position))
+
+    def _look_at_work(self) -> None:
+        """Shows the mesh and the example to all who see the page, and to those who open it."""
+        camera = self.server.initial_camera
+        camera.position, camera.look_at = view_of(self.session.surface, self._example)
+        for client in self.server.get_clients().values():
+            self._fit(client)
+
+    def _fit(self, client: "viser.ClientHandle") -> None:
+        """Shows the work in a client's window."""
+        eye, target = view_of(self.session.surface, self._example, client.camera.aspect)
+        client.camera.position, client.camera.look_at = eye, target
+
+    def _follow_shape(self, client: "viser.ClientHandle") -> None:
+        """Shows the work to a client again whenever the shape of its window changes."""
+        fitted: list[float] = []
+
+        def fit(_: object = None) -> None:
+            aspect = client.camera.aspect
+            if fitted[-1:] != [aspect] and self._playing is None:
+                fitted.append(aspect)
+                self._fit(client)
+
+        client.camera.on_update(fit)
+        fit()
+
+    def _look_at_expert(self) -> None:
+        """Shows the arm to all who see the page, and to those who open it."""
+        clients = self.server.get_clients().values()
+        for camera in (self.server.initial_camera, *(client.camera for client in clients)):
+            camera.position = np.array([1.5, -0.9, 0.8])
+            camera.look_at = np.array([0.4, 0.0, 0.2])
+
+    def _notify(self, title: str, text: str) -> None:
+        for client in self.server.get_clients().values():
+            with contextlib.suppress(Exception):  # the page was closed meanwhile
+                client.add_notification(title, text, auto_close_seconds=8, color="red")

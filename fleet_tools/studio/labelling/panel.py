@@ -1,0 +1,218 @@
+"""The controls of the page: what to label, how clicks are meant, size and mass, and the report."""
+
+import html
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from fleet_tools.assets.materials import MATERIALS
+from fleet_tools.studio.importing.settings import UNITS, ScaleSettings
+from fleet_tools.studio.labelling.picking import Snap, size
+from fleet_tools.studio.labelling.scene_view import colours
+from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
+
+if TYPE_CHECKING:
+    import viser
+
+FINE, BAD, QUIET = "#2b8a3e", "#c92a2a", "#777"
+"""Colours of what holds, of what does not, and of what stands beside it."""
+
+SNAPS: tuple[Snap, ...] = ("surface", "vertex", "edge", "face centre")
+AXES = ("z", "y", "x", "-z", "-y", "-x")
+AUTO, PLAIN, GIVEN = "auto", "plain", "by the length"
+
+Act = Callable[[Callable[[], None]], None]
+"""Does something to the session, redraws the page, and reports errors there."""
+
+
+def literal(text: object) -> str:
+    """Returns Markdown that shows a text as it is; viser's page would run scripts in a name."""
+    return re.sub(r"[!-/:-@\[-`{-~]", r"\\\g<0>", str(text))
+
+
+class Panel:
+    """The controls of a page.
+
+    Args:
+        gui: Where they go.
+        session: What they show and change.
+        act: Does what is asked for.
+    """
+
+    def __init__(self, gui: "viser.GuiApi", session: LabellingSession, act: Act) -> None:
+        self._gui, self._session, self._act = gui, session, act
+        self._names = [name for name in session.items if name != HAND_ITEM]
+        identity = session.subject.identity
+        gui.add_markdown(
+            f"**{literal(identity.family)}** {literal(identity.name)}, from "
+            f"{literal(identity.source)}"
+        )
+        self._list = gui.add_html("")
+        self._choices = gui.add_button_group("Label", list(session.items))
+        self._choices.on_click(lambda _: self._act(lambda: session.select(self._choices.value)))
+        self._task = gui.add_markdown("")
+        self._snap = gui.add_dropdown("A click means", SNAPS, initial_value="surface")
+        self._when(self._snap, lambda value: setattr(session, "snap", value))
+        self._between = gui.add_checkbox("Middle of two clicks", False)
+        self._when(self._between, lambda value: setattr(session, "between", value))
+        self._derive = self._button("Derive", session.derive)
+        self._mirror = self._button("Mirror", session.mirror)
+        self._turn = self._button("Turn the hand by 90°", session.turn_hand)
+        self._button("Undo", session.undo, color="gray")
+        self._add_size()
+        self._status = gui.add_markdown("")
+        self.save = gui.add_button("Save and check", color="green")
+        self.watch = gui.add_button("Watch the expert", visible=False)
+        self.report = gui.add_markdown("")
+        self.details = gui.add_html("")
+
+    def draw(self) -> None:
+        """Shows the present state of the session."""
+        session = self._session
+        self._list.content = self._items_html()
+        item, meaning = session.item, session.items[session.item]
+        word = "second click" if session.first is not None else "next click"
+        self._task.content = f"The {word} labels **{literal(item)}**" + (
+            f": {literal(meaning.text)}." if meaning.text else "."
+        )
+        is_hand = item == HAND_ITEM
+        self._snap.visible = self._between.visible = not is_hand
+        self._turn.visible = is_hand and session.hand() is not None
+        self._derive.visible = meaning.derived is not None
+        if meaning.derived is not None:
+            self._derive.label = f"Put {item} {meaning.derived.words}"
+        self._mirror.visible = meaning.partner is not None
+        self._mirror.label = f"Put {item} at the mirror image of {meaning.partner}"
+        missing = session.missing
+        self._status.content = (
+            f"Still missing: {literal(', '.join(missing))}."
+            if missing
+            else "Everything is labelled."
+        )
+        self.save.disabled = bool(missing)
+        self._draw_size()
+
+    def _items_html(self) -> str:
+        rows = []
+        colour = colours(self._names)
+        points = self._session.points()
+        for name, meaning in self._session.items.items():
+            red, green, blue = colour.get(name, (72, 110, 170))
+            done = self._session.is_labelled(name)
+            current = name == self._session.item
+            dot = f"background:rgb({red},{green},{blue})" if done else "border:2px solid #aaa"
+            where = ""
+            if name in points:
+                where = ", ".join(f"{1000 * value:.1f}" for value in points[name]) + " mm"
+            rows.append(
+                f'<div style="display:flex;gap:8px;padding:4px 6px;border-radius:6px;'
+                f'{"background:#e3eefc;" if current else ""}">'
+                f'<span style="flex:none;width:12px;height:12px;margin-top:4px;border-radius:50%;'
+                f'box-sizing:border-box;{dot}"></span>'
+                f"<span><b>{html.escape(name)}</b> {html.escape(meaning.text)}"
+                f'<span style="color:#777"> {where}</span></span></div>'
+            )
+        return (
+            '<div style="font-size:13px;line-height:1.4;padding:0 10px">' + "".join(rows) + "</div>"
+        )
+
+    def _add_size(self) -> None:
+        gui, session = self._gui, self._session
+        self._length = self._unit = self._mass = self._material = self._up = None
+        if not session.subject.is_mesh:
+            return
+        with gui.add_folder("Size and mass"):
+            self._unit = gui.add_dropdown("Unit of the file", (AUTO, *UNITS, GIVEN))
+            self._when(self._unit, self._set_unit)
+            self._length = gui.add_number("Longest side, mm", 0.0, min=0.0, step=0.1)
+            self._when(self._length, self._set_length)
+            self._mass = gui.add_number("Mass, kg", 0.0, min=0.0, step=0.01)
+            self._when(self._mass, lambda value: session.set(mass=value or None))
+            self._material = gui.add_dropdown("Material", (PLAIN, *MATERIALS))
+            self._when(
+                self._material,
+                lambda value: session.set(material=None if value == PLAIN else value),
+            )
+            if session.subject.identity.kind == "object":
+                self._up = gui.add_dropdown("Axis that is up", AXES)
+                self._when(self._up, lambda value: session.set(up=value))
+
+    def _draw_size(self) -> None:
+        if self._length is None or self._unit is None:
+            return
+        assert self._mass is not None and self._material is not None
+        labels = self._session.labels
+        self._length.value = round(1000 * size(self._session.surface), 2)
+        units = {factor: unit for unit, factor in UNITS.items()}
+        if labels.scale.length is not None:
+            self._unit.value = GIVEN
+        elif labels.scale.scale is None:
+            self._unit.value = AUTO
+        else:
+            self._unit.value = units.get(labels.scale.scale, GIVEN)
+        self._mass.value = labels.mass or 0.0
+        self._material.value = labels.material or PLAIN
+        if self._up is not None:
+            self._up.value = labels.up
+
+    def _set_unit(self, unit: str) -> None:
+        if unit != GIVEN:
+            self._session.set(scale=ScaleSettings(scale=UNITS.get(unit)))
+
+    def _set_length(self, length_mm: float) -> None:
+        if length_mm > 0:
+            self._session.set(scale=ScaleSettings(length=length_mm / 1000))
+
+    def _button(
+        self, label: str, do: Callable[[], None], color: Literal["blue", "gray"] = "blue"
+    ) -> "viser.GuiButtonHandle":
+        button = self._gui.add_button(label, color=color)
+        button.on_click(lambda _: self._act(do))
+        return button
+
+    def _when(self, handle: Any, do: Callable[[Any], None]) -> None:
+        """Calls a function with the value of an input that a person has changed."""
+
+        def changed(event: Any) -> None:
+            if event.client is not None:  # the page itself sets values, too
+                self._act(lambda: do(handle.value))
+
+        handle.on_update(changed)
+
+
+# --- The report of a check: what fails, how to mend it, and what the expert did ---------------
+
+
+def report_html(report: Mapping[str, Any]) -> str:
+    """Returns a report of `fleet_tools.studio.checking.program.make_report` as HTML."""
+    rows = []
+    if report["error"] is not None:
+        rows.append(_row(BAD, "It cannot be loaded", report["error"]))
+    measured = report["measurements"]
+    for each in measured:
+        if not each["holds"]:
+            rows.append(_row(BAD, each["text"], f"{each['reason']}. {each['remedy']}"))
+    holding = sum(each["holds"] for each in measured)
+    if measured:
+        rows.append(
+            _row(
+                FINE if holding == len(measured) else BAD,
+                f"{holding} of {len(measured)} measurements are as the family needs them",
+            )
+        )
+    for tried in report["trials"]:
+        words = f"The expert in the task {tried['task']}: {tried['successes']} of {tried['scenes']}"
+        partners = ", ".join(tried["partners"]) or "nothing"
+        rows.append(_row(BAD if tried["failures"] else FINE, words, f"with {partners}"))
+        for stage, failures in tried["failures"].items():
+            example = failures["example"]
+            words = f"{failures['count']} failed at the stage: {stage}"
+            rows.append(_row(BAD, words, f"seed {example['seed']}: {example['why']}"))
+    return f'<div style="font-size:13px;line-height:1.4;padding:0 10px">{"".join(rows)}</div>'
+
+
+def _row(colour: str, words: str, more: str = "") -> str:
+    return (
+        f'<div style="border-left:3px solid {colour};padding:1px 8px;margin:4px 0">'
+        f'{html.escape(words)}<div style="color:{QUIET}">{html.escape(more)}</div></div>'
+    )

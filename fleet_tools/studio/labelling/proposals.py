@@ -1,0 +1,210 @@
+"""What follows from labels: their mirror images, and the pose of the hand on the handle.
+
+A plane in which a body is symmetric passes through the centroid of its surface, and its normal is
+an eigenvector of the surface's second moment: three planes are the only candidates, unless two
+eigenvalues coincide.
+
+The frame G of the hand has its origin in the middle of the handle, x along it to the working end,
+and z away from the palm (`fleet_tools.assets.model_description`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleet_tools.assets.solids import Solid
+from fleet_tools.config.geometry import Pose
+from fleet_tools.studio.labelling.picking import Hit, nearest, outward, size
+
+SYMMETRIC = 0.01
+"""Largest mismatch of a plane in which labels are mirrored, relative to the longest side."""
+
+MAX_SAMPLES = 64
+"""Number of vertices whose mirror images are compared with the surface."""
+
+REACH = 0.05
+"""Distance from a click within which the surface belongs to the handle, m."""
+
+HALF_GRIP = 0.015
+"""Distance on either side of the click at which the handle's middle is looked for, m."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A plane, and how well a surface is symmetric in it.
+
+    Attributes:
+        point: A point of it, (3,).
+        normal: Its unit normal, (3,).
+        mismatch: Largest distance of a mirrored vertex from the surface.
+    """
+
+    point: np.ndarray
+    normal: np.ndarray
+    mismatch: float = 0.0
+
+    def mirrored(self, point: np.ndarray) -> np.ndarray:
+        """Returns the mirror image of a point, (3,)."""
+        return point - 2 * ((point - self.point) @ self.normal) * self.normal
+
+
+def centroid(surface: Solid) -> np.ndarray:
+    """Returns the centroid (3,) of a surface, as a thin shell."""
+    middles, areas = _middles(surface)
+    return areas @ middles / areas.sum()
+
+
+def principal_axes(surface: Solid) -> np.ndarray:
+    """Returns the principal axes of a surface, as a thin shell, from the longest to the shortest.
+
+    Returns:
+        Unit vectors in rows, (3, 3).
+    """
+    middles, areas = _middles(surface)
+    centre = centroid(surface)
+    corners = surface.vertices[surface.triangles] - centre
+    middles = middles - centre
+    # The second moment of a triangle about the origin: A / 12 (sum of v v' + 9 m m').
+    moment = np.einsum("n,nki,nkj->ij", areas, corners, corners)
+    moment += 9 * np.einsum("n,ni,nj->ij", areas, middles, middles)
+    _, vectors = np.linalg.eigh(moment)
+    return vectors.T[::-1]
+
+
+def symmetry_planes(surface: Solid) -> list[Plane]:
+    """Returns the planes in which a surface is symmetric, at most three; they are orthogonal."""
+    centre = centroid(surface)
+    vertices = np.unique(surface.triangles)
+    sampled = surface.vertices[vertices[:: max(1, len(vertices) // MAX_SAMPLES)]]
+    found = []
+    for axis in principal_axes(surface):
+        plane = Plane(centre, axis)
+        images = [plane.mirrored(point) for point in sampled]
+        mismatch = max(float(np.linalg.norm(nearest(surface, p).point - p)) for p in images)
+        if mismatch <= SYMMETRIC * size(surface):
+            found.append(Plane(centre, axis, mismatch))
+    return found
+
+
+def mirror_image(planes: list[Plane], point: np.ndarray) -> np.ndarray | None:
+    """Returns the mirror image of a point, (3,), in the plane that it is farthest from.
+
+    So a label on the left goes to the right, and one above goes below. The image of the image is
+    the point.
+
+    Args:
+        planes: Orthogonal planes through one point.
+        point: The point, (3,).
+
+    Returns:
+        The image; None if there is no plane, or the point lies in all of them.
+    """
+    images = [plane.mirrored(point) for plane in planes]
+    far = [float(np.linalg.norm(image - point)) for image in images]
+    return images[int(np.argmax(far))] if far and max(far) > 0 else None
+
+
+def _middles(surface: Solid) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the middle of each triangle, (m, 3), and its area (m,)."""
+    a, b, c = np.moveaxis(surface.vertices[surface.triangles], 1, 0)
+    return (a + b + c) / 3, np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2
+
+
+# --- The hand ---------------------------------------------------------------------------------
+
+
+def propose_hand(
+    surface: Solid, hit: Hit, ahead: np.ndarray, down: np.ndarray | None = None
+) -> Pose:
+    """Returns a pose X_MG of the hand on a handle.
+
+    Args:
+        surface: The tool, in M, m.
+        hit: Where the handle was clicked.
+        ahead: A point of the working end, (3,), m.
+        down: Direction away from the palm, (3,), as far as the handle allows it; None puts the palm
+            on the side of the click.
+    """
+    axis = principal_axes(surface)[0]
+    middle = section_middle(surface, hit.point, axis, hit.point)
+    for _ in range(8):  # converges to the line through the middles of sections across it
+        ends = [
+            section_middle(surface, middle + side * HALF_GRIP * axis, axis, middle)
+            for side in (1, -1)
+        ]
+        along = ends[0] - ends[1]
+        axis = along / np.linalg.norm(along)
+        middle = section_middle(surface, hit.point, axis, hit.point)
+    x = axis if axis @ (ahead - middle) >= 0 else -axis
+    z = _perpendicular(x, [down, -outward(surface, hit), *np.eye(3)])
+    return pose_of(np.column_stack([x, np.cross(z, x), z]), middle)
+
+
+def section_middle(
+    surface: Solid, point: np.ndarray, axis: np.ndarray, near: np.ndarray
+) -> np.ndarray:
+    """Returns the middle of the section of a surface by a plane, (3,).
+
+    It is the centroid of the section's convex hull, or the point itself where nothing is cut.
+
+    Args:
+        surface: The surface, m.
+        point: A point of the plane, (3,).
+        axis: Its unit normal, (3,).
+        near: Only what is cut within `REACH` of this point counts, (3,).
+    """
+    heights = (surface.vertices - point) @ axis
+    edges = surface.triangles[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
+    low, high = heights[edges].T
+    cut = edges[(low < 0) != (high < 0)]
+    if not len(cut):
+        return point
+    low, high = heights[cut].T
+    t = low / (low - high)
+    points = (
+        surface.vertices[cut[:, 0]] * (1 - t)[:, None] + surface.vertices[cut[:, 1]] * t[:, None]
+    )
+    points = points[np.linalg.norm(points - near, axis=1) <= REACH]
+    if not len(points):
+        return point
+    across = np.linalg.svd(axis[None])[2][1:]
+    return point + _hull_centroid((points - point) @ across.T) @ across
+
+
+def pose_of(rotation: np.ndarray, position: np.ndarray) -> Pose:
+    """Returns a pose of a rotation matrix (3, 3) and a position (3,), m."""
+    from scipy.spatial.transform import Rotation
+
+    roll, pitch, yaw = Rotation.from_matrix(rotation).as_euler("xyz", degrees=True)
+    x, y, z = (float(value) for value in position)
+    return Pose(translation_m=(x, y, z), rpy_deg=(float(roll), float(pitch), float(yaw)))
+
+
+def rotation_of(pose: Pose) -> np.ndarray:
+    """Returns the rotation matrix (3, 3) of a pose."""
+    from scipy.spatial.transform import Rotation
+
+    return Rotation.from_euler("xyz", pose.rpy_deg, degrees=True).as_matrix()
+
+
+def _hull_centroid(points: np.ndarray) -> np.ndarray:
+    """Returns the centroid (2,) of the convex hull of points, (n, 2)."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        corners = points[ConvexHull(points).vertices]
+    except QhullError:  # all on a line
+        return points.mean(axis=0)
+    start, following = corners, np.roll(corners, -1, axis=0)
+    areas = start[:, 0] * following[:, 1] - start[:, 1] * following[:, 0]
+    return areas @ (start + following) / (3 * areas.sum())
+
+
+def _perpendicular(axis: np.ndarray, candidates: list[np.ndarray | None]) -> np.ndarray:
+    """Returns the part at a right angle to an axis of the first candidate that has one, (3,)."""
+    for candidate in candidates:
+        if candidate is not None:
+            part = candidate - (candidate @ axis) * axis
+            if np.linalg.norm(part) > 0.1 * np.linalg.norm(candidate):
+                return part / np.linalg.norm(part)
+    raise AssertionError("one of three axes is not along a fourth")

@@ -1,0 +1,227 @@
+"""What the page shows: the mesh with its labels, an example beside it, and the expert at work."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fleet_tools.assets.solids import Solid, box, joined
+from fleet_tools.config.geometry import Pose
+from fleet_tools.studio.labelling.example import Example
+from fleet_tools.studio.labelling.picking import size
+from fleet_tools.studio.labelling.proposals import rotation_of
+from fleet_tools.studio.viser_links import ViserLinks
+
+if TYPE_CHECKING:
+    import viser
+
+    from fleet_tools.studio.labelling.expert_trial import ExpertMotion
+
+FRAMES_PER_S = 24
+"""Rate at which links are moved."""
+
+PAUSE_S = 1.0
+"""Pause before the episode is played again."""
+
+MESH, EXAMPLE, HAND = (176, 182, 190), (214, 200, 178), (72, 110, 170)
+"""Colours, red, green and blue to 255."""
+
+PALETTE = (
+    (214, 39, 40),
+    (31, 119, 180),
+    (44, 160, 44),
+    (255, 127, 14),
+    (148, 103, 189),
+    (23, 160, 175),
+    (140, 86, 75),
+)
+"""Colours of keypoints, in their order."""
+
+OPEN, PALM = 0.015, 0.045
+"""Half the opening of the drawn fingers, and the distance of the palm behind their tips, m."""
+
+FIELD_OF_VIEW = 0.7
+"""Vertical field of view of the camera, rad."""
+
+SEEN_FROM = np.array([-0.25, -0.9, 0.4])
+"""Direction from which the camera looks at first."""
+
+NARROW, FREE_HEIGHT = 0.75, 0.4
+"""Aspect of images below which the panel lies over them, and the share above it that is free."""
+
+Click = Callable[[np.ndarray, np.ndarray], None]
+"""Receives origin and direction of a ray, (3,) each, in M."""
+
+
+def colours(names: list[str]) -> dict[str, tuple[int, int, int]]:
+    """Returns a colour for each keypoint."""
+    return {name: PALETTE[k % len(PALETTE)] for k, name in enumerate(names)}
+
+
+def hand_solid() -> Solid:
+    """Returns a palm with two fingers in the frame G of the hand, m."""
+    fingers = [
+        box((-0.01, min(a, b), -PALM), (0.01, max(a, b), 0.01))
+        for a, b in ((OPEN, OPEN + 0.012), (-OPEN, -OPEN - 0.012))
+    ]
+    return joined(box((-0.02, -0.05, -PALM - 0.02), (0.02, 0.05, -PALM)), *fingers)
+
+
+def quaternion(rotation: np.ndarray) -> np.ndarray:
+    """Returns the quaternion (w, x, y, z) of a rotation matrix, (3, 3)."""
+    from scipy.spatial.transform import Rotation
+
+    x, y, z, w = Rotation.from_matrix(rotation).as_quat()
+    return np.array([w, x, y, z])
+
+
+class WorkView:
+    """The mesh, its labels and the example.
+
+    Args:
+        scene: The scene of the page.
+        names: Keypoints of the family.
+        example: Model beside the mesh.
+        on_click: Called for clicks on the mesh.
+    """
+
+    def __init__(
+        self, scene: "viser.SceneApi", names: list[str], example: Example | None, on_click: Click
+    ) -> None:
+        self._scene, self._colours, self._on_click = scene, colours(names), on_click
+        self._example = example
+        self._shown: set[str] = set()
+        self._root = scene.add_frame("/work", show_axes=False)
+
+    def show(self, visible: bool) -> None:
+        """Shows or hides everything."""
+        self._root.visible = visible
+
+    def draw_surface(self, surface: Solid) -> None:
+        """Draws the mesh, in M, and the example beside it."""
+        mesh = self._draw_mesh("/work/mesh", surface, MESH)
+        mesh.on_click(
+            lambda event: self._on_click(
+                np.array(event.ray_origin, float), np.array(event.ray_direction, float)
+            )
+        )
+        if self._example is not None:
+            self._draw_example(self._example.beside(surface))
+
+    def draw_labels(
+        self, surface: Solid, points: Mapping[str, np.ndarray], extra: np.ndarray | None
+    ) -> None:
+        """Draws the keypoints in M, and the first of two clicks."""
+        drawn = dict(points) if extra is None else {**points, "first click": extra}
+        for name in self._shown - drawn.keys():
+            self._scene.remove_by_name(f"/work/points/{name}")
+        self._shown = set(drawn)
+        for name, point in drawn.items():
+            self._draw_point("/work/points/" + name, name, point, 0.014 * size(surface))
+
+    def draw_hand(self, X_MG: Pose | None) -> None:
+        """Draws the hand."""
+        if X_MG is None:
+            self._scene.remove_by_name("/work/hand")
+            return
+        solid = hand_solid()
+        self._scene.add_mesh_simple(
+            "/work/hand",
+            solid.vertices,
+            solid.triangles,
+            color=HAND,
+            opacity=0.55,
+            flat_shading=True,
+            side="double",
+            position=X_MG.translation_m,
+            wxyz=quaternion(rotation_of(X_MG)),
+        )
+
+    def _draw_point(self, path: str, name: str, point: np.ndarray, radius: float) -> None:
+        colour = self._colours.get(name, (30, 30, 30))
+        x, y, z = (float(value) for value in point)
+        self._scene.add_icosphere(path, radius, colour, position=(x, y, z), cast_shadow=False)
+        self._scene.add_label(
+            f"{path}/name", name, position=(0.0, 0.0, 1.3 * radius), anchor="bottom-center"
+        )
+
+    def _draw_mesh(
+        self, path: str, solid: Solid, color: tuple[int, int, int]
+    ) -> "viser.MeshHandle":
+        return self._scene.add_mesh_simple(
+            path, solid.vertices, solid.triangles, color=color, flat_shading=True, side="double"
+        )
+
+    def _draw_example(self, example: Example) -> None:
+        self._draw_mesh("/work/example/mesh", example.surface, EXAMPLE)
+        for name, point in example.keypoints.items():
+            self._draw_point(f"/work/example/{name}", name, point, 0.014 * size(example.surface))
+        low, high = example.surface.bounds()
+        x, y = (float(value) for value in (low + high)[:2] / 2)
+        self._scene.add_label(
+            "/work/example/title",
+            f"example: {example.name}",
+            position=(x, y, float(low[2])),
+            anchor="top-center",
+            font_screen_scale=1.2,
+        )
+
+
+def view_of(
+    surface: Solid, example: Example | None, aspect: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns eye and target of a camera, (3,) each, in M, m, that sees surface and example.
+
+    Args:
+        surface: The surface.
+        example: The example, see `Example.beside`.
+        aspect: Width of the camera's image divided by its height. Of high ones, the panel covers
+            the lower part.
+    """
+    low, high = surface.bounds()
+    if example is not None:
+        own_low, own_high = example.beside(surface).surface.bounds()
+        low, high = np.minimum(low, own_low), np.maximum(high, own_high)
+    free = FREE_HEIGHT if aspect < NARROW else 1.0
+    slope = np.tan(FIELD_OF_VIEW / 2)
+    distance = np.linalg.norm(high - low) / 2 / slope / min(1.0, aspect, free)
+    towards = SEEN_FROM / np.linalg.norm(SEEN_FROM)
+    up = np.array([0.0, 0.0, 1.0]) - towards[2] * towards
+    target = (low + high) / 2 - (1 - free) * distance * slope * up / np.linalg.norm(up)
+    return target + distance * towards, target
+
+
+# --- The expert's episode ---------------------------------------------------------------------
+
+
+class ExpertPlayer:
+    """An episode that is played in a loop.
+
+    Args:
+        server: The page.
+        motion: The episode.
+    """
+
+    def __init__(self, server: "viser.ViserServer", motion: "ExpertMotion") -> None:
+        self._motion = motion
+        self._ended = threading.Event()
+        self._links = ViserLinks(server, "/expert", motion.links)
+        self._thread = threading.Thread(target=self._play, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stops and removes it."""
+        self._ended.set()
+        self._thread.join()
+        self._links.remove()
+
+    def _play(self) -> None:
+        poses, step = self._motion.poses, self._motion.rate_hz / FRAMES_PER_S
+        while not self._ended.is_set():
+            for at in np.arange(0.0, len(poses) - 1 + 1e-9, step):
+                k = min(int(at), len(poses) - 2)
+                self._links.place(poses[k].toward(poses[k + 1], at - k))
+                if self._ended.wait(1 / FRAMES_PER_S):
+                    return
+            self._ended.wait(PAUSE_S)

@@ -1,0 +1,143 @@
+"""Videos of stored episodes for the leaderboard: each method in the same scenes, side by side."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.result import EpisodeResult, decode_actions
+from fleet_tools.evaluation.trial import trial_scene
+from fleet_tools.leaderboard.board import Clip
+from fleet_tools.leaderboard.standings import Standing
+from fleet_tools.perception.opengl import require_driver
+from fleet_tools.policies.policy import StoredActions
+from fleet_tools.studio.pictures.filming import require_video, write_video
+from fleet_tools.studio.pictures.filmstrip import HEIGHT, LEFT, TOP, WIDTH
+from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed
+
+CLIP_WIDTH, CLIP_HEIGHT = 192, 192
+"""Size of a task's view in a clip, pixels."""
+
+PAUSE_S = 1.0
+"""How long the last frames are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class _TaskView:
+    """An episode of one task in a clip.
+
+    Attributes:
+        frames: (CLIP_HEIGHT, CLIP_WIDTH, 3) uint8 each.
+        rate_hz: Frames per second.
+    """
+
+    frames: Sequence[np.ndarray]
+    rate_hz: float
+
+    def at(self, k: int, rate_hz: float) -> np.ndarray:
+        """Returns what is shown at the time of frame k of a clip; the last frame stays."""
+        return self.frames[min(int(k * self.rate_hz / rate_hz), len(self.frames) - 1)]
+
+    @property
+    def duration_s(self) -> float:
+        """Duration of the episode, with its last frame."""
+        return len(self.frames) / self.rate_hz
+
+
+def require_clips() -> None:
+    """Checks that clips can be rendered and written.
+
+    Raises:
+        MissingLibraryError: They cannot; the message says what to install.
+    """
+    require_video()
+    require_driver()
+
+
+def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
+    """Returns a clip of each method that has episodes to show, by its label.
+
+    The choice is fixed: the first scene of each task in the first split, as in the method's first
+    training run.
+
+    Args:
+        standings: The methods.
+
+    Raises:
+        MissingLibraryError: See `require_clips`.
+    """
+    shown = {standing.label: _first_episodes(standing) for standing in standings}
+    views: dict[tuple[str, str], _TaskView] = {}
+    for task in dict.fromkeys(task for of_method in shown.values() for task in of_method):
+        protocol = next(_protocol(each) for each in standings if task in shown[each.label])
+        env = protocol.make_env(task, trusted=True, render_mode="rgb_array")  # the host's own
+        try:
+            for standing in standings:
+                if episode := shown[standing.label].get(task):
+                    views[standing.label, task] = _view(env, _protocol(standing), episode)
+        finally:
+            env.close()
+    return {
+        name: _clip(
+            [views[name, task] for task in episodes],
+            {task: episode.outcome for task, episode in episodes.items()},
+        )
+        for name, episodes in shown.items()
+        if episodes
+    }
+
+
+def _protocol(standing: Standing) -> Protocol:
+    return standing.submissions[0].evaluation.result.protocol
+
+
+def _first_episodes(standing: Standing) -> dict[str, EpisodeResult]:
+    """Returns the episodes of a method that are shown, by task; none without any step."""
+    first_split = next(iter(_protocol(standing).splits))
+    first: dict[str, EpisodeResult] = {}
+    for run in standing.training_runs:
+        for episode in run.episodes:
+            if (episode.split, episode.index) == (first_split, 0) and episode.steps:
+                first.setdefault(episode.task, episode)
+    return first
+
+
+def _view(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> _TaskView:
+    """Runs an episode's actions again."""
+    from PIL import Image
+
+    frames: list[np.ndarray] = []
+
+    def add_frame(_: dict[str, np.ndarray]) -> None:
+        view = render_frame(env)[TOP : TOP + HEIGHT, LEFT : LEFT + WIDTH]
+        small = Image.fromarray(view).resize((CLIP_WIDTH, CLIP_HEIGHT), Image.Resampling.LANCZOS)
+        frames.append(np.asarray(small))
+
+    actions = StoredActions(decode_actions(episode.actions))
+    scene = trial_scene(env, protocol, episode)
+    run_observed(env, PlannedEpisode("", actions, scene=scene), add_frame)
+    return _TaskView(frames, env.task.control_rate_hz)
+
+
+def _clip(views: Sequence[_TaskView], outcomes: Mapping[str, str]) -> Clip:
+    rate_hz = max(view.rate_hz for view in views)
+    length = round((max(view.duration_s for view in views) + PAUSE_S) * rate_hz)
+    frames = [_tiled([view.at(k, rate_hz) for view in views]) for k in range(length)]
+    height, width, _ = frames[0].shape
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "clip.mp4"
+        write_video(path, frames, rate_hz, reproducible=True)
+        return Clip(path.read_bytes(), width, height, outcomes)
+
+
+def _tiled(images: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns images of one size as a single one, two to a row; an empty place is white."""
+    columns = min(2, len(images))
+    white = [np.full_like(images[0], 255)] * (-len(images) % columns)
+    filled = [*images, *white]
+    rows = [np.concatenate(filled[k : k + columns], axis=1) for k in range(0, len(filled), columns)]
+    return np.concatenate(rows)

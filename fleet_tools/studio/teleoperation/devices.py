@@ -1,0 +1,175 @@
+"""What devices ask of the arm, here keyboard and gamepad, and the action that follows.
+
+A device gives a twist, whose entries are in units of the task's action bounds, and says in which
+frame. The twists of all devices are added in the end effector's frame E, in which actions are.
+
+Keys are named by their place, as `KeyboardEvent.code` in browsers does: "KeyW" is the same key on
+every layout. They move the arm while they are held, and end an episode.
+
+Gamepads have the standard layout of browsers (https://www.w3.org/TR/gamepad/#remapping). Left
+stick: forward and sideways. Triggers: up (right) and down (left). Right stick: pitch and yaw.
+Bumpers: roll. A saves, B discards, Y begins again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Frame = Literal["world", "end_effector"]
+"""Frame of a twist: the axes of the world, or those of the end effector; both at E's origin."""
+
+Request = Literal["save", "discard", "retry"]
+"""What is to become of an episode: stored, left out, or begun again in the same scene."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceCommand:
+    """The present state of one device.
+
+    Attributes:
+        device: Name of the device.
+        twist: (6,), translation, then rotation vector, in [-1, 1].
+        frame: Frame of the twist.
+    """
+
+    device: str
+    twist: np.ndarray
+    frame: Frame
+
+    @property
+    def moves(self) -> bool:
+        """Whether it asks for a motion."""
+        return bool(self.twist.any())
+
+
+def action_of(commands: Iterable[DeviceCommand], R_WE: np.ndarray) -> np.ndarray:
+    """Returns the action that all devices ask for together, (6,) float32, in [-1, 1].
+
+    Args:
+        commands: The state of each device.
+        R_WE: (3, 3), orientation of the end effector in the world.
+    """
+    twist_E = np.zeros((2, 3))
+    for command in commands:
+        halves = command.twist.reshape(2, 3)
+        twist_E += halves @ R_WE if command.frame == "world" else halves  # rows: R_EW @ v
+    return within_bounds(twist_E.ravel())
+
+
+def within_bounds(motion: np.ndarray) -> np.ndarray:
+    """Returns a motion as an action, (6,) float32, in [-1, 1].
+
+    Translation and rotation are each shortened, where a bound asks for it, and keep their
+    direction.
+
+    Args:
+        motion: (6,), translation, then rotation vector, in units of the action bounds.
+    """
+    halves = motion.reshape(2, 3)
+    largest = np.abs(halves).max(axis=1, keepdims=True)
+    return (halves / np.maximum(largest, 1.0)).ravel().astype(np.float32)
+
+
+# --- The keyboard -----------------------------------------------------------------------------
+
+
+MOTIONS: Mapping[str, tuple[int, float]] = {
+    "KeyW": (0, 1.0),
+    "KeyS": (0, -1.0),
+    "KeyA": (1, 1.0),
+    "KeyD": (1, -1.0),
+    "KeyE": (2, 1.0),
+    "KeyQ": (2, -1.0),
+    "KeyO": (3, 1.0),
+    "KeyU": (3, -1.0),
+    "KeyI": (4, 1.0),
+    "KeyK": (4, -1.0),
+    "KeyJ": (5, 1.0),
+    "KeyL": (5, -1.0),
+}
+"""By key, an entry of the twist and its sign: x forward, y left, z up, and rotations about them."""
+
+SLOW, SLOW_FACTOR = frozenset({"ShiftLeft", "ShiftRight"}), 0.25
+"""Keys for fine motions, and what is left of the speed."""
+
+KEY_REQUESTS: Mapping[str, Request] = {"Enter": "save", "Backspace": "discard", "KeyT": "retry"}
+
+
+def command_of_keys(pressed: Collection[str], frame: Frame) -> DeviceCommand:
+    """Returns what the pressed keys ask for; other keys mean nothing.
+
+    Args:
+        pressed: Names of the keys.
+        frame: Frame of the motion.
+    """
+    twist = np.zeros(6)
+    for key in set(pressed) & MOTIONS.keys():
+        entry, sign = MOTIONS[key]
+        twist[entry] += sign
+    if not SLOW.isdisjoint(pressed):
+        twist *= SLOW_FACTOR
+    return DeviceCommand("keyboard", twist, frame)
+
+
+def requests_of_keys(pressed: Collection[str]) -> set[Request]:
+    """Returns the requests whose keys are pressed."""
+    return {KEY_REQUESTS[key] for key in pressed if key in KEY_REQUESTS}
+
+
+# --- The gamepad ------------------------------------------------------------------------------
+
+
+DEAD_ZONE = 0.1
+"""Deflection below which a stick or trigger is at rest."""
+
+_LEFT_X, _LEFT_Y, _RIGHT_X, _RIGHT_Y = range(4)
+_LEFT_BUMPER, _RIGHT_BUMPER, _LEFT_TRIGGER, _RIGHT_TRIGGER = 4, 5, 6, 7
+_BUTTON_REQUESTS: Mapping[int, Request] = {0: "save", 1: "discard", 3: "retry"}
+_PRESSED = 0.5
+
+
+def command_of_gamepad(
+    axes: Sequence[float], buttons: Sequence[float], frame: Frame
+) -> DeviceCommand:
+    """Returns what a gamepad asks for.
+
+    Args:
+        axes: Deflections of the sticks, right and down positive, in [-1, 1]; absent ones are 0.
+        buttons: How far each button is pressed, in [0, 1]; absent ones are 0.
+        frame: Frame of the motion.
+    """
+
+    def axis(index: int) -> float:
+        return deflection(_entry(axes, index))
+
+    def button(index: int) -> float:
+        return max(deflection(_entry(buttons, index)), 0.0)
+
+    twist = np.array(
+        [
+            -axis(_LEFT_Y),
+            -axis(_LEFT_X),
+            button(_RIGHT_TRIGGER) - button(_LEFT_TRIGGER),
+            button(_RIGHT_BUMPER) - button(_LEFT_BUMPER),
+            -axis(_RIGHT_Y),
+            -axis(_RIGHT_X),
+        ]
+    )
+    return DeviceCommand("gamepad", twist, frame)
+
+
+def requests_of_gamepad(buttons: Sequence[float]) -> set[Request]:
+    """Returns the requests whose buttons are pressed."""
+    return {name for index, name in _BUTTON_REQUESTS.items() if _entry(buttons, index) > _PRESSED}
+
+
+def deflection(raw: float) -> float:
+    """Returns a deflection without its dead zone, continuous and odd, in [-1, 1]."""
+    beyond = (min(abs(raw), 1.0) - DEAD_ZONE) / (1.0 - DEAD_ZONE)
+    return float(np.copysign(max(beyond, 0.0), raw))
+
+
+def _entry(numbers: Sequence[float], index: int) -> float:
+    return numbers[index] if index < len(numbers) else 0.0

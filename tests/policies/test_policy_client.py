@@ -1,0 +1,110 @@
+"""What a server must not answer is an error of the policy, and leads nowhere."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("websockets")
+
+from support.served_policies import constant, hello, observation
+from websockets.sync.server import serve
+
+from fleet_tools.errors import PolicyError
+from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.server_access import TOKEN_VARIABLE
+from fleet_tools.policies.wire_messages import Acted, Ready
+
+
+@contextmanager
+def running(handle: Any, **options: Any) -> Iterator[str]:
+    with serve(handle, "127.0.0.1", 0, **options) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def lying(*answers: Any) -> Iterator[PolicyClient]:
+    """Yields the client of a server that says hello, and answers requests by what is given."""
+
+    def handle(connection: Any) -> None:
+        connection.send(hello().to_bytes())
+        for answer, _ in zip(answers, connection, strict=False):
+            for each in answer if isinstance(answer, list) else [answer]:
+                connection.send(each if isinstance(each, (bytes, str)) else each.to_bytes())
+
+    with running(handle, compression=None) as url:
+        yield PolicyClient.at(url, timeout_s=0.5)
+
+
+ACTION = constant(0)
+LIES = {
+    "NaN": Acted(seq=0, action=np.full(6, np.nan, np.float32)),
+    "another answer": Ready(session=0),
+    "text": "go",
+    "only late answers": [Acted(seq=7, action=ACTION)] * 3,
+    "too much": bytes(2**20 + 1),
+}
+"""More of it is fuzzed: the kind "answers of policy servers"."""
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_a_server_must_not_answer_is_an_error_of_the_policy(name: str) -> None:
+    with lying(Ready(session=0), LIES[name]) as client:
+        client.reset()
+        with pytest.raises(PolicyError):
+            client.act(observation(), 0.0)
+        assert client.closed
+        with pytest.raises(PolicyError):
+            client.reset()
+
+
+def test_answers_of_other_requests_are_dropped() -> None:
+    wrong = [Acted(seq=seq, action=constant(seq)) for seq in (9, 1, 2**62)]
+    answers = [*wrong, Acted(seq=0, action=ACTION)]
+    with lying([Ready(session=8), Ready(session=0)], answers) as client:
+        client.reset()
+        assert client.act(observation(), 0.0).tobytes() == ACTION.tobytes()
+
+
+@pytest.mark.parametrize(
+    "first", [b"", b"\x80", "hello", hello().to_bytes().replace(b"protocol\x01", b"protocol\x02")]
+)
+def test_a_server_of_another_protocol_is_refused(first: Any) -> None:
+    with (
+        running(lambda connection: connection.send(first), compression=None) as url,
+        pytest.raises(PolicyError, match="speaks otherwise"),
+    ):
+        PolicyClient.at(url, timeout_s=0.5)
+
+
+def test_redirects_are_not_followed(server: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "0123456789abcdef")
+
+    def redirect(connection: Any, request: Any) -> Any:
+        response = connection.respond(302, "elsewhere")
+        response.headers["Location"] = server.url
+        return response
+
+    with (
+        running(lambda _: None, process_request=redirect) as url,
+        pytest.raises(PolicyError, match=r"cannot follow redirect|HTTP 302"),
+    ):
+        PolicyClient.at(url)
+
+
+def test_there_is_no_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(PolicyError, match="not answer in time"):
+            PolicyClient.at(f"ws://127.0.0.1:{port}", timeout_s=0.3)
+    with pytest.raises(PolicyError, match="refused"):
+        PolicyClient.at(f"ws://127.0.0.1:{port}")

@@ -1,0 +1,349 @@
+"""ModelLabels, their undo, the file that keeps them, and what a session does with clicks."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trimesh
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_tools.assets.__main__ import main as assets
+from fleet_tools.assets.model_folder import read_files
+from fleet_tools.config.file_access import assets_root
+from fleet_tools.config.geometry import Pose
+from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
+from fleet_tools.sim.catalog import load_model
+from fleet_tools.studio.importing.settings import ScaleSettings
+from fleet_tools.studio.labelling.folder_subject import FolderSubject
+from fleet_tools.studio.labelling.labels import Draft, History, ModelLabels, read_draft, write_draft
+from fleet_tools.studio.labelling.mesh_subject import MeshSubject
+from fleet_tools.studio.labelling.session import LabellingError, LabellingSession
+
+NUMBERS = st.floats(-1e6, 1e6)
+POSITIONS = st.tuples(NUMBERS, NUMBERS, NUMBERS)
+LABELS = st.builds(
+    ModelLabels,
+    keypoints=st.dictionaries(st.sampled_from(["head", "side", "tail"]), POSITIONS),
+    grasp=st.none() | st.builds(Pose, translation_m=POSITIONS, rpy_deg=POSITIONS),
+    scale=st.just(ScaleSettings()) | st.builds(ScaleSettings, length=st.floats(1e-6, 10)),
+    mass=st.none() | st.floats(1e-6, 10),
+    material=st.sampled_from([None, "steel", "ash"]),
+    up=st.sampled_from(["x", "-y", "z"]),
+)
+
+TURN = trimesh.transformations.euler_matrix(0.4, -0.9, 2.1)
+
+
+def mallet(folder: Path) -> Path:
+    """Writes a turned mallet in millimetres, of overlapping parts, and returns the file."""
+    for library in ("coacd", "manifold3d", "fast_simplification"):
+        pytest.importorskip(library)
+    head = trimesh.creation.cylinder(radius=18, height=90, sections=24)
+    head.apply_translation((160, 0, 0))
+    handle = trimesh.creation.box((240, 22, 22))
+    handle.apply_translation((40, 0, 0))
+    mesh = trimesh.util.concatenate([head, handle])
+    mesh.apply_transform(TURN)
+    mesh.export(folder / "mallet.stl")
+    return folder / "mallet.stl"
+
+
+def turned(*p_T: float) -> np.ndarray:
+    """Returns a position in the mallet's own axes, m, in those of the file, m."""
+    return TURN[:3, :3] @ np.array(p_T)
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> MeshSubject:
+    return MeshSubject(mallet(tmp_path), "tool", "hammer", tmp_path / "out")
+
+
+def click(session: LabellingSession, target: np.ndarray, seen_from: np.ndarray) -> None:
+    session.click(target + seen_from, -seen_from)
+
+
+def label(session: LabellingSession) -> None:
+    """Labels the mallet by clicks."""
+    session.snap = "face centre"
+    click(session, turned(0.165, 0.004, 0.045), turned(0, 0, 1))
+    session.derive()
+    click(session, turned(-0.08, 0.002, -0.004), turned(-1, 0.1, 0))
+    click(session, turned(0.01, 0.003, 0.011), turned(0, 0, 1))
+    session.set(mass=0.5)
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+@given(st.lists(LABELS, max_size=6))
+@settings(deadline=None)
+def test_undo_after_any_changes_returns_what_was_before(changes):
+    histories = [History(ModelLabels())]
+    for labels in changes:
+        histories.append(histories[-1].then(labels))
+    for before, after in itertools.pairwise(histories):
+        assert after is before if after.now == before.now else after.undone() == before
+    history = histories[-1]
+    for _ in changes:
+        history = history.undone()
+    assert history == History(ModelLabels()) == history.undone()
+
+
+@given(LABELS, POSITIONS)
+@settings(deadline=None)
+def test_placing_and_removing_leave_other_labels_alone(labels, position):
+    placed = labels.placed("new", np.array(position))
+    assert placed.keypoints["new"] == position
+    assert placed.removed("new") == labels
+    assert labels.placed("head", np.array(position)).removed("head") == labels.removed("head")
+
+
+@given(LABELS)
+@settings(max_examples=50, deadline=None)
+def test_a_draft_is_read_as_it_was_written(tmp_path_factory, labels):
+    file = tmp_path_factory.mktemp("draft") / "deeper" / "mine.labels.yaml"
+    assert read_draft(file, "this") is None
+    write_draft(file, Draft(labels_of="this", labels=labels))
+    assert read_draft(file, "this") == labels
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "labels_of: x\nlabels: {keypoints: {head: [.nan, 0, 0]}}\n", "[" * 2000],
+)
+def test_a_damaged_draft_is_refused(tmp_path, text):
+    file = tmp_path / "mine.labels.yaml"
+    file.write_text(text)
+    with pytest.raises(FleetToolsError, match=r"mine\.labels\.yaml"):
+        read_draft(file, "x")
+    assert file.read_text() == text
+
+
+# --- A mesh --------------------------------------------------------------------------------------
+
+
+def test_clicks_label_a_mesh_and_the_folder_is_what_an_import_writes(subject, tmp_path, capsys):
+    session = LabellingSession(subject)
+    assert session.missing == ["head", "side", "tail", "hand", "mass, or material"]
+    label(session)
+    points = session.points()
+    assert points["head"] == pytest.approx(turned(0.16, 0, 0.045), abs=1e-7)
+    assert points["side"] == pytest.approx(turned(0.16, 0, -0.045), abs=1e-7)
+    assert points["tail"] == pytest.approx(turned(-0.08, 0, 0), abs=1e-7)
+    hand = session.hand()
+    assert hand is not None
+    X_MG = hand.to_transform().GetAsMatrix4()
+    assert X_MG[:3, :3] == pytest.approx(TURN[:3, :3], abs=1e-6)
+    assert X_MG[:3, 3] == pytest.approx(turned(0.01, 0, 0), abs=1e-6)
+    assert session.missing == []
+    session.write()
+
+    labels = session.labels
+    grasp = labels.grasp
+    assert grasp is not None
+    arguments = ["import", str(subject.file), "--kind", "tool", "--family", "hammer"]
+    arguments += ["--mass", "0.5", "--points-in", "mesh", "--output", str(tmp_path / "typed")]
+    arguments += [f"--grasp={','.join(map(repr, (*grasp.translation_m, *grasp.rpy_deg)))}"]
+    for name, position in labels.keypoints.items():
+        arguments += ["--keypoint", f"{name}={','.join(map(repr, position))}"]
+    assert assets([*arguments, "--json"]) == 0
+    capsys.readouterr()
+    typed = tmp_path / "typed/tools/hammer/mallet"
+    assert read_files(subject.identity.folder) == read_files(typed)
+
+
+def test_work_goes_on_where_it_ended(subject):
+    session = LabellingSession(subject)
+    label(session)
+    again = LabellingSession(subject)
+    assert again.labels == session.labels
+    assert again.missing == []
+
+
+def test_labels_stay_on_the_surface_when_the_size_changes(subject):
+    session = LabellingSession(subject)
+    label(session)
+    before = session.points()
+    extent = np.ptp(session.surface.vertices, axis=0).max()
+    session.set(scale=ScaleSettings(length=2 * float(extent)))
+    for name, point in session.points().items():
+        assert point == pytest.approx(2 * before[name], rel=1e-6)
+    with pytest.raises(ConfigError, match="can be simulated"):
+        session.set(scale=ScaleSettings(length=50.0))
+    session.undo()
+    assert session.points()["head"] == pytest.approx(before["head"])
+
+
+def test_undo_takes_back_each_action_and_chooses_its_item(subject):
+    session = LabellingSession(subject)
+    states = [session.labels]
+    label(session)
+    for item in (None, "hand", "tail", "side", "head"):
+        session.undo()
+        assert item is None or session.item == item
+    assert session.labels == states[0]
+    assert LabellingSession(subject).labels == states[0]
+
+
+def test_the_middle_of_two_clicks(subject):
+    session = LabellingSession(subject)
+    session.between, session.snap = True, "face centre"
+    session.select("tail")
+    click(session, turned(0.16, 0.001, 0.045), turned(0, 0, 1))
+    assert session.labels.keypoints == {}
+    session.undo()
+    assert session.first is None
+    click(session, turned(0.16, 0.001, 0.045), turned(0, 0, 1))
+    click(session, turned(0.16, 0.001, -0.045), turned(0, 0, -1))
+    assert session.points()["tail"] == pytest.approx(turned(0.16, 0, 0), abs=1e-7)
+
+
+def test_what_is_not_possible_changes_nothing(subject):
+    session = LabellingSession(subject)
+    before = session.labels
+    for impossible in (
+        lambda: session.click(np.array([0, 0, 5.0]), np.array([0, 0, 1.0])),
+        session.derive,
+        session.mirror,
+        session.turn_hand,
+        session.write,
+    ):
+        with pytest.raises(LabellingError):
+            impossible()
+    session.select("side")
+    with pytest.raises(LabellingError, match="Label head first"):
+        session.derive()
+    assert session.labels == before
+    assert not subject.identity.folder.exists()
+
+
+def test_a_hand_turns_by_quarters_about_the_handle(subject):
+    session = LabellingSession(subject)
+    label(session)
+    first = session.hand()
+    assert first is not None
+    session.turn_hand()
+    second = session.hand()
+    assert second is not None
+    R_MG, turned_R = (pose.to_transform().rotation().matrix() for pose in (first, second))
+    assert turned_R[:, 0] == pytest.approx(R_MG[:, 0], abs=1e-9)
+    assert turned_R[:, 1] == pytest.approx(R_MG[:, 2], abs=1e-9)
+    for _ in range(3):
+        session.turn_hand()
+    last = session.hand()
+    assert last is not None
+    assert last.to_transform().IsNearlyEqualTo(first.to_transform(), 1e-9)
+
+
+def test_labels_that_cannot_be_kept_are_reported_and_stay(subject, tmp_path):
+    session = LabellingSession(subject)
+    (tmp_path / "out").write_text("a file where the folder would be")
+    with pytest.raises(OSError):
+        click(session, turned(0.165, 0.004, 0.045), turned(0, 0, 1))
+    assert "head" in session.labels.keypoints
+
+
+def test_another_mesh_under_the_same_name_is_refused(subject, tmp_path):
+    session = LabellingSession(subject)
+    label(session)
+    trimesh.creation.box((100, 20, 20)).export(subject.file)
+    with pytest.raises(ConfigError, match="labels of another file"):
+        LabellingSession(MeshSubject(subject.file, "tool", "hammer", tmp_path / "out"))
+
+
+def test_a_draft_with_unknown_keypoints_is_refused(subject):
+    session = LabellingSession(subject)
+    label(session)
+    session.file.write_text(session.file.read_text().replace("    tail:", "    tial:"))
+    with pytest.raises(ConfigError, match="lacks: tial"):
+        LabellingSession(subject)
+
+
+def test_what_cannot_be_labelled_is_refused_at_once(tmp_path):
+    trimesh.creation.box((100, 20, 20)).export(tmp_path / "a.stl")
+    with pytest.raises(UnknownNameError, match="hammer"):
+        LabellingSession(MeshSubject(tmp_path / "a.stl", "tool", "hamer", tmp_path))
+    with pytest.raises(ConfigError, match="no file"):
+        LabellingSession(MeshSubject(tmp_path / "b.stl", "tool", "hammer", tmp_path))
+    trimesh.creation.box((1, 0.1, 0.1)).export(tmp_path / "unit.stl")
+    with pytest.raises(ConfigError, match="length"):
+        LabellingSession(MeshSubject(tmp_path / "unit.stl", "tool", "hammer", tmp_path))
+    given = ScaleSettings(length=0.3)
+    LabellingSession(MeshSubject(tmp_path / "unit.stl", "tool", "hammer", tmp_path, scale=given))
+
+
+def test_an_object_stands_on_its_base(tmp_path):
+    pytest.importorskip("coacd")
+    cake = trimesh.creation.box((80, 20, 60))
+    cake.apply_translation((500, 300, -70))
+    cake.export(tmp_path / "cake.stl")
+    subject = MeshSubject(tmp_path / "cake.stl", "object", "slab", tmp_path / "out")
+    session = LabellingSession(subject)
+    session.set(up="y", material="nylon")
+    session.snap = "face centre"
+    session.click(np.array([0.005, 0.002, -1.0]), np.array([0, 0, 1.0]))
+    session.derive()
+    assert session.points()["base"] == pytest.approx([0, 0, 0], abs=1e-9)
+    assert session.points()["top"] == pytest.approx([0, 0, 0.02], abs=1e-9)
+    session.write()
+    model = load_model(subject.identity.folder, "object")
+    assert model.keypoint("top").position == pytest.approx((0, 0, 0.02), abs=1e-9)
+
+
+# --- A folder ------------------------------------------------------------------------------------
+
+
+def copied(tmp_path: Path, model: str) -> Path:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for path, content in read_files(assets_root() / model).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("model", ["tools/hammer/claw", "objects/pair/tofu", "objects/nut/hex_nut"])
+def test_a_folder_is_written_as_it_was_read(tmp_path, model):
+    folder = copied(tmp_path, model)
+    kind = "tool" if model.startswith("tools") else "object"
+    before = load_model(folder, kind).labels
+    session = LabellingSession(FolderSubject(folder))
+    assert session.missing == []
+    session.write()
+    after = load_model(folder, kind).labels
+    assert after.keypoints.keys() == before.keypoints.keys()
+    for name, keypoint in after.keypoints.items():
+        assert keypoint.link == before.keypoints[name].link
+        assert keypoint.position == pytest.approx(before.keypoints[name].position, abs=1e-9)
+    assert after.grasp == before.grasp
+
+
+def test_a_keypoint_of_a_folder_is_corrected(tmp_path):
+    folder = copied(tmp_path, "tools/hammer/claw")
+    session = LabellingSession(FolderSubject(folder))
+    session.select("head")
+    session.click(np.array([0.165, 0.004, 1.0]), np.array([0, 0, -1.0]))
+    assert session.item == "head"
+    session.write()
+    labels = load_model(folder, "tool").labels
+    assert labels.keypoints["head"].position == pytest.approx((0.165, 0.004, 0.052), abs=1e-4)
+    assert LabellingSession(FolderSubject(folder)).labels.keypoints == session.labels.keypoints
+
+
+def test_models_of_the_package_stay_as_they_are():
+    with pytest.raises(ConfigError, match="Copy the folder"):
+        LabellingSession(FolderSubject(assets_root() / "tools/hammer/claw"))
+
+
+def test_a_generator_does_not_overwrite_corrections(tmp_path):
+    arguments = ["generate", "--family", "hammer", "--count", "1", "--seed", "3"]
+    arguments += ["--output", str(tmp_path), "--json"]
+    assert assets(arguments) == 0
+    (folder,) = (tmp_path / "tools/hammer").iterdir()
+    LabellingSession(FolderSubject(folder)).write()
+    corrected = (folder / "keypoints.yaml").read_bytes()
+    assert assets(arguments) == 1
+    assert (folder / "keypoints.yaml").read_bytes() == corrected

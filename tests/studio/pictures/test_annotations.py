@@ -1,0 +1,85 @@
+"""Annotations, drawn into Meshcat and onto images."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from support.meshcat_recordings import tracks
+from support.rendering import needs_gl
+
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
+from fleet_tools.sim.world_state import WorldState
+from fleet_tools.studio.pictures.annotations import annotate
+from fleet_tools.studio.pictures.filming import draw_on_image
+from fleet_tools.studio.pictures.recording import MeshcatDrawing
+
+
+def test_only_the_cloud_of_the_moment_is_visible(make: Callable[..., ToolUseEnv]) -> None:
+    env = make(render_mode="human")
+    assert env.meshcat is not None
+    observation, _ = env.reset(seed=0)
+    env.meshcat.DeleteRecording()
+    env.meshcat.StartRecording(64.0)
+    drawing = MeshcatDrawing(env.meshcat)
+    cloud = np.array([[0, 0, 0.1, 1], [0, 0, 0.2, 0]], np.float32)
+    for k in range(3):
+        drawing.draw(annotate(env, observation | {"point_cloud": cloud}), float(k))
+    env.meshcat.StopRecording()
+    env.meshcat.PublishRecording()
+    moved = tracks(env.meshcat.StaticHtml())
+    for owner in ("tool", "object"):
+        switches = [
+            dict(track)
+            for (path, name), track in sorted(moved.items())
+            if f"/annotations/cloud/{owner}/" in path and name == "visible"
+        ]
+        assert switches == [
+            {0.0: True, 1.0: False},
+            {0.0: False, 1.0: True, 2.0: False},
+            {0.0: False, 2.0: True},
+        ]
+
+
+def test_cloud_in_the_frame_of_the_end_effector_is_drawn_in_the_world(hammer: ToolUseEnv) -> None:
+    observation, _ = hammer.reset(seed=0)
+    state = hammer.world_state()
+    p_E = np.array(list(state.in_end_effector(state.p_W_object).values()))
+    visible = np.column_stack([p_E, np.full(len(p_E), OBJECT_MASK)])
+    absent = np.zeros((3, 4))
+    rows = np.vstack([visible, absent]).astype(np.float32)
+    cloud = annotate(hammer, observation | {"point_cloud": rows}).cloud
+    assert cloud is not None
+    np.testing.assert_allclose(cloud.object, list(state.p_W_object.values()), atol=1e-6)
+    assert cloud.tool.shape == (0, 3)
+    assert annotate(hammer, observation).cloud is None
+
+
+def test_points_move_with_the_tool_between_two_observations(hammer: ToolUseEnv) -> None:
+    observation, _ = hammer.reset(seed=0)
+    before = hammer.world_state()
+    keypoints = before.in_end_effector(before.p_W_tool)
+    rows = np.array([[*p_E, TOOL_MASK] for p_E in keypoints.values()], np.float32)
+    moments: list[WorldState] = []
+    with hammer.watched(lambda simulation: moments.append(simulation.world_state())):
+        hammer.step(np.full(6, 0.5, np.float32))
+    hammer.reset(seed=0)
+    for now in moments[::7]:
+        cloud = annotate(hammer, observation | {"point_cloud": rows}, now=now).cloud
+        assert cloud is not None
+        np.testing.assert_allclose(cloud.tool, list(now.p_W_tool.values()), atol=1e-6)
+    assert np.linalg.norm(moments[-1].X_WE.translation() - before.X_WE.translation()) > 0.005
+
+
+@needs_gl
+def test_drawing_on_an_image_returns_a_new_one(make: Callable[..., ToolUseEnv]) -> None:
+    pytest.importorskip("PIL")
+    env = make(render_mode="rgb_array")
+    observation, _ = env.reset(seed=0)
+    view = env.find_view()
+    image = env.image(view)
+    before = image.copy()
+    drawn = draw_on_image(image, view, annotate(env, observation), np.zeros((0, 3)), "seed 0")
+    np.testing.assert_array_equal(image, before)
+    changed = (drawn != before).any(axis=2)
+    assert 0.0 < changed.mean() < 0.02

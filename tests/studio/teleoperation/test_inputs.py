@@ -1,0 +1,146 @@
+"""Devices and pages: the last word counts, pages that are gone say nothing, steps come in time."""
+
+import time
+
+import numpy as np
+import pytest
+from pydrake.math import RigidTransform
+
+from fleet_tools.studio.teleoperation import inputs as inputs_module
+from fleet_tools.studio.teleoperation.devices import DeviceCommand
+from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.operator_policy import RealTime
+
+FORWARD = DeviceCommand("keyboard", np.eye(6)[0], "world")
+REST = DeviceCommand("keyboard", np.zeros(6), "world")
+PERIOD_S = 0.02
+
+
+@pytest.fixture(name="inputs")
+def _inputs() -> Inputs:
+    return Inputs()
+
+
+def test_what_does_not_move_is_not_given(inputs: Inputs):
+    inputs.set_commands("page", [REST])
+    assert not inputs.given().moves
+
+
+def test_keys_of_a_closed_page_are_released(inputs: Inputs):
+    inputs.open_page("page")
+    inputs.set_commands("page", [FORWARD])
+    assert inputs.given().commands == (FORWARD,)
+    inputs.close_page("page")
+    assert not inputs.given().moves
+    assert not inputs.watched
+
+
+def test_a_silent_device_is_not_believed_for_long(inputs: Inputs, monkeypatch: pytest.MonkeyPatch):
+    inputs.set_commands("page", [FORWARD])
+    monkeypatch.setattr(inputs_module, "FRESH_S", 0.05)
+    assert inputs.given().moves
+    time.sleep(0.06)
+    assert not inputs.given().moves
+
+
+def test_other_devices_take_over_from_the_gizmo(inputs: Inputs):
+    inputs.drag(RigidTransform([1, 2, 3]))
+    inputs.set_commands("page", [REST])
+    assert inputs.given().target is not None
+    inputs.set_commands("page", [FORWARD])
+    inputs.set_commands("page", [REST])
+    assert inputs.given().target is None
+
+
+def test_a_key_that_is_tapped_between_two_steps_moves_for_one(inputs: Inputs):
+    inputs.set_commands("page", [FORWARD])
+    inputs.set_commands("page", [REST])
+    assert inputs.given().commands == (FORWARD,)
+    assert [inputs.take().commands for _ in range(2)] == [(FORWARD,), ()]
+
+
+def test_a_key_that_is_held_moves_until_it_is_released(inputs: Inputs):
+    for _ in range(3):  # pages repeat themselves
+        inputs.set_commands("page", [FORWARD])
+        assert inputs.take().commands == (FORWARD,)
+        inputs.set_commands("page", [FORWARD])
+    inputs.set_commands("page", [REST])
+    assert not inputs.take().moves
+
+
+def test_taps_of_the_last_episode_and_of_closed_pages_are_forgotten(inputs: Inputs):
+    for forget in (inputs.clear, lambda: inputs.close_page("page")):
+        inputs.set_commands("page", [FORWARD])
+        inputs.set_commands("page", [REST])
+        forget()
+        assert not inputs.given().moves
+
+
+def test_requests_are_answered_once_and_in_order(inputs: Inputs):
+    inputs.set_commands("one", [], ["retry"])
+    inputs.set_commands("other", [], ["save"])
+    assert [inputs.take_request() for _ in range(3)] == ["retry", "save", None]
+    inputs.set_commands("one", [], ["save"])
+    inputs.clear()
+    assert inputs.take_request() is None
+
+
+def take(pace: RealTime, steps: int) -> float:
+    """Takes steps as soon as they are due; returns the seconds that it took."""
+    started = time.monotonic()
+    while steps:
+        if pace.due():
+            steps -= 1
+        else:
+            time.sleep(min(pace.remaining_s, 0.001))
+    return time.monotonic() - started
+
+
+def test_steps_come_in_real_time(inputs: Inputs):
+    inputs.open_page("page")
+    pace = RealTime(inputs, PERIOD_S)
+    assert not pace.due()  # nobody moves
+    assert pace.phase == "ready"
+    inputs.drag(RigidTransform())
+    assert take(pace, 21) >= 20 * PERIOD_S - 1e-3  # the first one at once
+    assert pace.phase == "running"
+    assert pace.real_time_factor is not None
+    assert pace.real_time_factor <= 1.01
+
+
+def test_lost_time_is_not_made_up_for(inputs: Inputs):
+    inputs.open_page("page")
+    inputs.drag(RigidTransform())
+    pace = RealTime(inputs, PERIOD_S)
+    take(pace, 2)
+    time.sleep(5 * PERIOD_S)  # a simulation that is slower than the clock
+    assert pace.fraction == 1.0
+    assert take(pace, 4) >= 2 * PERIOD_S
+    assert pace.real_time_factor is not None
+    assert pace.real_time_factor < 0.9
+
+
+def test_no_step_comes_while_nobody_looks_on(inputs: Inputs):
+    inputs.open_page("page")
+    inputs.drag(RigidTransform())
+    pace = RealTime(inputs, PERIOD_S)
+    take(pace, 2)
+    inputs.close_page("page")
+    time.sleep(2 * PERIOD_S)
+    assert not pace.due()
+    assert pace.phase == "paused"
+    inputs.open_page("another")
+    assert pace.due()
+    assert pace.phase == "running"
+
+
+def test_the_clock_begins_with_the_first_motion(inputs: Inputs):
+    pace = RealTime(inputs, PERIOD_S)
+    inputs.drag(RigidTransform())
+    assert not pace.due()  # no page
+    inputs.open_page("page")
+    assert pace.due()
+    pace.begin()
+    inputs.clear()
+    assert not pace.due()
+    assert pace.real_time_factor is None

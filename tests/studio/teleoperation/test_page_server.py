@@ -1,0 +1,212 @@
+"""The page's server: its files, what the page says, and what it is shown."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.clicking import wait_until
+from support.strangers import open_socket, request
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
+
+from fleet_tools.errors import ConfigError
+from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.page_server import (
+    MAX_MESSAGE,
+    Controls,
+    GamepadState,
+    PageServer,
+    read_controls,
+)
+
+FORWARD = Controls(keys=frozenset({"KeyW"})).to_json()
+
+
+@pytest.fixture(name="inputs")
+def _inputs() -> Inputs:
+    return Inputs()
+
+
+@pytest.fixture(name="pages")
+def _pages(inputs: Inputs) -> Iterator[PageServer]:
+    with PageServer(inputs, 0) as pages:
+        yield pages
+
+
+def open_page(pages: PageServer, **options: Any) -> ClientConnection:
+    return open_socket(pages.url, f"{urlsplit(pages.url).path}socket", **options)
+
+
+def get(pages: PageServer, file: str) -> tuple[int, str]:
+    status, text, _ = request(pages.url, f"{urlsplit(pages.url).path}{file}")
+    return status, text
+
+
+# --- Files ------------------------------------------------------------------------------------
+
+
+def test_the_page_names_only_files_that_are_served(pages: PageServer):
+    status, text = get(pages, "")
+    assert (status, "<!doctype html>" in text) == (200, True)
+    for file in ("page.css", "page.js"):
+        assert f'"{file}"' in text
+        assert get(pages, file)[0] == 200
+
+
+def test_the_address_without_its_last_slash_leads_to_the_page(pages: PageServer):
+    path = urlsplit(pages.url).path
+    status, _, headers = request(pages.url, path[:-1])
+    assert (status, headers["Location"]) == (307, path)
+
+
+@pytest.mark.parametrize(
+    "file", ["page.py", "../errors.py", "%2e%2e/errors.py", "/", "page.html", "socket/"]
+)
+def test_there_are_no_other_files(pages: PageServer, file: str):
+    assert get(pages, file)[0] == 404
+
+
+# --- What the page says -----------------------------------------------------------------------
+
+
+def test_keys_move_while_the_page_is_open(pages: PageServer, inputs: Inputs):
+    with open_page(pages) as page:
+        wait_until(lambda: inputs.watched, "the page")
+        page.send(FORWARD)
+        wait_until(lambda: inputs.given().moves, "the motion")
+        np.testing.assert_array_equal(inputs.take().commands[0].twist, np.eye(6)[0])
+        page.send(Controls().to_json())
+        wait_until(lambda: not inputs.given().moves, "the end of the motion")
+        page.send(FORWARD)
+        wait_until(lambda: inputs.given().moves, "the motion")
+    wait_until(lambda: not inputs.given().moves, "the end of the motion")
+    assert not inputs.watched
+
+
+def test_a_key_that_is_held_asks_once(pages: PageServer, inputs: Inputs):
+    with open_page(pages) as page:
+        for keys in ({"Enter"}, {"Enter", "KeyW"}, {"Enter"}, set(), {"KeyT"}):
+            page.send(Controls(keys=frozenset(keys)).to_json())
+        taken = []
+
+        def take() -> bool:
+            if request := inputs.take_request():
+                taken.append(request)
+            return "retry" in taken
+
+        wait_until(take, "the requests")
+        assert taken == ["save", "retry"]
+
+
+@pytest.mark.parametrize("message", ["{", b"\x00\xff", '{"keys": 1}', "x" * (MAX_MESSAGE + 1)])
+def test_a_page_that_sends_nonsense_is_closed_and_may_come_again(
+    pages: PageServer, inputs: Inputs, message: str | bytes
+):
+    with open_page(pages) as bad:
+        bad.send(FORWARD)
+        wait_until(lambda: inputs.given().moves, "the motion")
+        bad.send(message)
+        with pytest.raises(ConnectionClosed):
+            bad.recv(timeout=10)
+        wait_until(lambda: not inputs.given().moves, "the end of the motion")
+    wait_until(lambda: get(pages, "")[0] == 200, "the place")
+    with open_page(pages) as good:
+        good.send(FORWARD)
+        wait_until(lambda: inputs.given().moves, "the motion")
+
+
+# --- What pages are shown -------------------------------------------------------------------
+
+
+def test_a_page_is_shown_the_latest_of_each_kind(pages: PageServer):
+    for number in range(3):
+        pages.show("status", {"number": number})
+    pages.show("scene", {"port": 1})
+    with open_page(pages) as page:
+        shown = [json.loads(page.recv(timeout=10)) for _ in range(2)]
+        assert shown == [{"type": "status", "number": 2}, {"type": "scene", "port": 1}]
+        pages.show("status", {"number": 2})  # the same
+        pages.show("status", {"number": 3})
+        assert json.loads(page.recv(timeout=10)) == {"type": "status", "number": 3}
+
+
+def test_a_page_that_does_not_listen_delays_nobody(pages: PageServer):
+    with open_page(pages, max_queue=1) as page:
+        started = time.monotonic()
+        for number in range(200):
+            pages.show("images", {"number": number, "image": "x" * 100_000})
+        assert time.monotonic() - started < 2
+        while json.loads(page.recv(timeout=10))["number"] < 199:
+            pass
+
+
+def test_at_its_end_pages_are_closed_and_no_thread_stays():
+    before = threading.active_count()
+    with PageServer(Inputs(), 0) as pages:
+        page = open_page(pages)
+    with pytest.raises(ConnectionClosed):
+        page.recv(timeout=10)
+    page.close()
+    wait_until(lambda: threading.active_count() <= before, "the end of threads")
+
+
+# --- What a page says of its devices --------------------------------------------------------
+
+A_SAVES = GamepadState(axes=(), buttons=(1.0,))
+
+names = st.sampled_from(["KeyW", "KeyT", "Enter", "Backspace", "ShiftLeft"])
+states = st.builds(
+    Controls,
+    keys=st.frozensets(names),
+    gamepad=st.sampled_from([None, A_SAVES, GamepadState(axes=(0.5,), buttons=(0.0,))]),
+    frame=st.sampled_from(["world", "end_effector"]),
+)
+
+
+@given(states)
+def test_controls_are_read_as_they_were_written(controls):
+    assert read_controls(controls.to_json()) == controls
+
+
+@given(states)
+def test_what_is_held_is_no_new_request(controls):
+    assert controls.requests(before=controls) == set()
+
+
+@given(st.lists(states, min_size=1))
+def test_a_key_asks_once_for_each_press(history):
+    before, presses, asked = Controls(), 0, 0
+    for state in history:
+        held, was = ("Enter" in each.keys or each.gamepad == A_SAVES for each in (state, before))
+        presses += held and not was
+        asked += "save" in state.requests(before)
+        before = state
+    assert asked == presses
+
+
+def test_a_click_asks_each_time():
+    click = Controls(clicked="retry")
+    assert click.requests(before=click) == {"retry"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        b"\xff",
+        "[" * 2000,
+        "null",
+        '{"keys": "KeyW"}',
+        '{"gamepad": {"axes": [NaN], "buttons": []}}',
+    ],
+)
+def test_other_messages_are_refused(message):
+    with pytest.raises(ConfigError, match="message of a page"):
+        read_controls(message)
