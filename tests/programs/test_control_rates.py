@@ -11,6 +11,7 @@ from fleet_tools import collect, replay
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset.reader import Dataset
 from fleet_tools.envs.array_spec import describe_action
+from fleet_tools.errors import ConfigError
 from fleet_tools.studio.pictures.filming import write_video
 
 
@@ -57,7 +58,7 @@ def test_policies_know_the_rate_of_their_demonstrations(folder, hammer):
     with pytest.raises(LayoutError, match=r"the rate_hz is 6\.0, not 10\.0"):
         blueprint.require_environment(hammer)
     unknown = describe_action(hammer).model_copy(update={"rate_hz": None})
-    with pytest.raises(LayoutError, match="rate_hz of actions is missing"):
+    with pytest.raises(ConfigError, match="rate_hz of actions is missing"):
         Blueprint.of(policy_config("mlp"), header.observation, unknown)
 
 
