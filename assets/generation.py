@@ -76,7 +76,7 @@ class GenerateOptions(cli.Options):
 
 def generate(options: GenerateOptions) -> int:
     """Does the work of the program, and returns the exit code."""
-    from fleet_tools.config.resources import assets_root
+    from fleet_tools.config.file_access import assets_root
 
     root = options.output or assets_root()
     members = _members(options)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from fleet_tools.assets.materials import Material
 from fleet_tools.assets.solids import MassProperties, Solid, combined, mass_properties
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.sim.catalog import Kind
 
 SIGNATURE = "# written by the generator: python -m fleet_tools.assets"

@@ -42,7 +42,7 @@ keypoints:                       # of keypoints.yaml, that all tools and objects
   object: [cap, base]
 tool_parts:                      # what of the tool must do it: near a line through keypoints
   foot: {{keypoints: [foot], within_m: 0.025}}
-max_episode_steps: 60            # 10 s at 6 Hz
+time_limit_s: 10
 
 randomization:                   # beside the defaults
   joint_resistance:              # N, of the brake in model.sdf; N m of a joint that turns
@@ -66,7 +66,7 @@ expert:                          # a plan around the pose in which the tool begi
     - motion: {{type: translate, by_m: [0, 0, -0.04], frame: object}}
       speed: 0.3
       expect: [{{type: joint_displacement, joint: press, at_least: 0.005}}]  # else try again
-    - {{motion: {{type: stay, steps: 6}}}}
+    - {{motion: {{type: stay, for_s: 1.0}}}}
 """
 
 

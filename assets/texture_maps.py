@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.utils import cli
 
 SHAPE = (384, 512)

@@ -16,7 +16,7 @@ from fleet_tools.assets.model_description import (
     as_position,
 )
 from fleet_tools.assets.solids import MassProperties, Solid, loft
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 
 Change = Callable[[ModelDescription], ModelDescription]
 """Returns a model with a defect."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from console import print_now, table_head, table_row
 from task_selection import TaskSelection
 
-from fleet_tools.config.sensors import SENSORS, SensorName
+from fleet_tools.config.cameras import SENSORS, SensorName
 from fleet_tools.config.values import Count
 from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli

@@ -86,7 +86,7 @@ def _measure(name: str, options: ScanOptions) -> dict[str, Any]:
     import numpy as np
     from virtual_scanner import around, scan, visible_triangles
 
-    from fleet_tools.config.resources import assets_root
+    from fleet_tools.config.file_access import assets_root
     from fleet_tools.errors import ConfigError
     from fleet_tools.sim.catalog import load_model
     from fleet_tools.studio.importing.importer import import_mesh

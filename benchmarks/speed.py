@@ -64,9 +64,9 @@ def measure_episodes(task: str, episodes: int) -> Figures:
     from expert_steps import expert_steps
 
     from fleet_tools.envs.spec import EnvSpec
-    from fleet_tools.sim.simulation import CONTROL_RATE
 
     env = EnvSpec.of(task=task).make_tool_use()
+    rate_hz = env.task.control_rate_hz
     free: list[float] = []
     contact: list[float] = []
     planning: dict[int | None, float] = {}  # by the scene's seed
@@ -78,10 +78,10 @@ def measure_episodes(task: str, episodes: int) -> Figures:
     both = [*free, *contact]
     planning_ms = 1e3 * np.array(list(planning.values()))
     return {
-        "real-time factor, whole episodes": len(both) / CONTROL_RATE / sum(both),
+        "real-time factor, whole episodes": len(both) / rate_hz / sum(both),
         # An object that stands on the table touches it, so there may be no free motion.
         **{
-            f"real-time factor, {case}": float(1 / CONTROL_RATE / np.mean(seconds))
+            f"real-time factor, {case}": float(1 / rate_hz / np.mean(seconds))
             for case, seconds in (("free motion", free), ("contact", contact))
             if seconds
         },
@@ -98,9 +98,8 @@ def measure_parts(task: str, episodes: int) -> Figures:
     from pydrake.geometry import HydroelasticContactRepresentation
     from step_cost import measure_steps
 
+    from fleet_tools.config.control import TIME_STEP
     from fleet_tools.envs.spec import EnvSpec
-    from fleet_tools.sim.simulation import CONTROL_RATE
-    from fleet_tools.sim.world import TIME_STEP
 
     polygons = HydroelasticContactRepresentation.kPolygon
     measurements: list[float] = []
@@ -120,7 +119,7 @@ def measure_parts(task: str, episodes: int) -> Figures:
         faces.append(sum(surface.num_faces() for surface in surfaces))
     env.close()
     step = measure_steps(task, episodes)
-    measurement = float(np.mean(measurements)) * CONTROL_RATE * TIME_STEP
+    measurement = float(np.mean(measurements)) * env.task.control_rate_hz * TIME_STEP
     return {
         "simulation step in contact, us": 1e6 * step.whole,
         "... of which contact geometry, us": 1e6 * float(np.mean(geometry)),

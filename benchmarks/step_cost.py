@@ -17,16 +17,17 @@ from pydrake.systems.primitives import TrajectorySource
 from pydrake.trajectories import PiecewisePolynomial
 from timing import cpu_seconds
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.reference import Reference
 from fleet_tools.sim import world as worlds
 from fleet_tools.sim.apply_scene import apply_scene, read_defaults
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
-from fleet_tools.sim.world import TIME_STEP, World
+from fleet_tools.sim.world import World
 
 if TYPE_CHECKING:
     from fleet_tools.config.tasks import TaskConfig
@@ -124,7 +125,7 @@ def _commanded_torques(
 
     simulator.set_monitor(record)
     simulation.restore(replace(before, reference=after.reference))
-    simulator.AdvanceTo(after.step / CONTROL_RATE)
+    simulator.AdvanceTo(after.step / simulation.world.control_rate_hz)
     simulator.clear_monitor()
     return np.array(times), np.transpose(torques)
 
@@ -159,7 +160,7 @@ class _BareWorld(ABC):
             reference: Reference of the controller.
         """
         self._command(times, torques, reference)
-        self._root.SetTime(before.step / CONTROL_RATE)
+        self._root.SetTime(before.step / self._world.control_rate_hz)
         self._world.plant.SetPositionsAndVelocities(self._context, before.x)
         self.simulator.Initialize()
 

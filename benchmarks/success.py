@@ -212,7 +212,7 @@ def _policy(env: "ToolUseEnv", job: Job) -> "Policy":
 
 
 def pushed(scene: "Scene") -> "Scene":
-    """Returns a scene whose object is moved by 1 to 2 cm in one of its control steps 2 to 6."""
+    """Returns a scene whose object is moved by 1 to 2 cm within its first second."""
     import numpy as np
 
     from fleet_tools.sim.scene import Push
@@ -220,8 +220,8 @@ def pushed(scene: "Scene") -> "Scene":
     rng = np.random.default_rng([scene.seed, 1])
     angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
     p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
-    step = int(rng.integers(2, 7))
-    return scene.model_copy(update={"push": Push(step=step, translation_m=p_W)})
+    time_s = int(rng.integers(1, 6)) / 6
+    return scene.model_copy(update={"push": Push(time_s=time_s, translation_m=p_W)})
 
 
 def summarize(episodes: list[Episode]) -> dict[str, Any]:

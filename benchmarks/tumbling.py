@@ -152,8 +152,8 @@ def fly(bench: Bench, speed: float, corrected: bool, seconds: int) -> Flight:
     import numpy as np
     from pydrake.math import RigidTransform
 
+    from fleet_tools.config.control import TIME_STEP
     from fleet_tools.sim.gyroscopic import normalize_quaternions
-    from fleet_tools.sim.world import TIME_STEP
 
     w = _drawn_velocity(np.random.default_rng(round(speed)), speed)
     simulator, context = bench.start(RigidTransform([0.0, 0.0, HIGH]), w, corrected)
@@ -187,7 +187,7 @@ def fall(bench: Bench, number: int, speed: float, corrected: bool) -> Drop:
     import numpy as np
     from pydrake.math import RigidTransform, RollPitchYaw
 
-    from fleet_tools.sim.world import TIME_STEP
+    from fleet_tools.config.control import TIME_STEP
 
     generator = np.random.default_rng(number)
     orientation = RollPitchYaw(generator.uniform(-np.pi, np.pi, 3))

@@ -50,8 +50,9 @@ class Bench:
         )
         from pydrake.systems.framework import DiagramBuilder
 
+        from fleet_tools.config.control import TIME_STEP
         from fleet_tools.sim.gyroscopic import add_gyroscopic_correction
-        from fleet_tools.sim.world import TABLE_FRICTION, TIME_STEP
+        from fleet_tools.sim.world import TABLE_FRICTION
 
         builder = DiagramBuilder()
         config = MultibodyPlantConfig(time_step=TIME_STEP, discrete_contact_approximation="lagged")

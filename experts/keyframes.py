@@ -9,8 +9,8 @@ import numpy as np
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
+from fleet_tools.config.control import StepBounds, steps_of
 from fleet_tools.config.expert import Advance, KeyframeMotion, Rotate, Stay, Translate
-from fleet_tools.config.tasks import ActionBounds
 from fleet_tools.config.values import Axis
 from fleet_tools.experts.problem import PlanningProblem, direction
 from fleet_tools.robot.pose_delta import displacement
@@ -74,9 +74,9 @@ class StepLimit:
     rotation_rad: float
 
     @classmethod
-    def at_speed(cls, action: ActionBounds, speed: float) -> "StepLimit":
+    def at_speed(cls, bounds: StepBounds, speed: float) -> "StepLimit":
         """Returns a fraction of the action bounds."""
-        return cls(speed * action.translation_m, speed * math.radians(action.rotation_deg))
+        return cls(speed * bounds.translation_m, speed * math.radians(bounds.rotation_deg))
 
     def ratio(self, X_WE: RigidTransform, X_WF: RigidTransform) -> float:
         """Returns the motion from one pose to another, relative to the limit."""
@@ -184,7 +184,7 @@ def retreat(problem: PlanningProblem, X_WE: RigidTransform) -> list[RigidTransfo
 def _free(
     name: str, X_WE: RigidTransform, X_WF: RigidTransform, speed: float, problem: PlanningProblem
 ) -> Leg:
-    limit = StepLimit.at_speed(problem.action, speed)
+    limit = StepLimit.at_speed(problem.step_bounds, speed)
     leg = Leg(name, "free", lambda _: X_WF, steps=1, pieces=1, limit=limit)
     return leg.stretched(limit.ratio(X_WE, X_WF))
 
@@ -195,9 +195,10 @@ def _followed(
     def path(fraction: float) -> RigidTransform:
         return move(motion, X_WE, fraction, problem)
 
-    limit = StepLimit.at_speed(problem.action, speed)
+    limit = StepLimit.at_speed(problem.step_bounds, speed)
     if isinstance(motion, Stay):
-        return Leg(name, "held", path, steps=motion.steps, pieces=motion.steps, limit=limit)
+        steps = steps_of(motion.for_s, problem.control_rate_hz)
+        return Leg(name, "held", path, steps=steps, pieces=steps, limit=limit)
     parts = 64  # equal, because a motion's rate is constant; an arc is nearly its chord
     leg = Leg(name, "followed", path, steps=1, pieces=1, limit=limit)
     leg = leg.stretched(parts * limit.ratio(X_WE, path(1 / parts)))

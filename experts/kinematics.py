@@ -14,7 +14,6 @@ from pydrake.systems.framework import Context
 from fleet_tools.robot.arm import Arm
 from fleet_tools.robot.arm_model import add_arm
 from fleet_tools.robot.pose_delta import rotation_vector
-from fleet_tools.sim.simulation import CONTROL_RATE
 
 DAMPING = 0.01
 """Damping of Newton steps; it matters only in directions in which the arm is near-singular."""
@@ -45,9 +44,9 @@ class Kinematics:
         return self.plant.GetPositionUpperLimits()
 
     @property
-    def step_limit(self) -> np.ndarray:
-        """Largest change of positions in one control step, at the velocity limits, (n,)."""
-        return self.plant.GetVelocityUpperLimits() / CONTROL_RATE
+    def velocity_limit(self) -> np.ndarray:
+        """Upper velocity limits, (n,)."""
+        return self.plant.GetVelocityUpperLimits()
 
     def forward(self, q: np.ndarray) -> RigidTransform:
         """Returns X_WE at positions q, (n,)."""

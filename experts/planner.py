@@ -94,24 +94,30 @@ def _trajectory(
 ) -> tuple[np.ndarray, list[Leg]]:
     """Solves for the trajectory, (T, n), with as many steps as the step limits require."""
     outline = keyframes.legs(problem, robot.forward(problem.q0), robot.forward(q_star))
+    step_limit = robot.velocity_limit / problem.control_rate_hz
     too_fast: dict[str, str] = {}
     for _ in range(MAX_STRETCHES):
         knots = trajectory.keyframe_knots(outline, problem.q0, q_star)
         q = trajectory.guess(robot, knots)  # cheap, and a good estimate of the free legs' lengths
-        longer = _within_limits(outline, robot, trajectory.interpolate(knots, q)[1], {"free"})
+        all_q = trajectory.interpolate(knots, q)[1]
+        longer = _within_limits(outline, robot, all_q, step_limit, {"free"})
         if longer == outline:
-            q = trajectory.solve(robot, knots, q)
+            q = trajectory.solve(robot, knots, q, step_limit)
             all_knots, all_q = trajectory.interpolate(knots, q)
-            longer = _within_limits(outline, robot, all_q, {"free", "followed"})
+            longer = _within_limits(outline, robot, all_q, step_limit, {"free", "followed"})
             if longer == outline:
-                return trajectory.solve(robot, all_knots, all_q), outline
+                return trajectory.solve(robot, all_knots, all_q, step_limit), outline
         too_fast = {leg.name: "steps too long" for leg in outline if leg not in longer}
         outline = longer
     raise InfeasibleError("The plan exceeds its step limits at any length.", too_fast)
 
 
 def _within_limits(
-    outline: list[Leg], robot: Kinematics, q: np.ndarray, kinds: set[str]
+    outline: list[Leg],
+    robot: Kinematics,
+    q: np.ndarray,
+    step_limit: np.ndarray,
+    kinds: set[str],
 ) -> list[Leg]:
     """Returns the outline with more steps in legs of some kinds that exceed limits in q, (T, n)."""
     X_WE = [robot.forward(q_k) for q_k in q]
@@ -119,7 +125,7 @@ def _within_limits(
     for leg in outline:
         end = start + leg.steps
         ratios = [leg.limit.ratio(X_WE[k], X_WE[k + 1]) for k in range(start, end)]
-        ratios += [np.max(np.abs(q[k + 1] - q[k]) / robot.step_limit) for k in range(start, end)]
+        ratios += [np.max(np.abs(q[k + 1] - q[k]) / step_limit) for k in range(start, end)]
         result.append(leg.stretched(max(ratios)) if leg.kind in kinds else leg)
         start = end
     return result

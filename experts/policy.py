@@ -274,7 +274,8 @@ class ExpertPolicy:
         task = self._task
         problem = PlanningProblem(
             expert=task.expert,
-            action=task.action,
+            control_rate_hz=task.control_rate_hz,
+            step_bounds=task.step_bounds,
             robot=self._robot,
             q0=state.q,
             p_E_tool={

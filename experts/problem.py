@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.math import RigidTransform
 
+from fleet_tools.config.control import StepBounds
 from fleet_tools.config.expert import Expert
-from fleet_tools.config.tasks import ActionBounds
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.robot.arm import Arm
 
@@ -21,7 +21,8 @@ class PlanningProblem:
 
     Attributes:
         expert: The task's keypoint terms and keyframe motions.
-        action: Largest motion of E in one control step.
+        control_rate_hz: Control rate.
+        step_bounds: Largest motion of E in one control step.
         robot: The arm.
         q0: (n,), present positions of its joints, rad.
         p_E_tool: The tool's keypoints in E, (3,) each, m; they move with the hand.
@@ -32,7 +33,8 @@ class PlanningProblem:
     """
 
     expert: Expert
-    action: ActionBounds
+    control_rate_hz: float
+    step_bounds: StepBounds
     robot: Arm
     q0: np.ndarray
     p_E_tool: Mapping[str, np.ndarray]

@@ -55,7 +55,9 @@ def keyframe_knots(legs: Sequence[Leg], q0: np.ndarray, q_star: np.ndarray) -> l
     return knots
 
 
-def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarray:
+def solve(
+    arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray, step_limit: np.ndarray
+) -> np.ndarray:
     """Finds the trajectory with the smallest sum of |q[k+1] - q[k]|^2 / (steps from k to k+1).
 
     With a knot at every step, this is the paper's problem.
@@ -64,6 +66,7 @@ def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarr
         arm: Kinematics of the arm.
         knots: Constraints, in the order of time.
         guess: (len(knots), n), initial guess, rad.
+        step_limit: (n,), largest change of each joint in one control step, rad.
 
     Returns:
         (len(knots), n), joint positions, rad.
@@ -88,25 +91,27 @@ def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarr
             steps = knot.step - knots[k - 1].step
             ends = np.concatenate([variables[k - 1], variables[k]])
             prog.Add2NormSquaredCost(difference / np.sqrt(steps), np.zeros(n), ends)
-            farthest = steps * arm.step_limit
+            farthest = steps * step_limit
             prog.AddLinearConstraint(difference, -farthest, farthest, ends)
     solutions = feasible(
         prog,
         np.array(variables),
         [guess],
-        lambda q: _violations(arm, knots, q),
+        lambda q: _violations(arm, knots, q, step_limit),
         "The arm cannot follow the keyframes.",
     )
     return next(solutions)
 
 
-def _violations(arm: Kinematics, knots: Sequence[Knot], q: np.ndarray) -> list[Violation]:
+def _violations(
+    arm: Kinematics, knots: Sequence[Knot], q: np.ndarray, step_limit: np.ndarray
+) -> list[Violation]:
     result: list[Violation] = []
     for k, knot in enumerate(knots):
         result += violations(arm, q[k], [knot.pose] if knot.pose else [])
         if k > 0:
             steps = knot.step - knots[k - 1].step
-            ratio = float(np.max(np.abs(q[k] - q[k - 1]) / (steps * arm.step_limit)))
+            ratio = float(np.max(np.abs(q[k] - q[k - 1]) / (steps * step_limit)))
             if ratio > 1 + SLACK:
                 name = f"joint speed before step {knot.step}"
                 result.append(Violation(name, ratio, f"{ratio:.2f} times the limit, at most 1"))

@@ -134,7 +134,6 @@ def _real_time_factor() -> float:
     import gymnasium
 
     from fleet_tools.experts.policy import ExpertPolicy
-    from fleet_tools.sim.simulation import CONTROL_RATE
 
     env = gymnasium.make("FleetTools/Hammer-v0")
     observation, _ = env.reset(seed=0)
@@ -143,7 +142,7 @@ def _real_time_factor() -> float:
     started = time.perf_counter()
     for _ in range(_STEPS):
         observation, *_ = env.step(expert.act(observation))
-    return _STEPS / CONTROL_RATE / (time.perf_counter() - started)
+    return _STEPS / env.metadata["render_fps"] / (time.perf_counter() - started)
 
 
 def _rendering_time() -> str:

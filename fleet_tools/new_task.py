@@ -11,7 +11,7 @@ from typing import Annotated
 import pydantic
 from tyro.conf import Positional
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import task_names
 from fleet_tools.storage.atomic_files import temporary_in
 from fleet_tools.studio.importing.settings import ModelName

@@ -7,7 +7,7 @@ import gymnasium
 from gymnasium.envs.registration import WrapperSpec
 from gymnasium.wrappers import TimeLimit
 
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
 
 CUSTOM_ID = "FleetTools/Custom-v0"
 """Id for a user's own task: `gymnasium.make(CUSTOM_ID, task="path/to/task.yaml")`."""
@@ -28,7 +28,10 @@ def env_id(task: str) -> str:
 
 
 def register_environments() -> None:
-    """Registers `FleetTools/<Task>-v0` for every task of the package, and those of all tasks."""
+    """Registers `FleetTools/<Task>-v0` for every task of the package, and those of all tasks.
+
+    The environment itself enforces the time limit of the task file.
+    """
     for path in sorted(task_configs_root().glob("*.yaml")):
         _register(env_id(path.stem), MAKE_TOOL_USE, task=path.stem)
     _register(CUSTOM_ID, MAKE_TOOL_USE, task=None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import pydantic
 from tyro.conf import Positional
 
-from fleet_tools.config.values import Count, Positive
+from fleet_tools.config.values import Count
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils import cli
 
@@ -50,8 +50,6 @@ class ServeOptions(cli.Options):
     """Largest number of connections at the same time; each holds a network of its own."""
     protocol: Literal["fleet_tools", "openpi"] = "fleet_tools"
     """Protocol: this package's, or that of openpi's clients."""
-    control_rate_hz: Positive = 6.0
-    """Control rate of the demonstrations, Hz; clients with another one are refused."""
 
 
 def _serve(options: ServeOptions) -> int:
@@ -91,7 +89,7 @@ def _served(options: ServeOptions) -> "Served":
         )
     from fleet_tools.baselines.policies.serving import served_checkpoint
 
-    return served_checkpoint(options.checkpoint, options.control_rate_hz)
+    return served_checkpoint(options.checkpoint)
 
 
 PROGRAM = cli.Program("serve", cli.Command(ServeOptions, _serve))

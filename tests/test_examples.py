@@ -15,7 +15,7 @@ from pydrake.multibody.plant import MultibodyPlant
 from scipy.spatial.transform import Rotation
 from support.processes import ROOT
 
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
 from fleet_tools.envs.tool_use_env import ToolUseEnv

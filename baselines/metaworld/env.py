@@ -119,6 +119,7 @@ class MetaWorldEnv(RecordedEnv):
             frame="world",
             entries=("translation_x", "translation_y", "translation_z", "gripper"),
             scale=tuple(self.action_scale.tolist()),
+            rate_hz=rate,
         )
         self.action_space = self.action_spec.space
         self._episode: _Episode | None = None

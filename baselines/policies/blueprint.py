@@ -46,7 +46,7 @@ class Blueprint(Value):
         config: Configuration of the policy.
         observation: Layout of the entries that it reads, by name.
         action: Layout of its actions. Entries lie in [-1, 1], as in the whole package; `scale` is
-            the motion that 1 stands for.
+            the motion that 1 stands for, and `rate_hz` the control rate of the demonstrations.
         scaling: Scaling of every entry that no encoder reads.
         env_kwargs: Keyword arguments of the environment whose observations it has learned to
             read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
@@ -75,6 +75,8 @@ class Blueprint(Value):
             )
         if len(self.action.shape) != 1 or self.action.dtype != "float32":
             raise ValueError("an action is one row of float32")
+        if self.action.rate_hz is None:
+            raise ValueError("the rate_hz of actions is missing")
         return self
 
     @classmethod
@@ -116,6 +118,12 @@ class Blueprint(Value):
             "env_kwargs": observation_kwargs(env_kwargs or {}),
         }
         return parse(cls, parts, "The blueprint")
+
+    @property
+    def control_rate_hz(self) -> float:
+        """Control rate of the demonstrations."""
+        assert self.action.rate_hz is not None
+        return self.action.rate_hz
 
     def names(self, kind: Kind) -> list[str]:
         """Returns the names of the entries of a kind, in the order in which they are read."""

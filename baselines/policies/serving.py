@@ -9,16 +9,14 @@ from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.wire_messages import Hello
 
 
-def served_checkpoint(path: Path, control_rate_hz: float) -> Served:
+def served_checkpoint(path: Path) -> Served:
     """Reads a checkpoint that is to be served.
 
     Args:
         path: Path of the checkpoint.
-        control_rate_hz: Control rate of its demonstrations, Hz, which checkpoints do not hold.
 
     Raises:
         CheckpointError: See `load_checkpoint`.
-        ConfigError: The control rate is not positive.
     """
     checkpoint = load_checkpoint(path)
     found = find_policy(str(path))
@@ -29,7 +27,7 @@ def served_checkpoint(path: Path, control_rate_hz: float) -> Served:
         content_digest=str(found.content_digest),
         observation=blueprint.observation,
         action=blueprint.action,
-        control_period_s=1.0 / control_rate_hz,
+        control_period_s=1.0 / blueprint.control_rate_hz,
         env_kwargs=blueprint.env_kwargs,
     )
     return Served(hello, lambda: NetworkPolicy(checkpoint))

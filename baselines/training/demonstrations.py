@@ -118,9 +118,9 @@ class Batch:
 class Trajectories:
     """Observations and actions of all steps of some episodes.
 
-    Policies with memory read steps with noise in their actions (`experts.demonstrators`), but do
-    not imitate them. Where a learner acted, they imitate the expert (`experts.demonstrators`). All data
-    lie on the device if they fit, and are read from the disk batch by batch otherwise.
+    Policies with memory read steps with noise in their actions, but do not imitate them. Where a
+    learner acted, they imitate the expert (`experts.demonstrators`). All data lie on the device if
+    they fit, and are read from the disk batch by batch otherwise.
 
     Args:
         samples: The episodes; whether they are cut into windows makes no difference.

@@ -5,7 +5,6 @@ from pydrake.math import RotationMatrix
 
 from cheats.motion import KNUCKLE, REST, Actions, Arm, Script, Target, hand
 from fleet_tools.sim.scene import Push
-from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.world_state import WorldState
 
 _FORWARD_DEG = 90.0
@@ -95,11 +94,11 @@ def handed(arm: Arm) -> Actions:
     face = arm.on_tool("face")
     goal = _raised(arm.state.p_W_object["base"], 0.08)
     yield from arm.place(face, goal, level, 30, within_m=0.002)
-    while arm.env.world_state().time < HANDED.step / CONTROL_RATE + 2.0:
+    while arm.env.world_state().time < HANDED.time_s + 2.0:
         yield REST
 
 
-HANDED = Push(step=36, translation_m=(0.0, 0.0, 0.095))
+HANDED = Push(time_s=5.85, translation_m=(0.0, 0.0, 0.095))
 """Displacement of the slab that belongs to the cheat `handed`."""
 
 CHEATS: tuple[Script, ...] = (

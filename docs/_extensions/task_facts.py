@@ -16,7 +16,6 @@ from fleet_tools.errors import UnknownNameError
 from fleet_tools.registration import CUSTOM_ID, env_id
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import model_names
-from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.splits import SPLITS, model_pairs
 
 _AXES = {"translation_m": ("x", "y", "z", "m"), "rpy_deg": ("roll", "pitch", "yaw", "degrees")}
@@ -54,13 +53,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def overview(task: TaskConfig) -> str:
     """Returns what the task is, with which models, and how long an episode may last."""
-    steps = task.max_episode_steps
+    steps, rate_hz = task.max_episode_steps, task.control_rate_hz
     rows = [
         ("Tools", _names("tool", task)),
         ("Objects", _names("object", task)),
         ("Mount of the object", task.object_mount),
-        ("Episode", f"at most {steps} steps of 1/{CONTROL_RATE:g} s, {steps / CONTROL_RATE:.3g} s"),
-        ("Control rate", f"{CONTROL_RATE:g} Hz"),
+        ("Episode", f"at most {steps} steps of 1/{rate_hz:g} s, {steps / rate_hz:.3g} s"),
+        ("Control rate", f"{rate_hz:g} Hz"),
     ]
     return f"{escape(task.description)}\n\n{table(('', ''), rows)}"
 
@@ -73,8 +72,9 @@ def _names(kind: Any, task: TaskConfig) -> str:
 
 def actions(task: TaskConfig) -> str:
     """Returns the table of an action's entries."""
-    translation, rotation = f"{task.action.translation_m:g} m", f"{task.action.rotation_deg:g} deg"
-    assert len(action_scale(task.action)) == 6
+    bounds = task.step_bounds
+    translation, rotation = f"{bounds.translation_m:g} m", f"{bounds.rotation_deg:g} deg"
+    assert len(action_scale(bounds)) == 6
     rows = [
         ("0 to 2", "translation of the end effector, in its own frame", translation),
         ("3 to 5", "rotation vector of the end effector, in its own frame", rotation),
@@ -115,8 +115,8 @@ def _entry_row(name: str, spec: ArraySpec) -> tuple[str, str, str, str]:
 
 def success(task: TaskConfig) -> str:
     """Returns the success predicates as a list of sentences."""
-    steps = task.success_steps
-    duration = f" for {steps} consecutive steps ({steps / CONTROL_RATE:g} s)" if steps > 1 else ""
+    steps, rate_hz = task.success_steps, task.control_rate_hz
+    duration = f" for {steps} consecutive steps ({steps / rate_hz:g} s)" if steps > 1 else ""
     lines = [f"- {each};" for each in sentences(task)]
     return f"All of these hold{duration}:\n\n" + "\n".join(lines)[:-1] + "."
 

@@ -13,7 +13,7 @@ import numpy as np
 from camera_images import depth_image
 from PIL import Image
 
-from fleet_tools.config.sensors import SENSORS
+from fleet_tools.config.cameras import SENSORS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.perception.point_cloud import TOOL_MASK
 

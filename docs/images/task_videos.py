@@ -11,14 +11,13 @@ from labels import labelled
 from PIL import Image
 from pydrake.math import RollPitchYaw
 
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.tasks import task_names
+from fleet_tools.config.geometry import Pose
+from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.display import look_at
 from fleet_tools.sim.scene import Scene
-from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.studio.pictures import filming
 from fleet_tools.studio.pictures.filming import Shot
 from fleet_tools.studio.pictures.recording import PlannedEpisode
@@ -39,8 +38,8 @@ SIZE = (360, 360)
 """Width and height of the view; the label is below it."""
 
 ORIGINAL_COLORS = {"tool_tint": (1, 1, 1), "object_tint": (1, 1, 1), "table_tint": (1, 1, 1)}
-PAUSE_STEPS = CONTROL_RATE
-"""How often the last image of an episode is repeated."""
+PAUSE_S = 1
+"""How long the last image of an episode is shown."""
 
 
 def main(folder: Path = Path(__file__).parent) -> None:
@@ -55,7 +54,7 @@ def main(folder: Path = Path(__file__).parent) -> None:
             folder / f"{task}.webp",
             save_all=True,
             append_images=frames[1:],
-            duration=round(1000 / CONTROL_RATE * SLOWED.get(task, 1)),
+            duration=round(1000 / load_task(task).control_rate_hz * SLOWED.get(task, 1)),
             loop=0,
             quality=70,
             method=6,
@@ -68,13 +67,14 @@ def film(task: str, split: str, seed: int) -> list[Image.Image]:
     env.reset(seed=seed)
     images: list[np.ndarray] = []
     planned = PlannedEpisode("", ExpertPolicy(env), scene=seen_closely(env))
-    shot = Shot(fps=CONTROL_RATE, size=SIZE, camera="overhead")
+    rate_hz = env.task.control_rate_hz
+    shot = Shot(fps=rate_hz, size=SIZE, camera="overhead")
     episode = filming.film(env, planned, shot, images.append)
     env.close()
     label = f"{split}: {episode.scene.tool}, {episode.scene.object}"
     print(f"{task}, {label}: {episode.outcome} after {len(episode)} steps")
     frames = [labelled(image, label) for image in images]
-    return frames + frames[-1:] * PAUSE_STEPS
+    return frames + frames[-1:] * round(PAUSE_S * rate_hz)
 
 
 def seen_closely(env: ToolUseEnv) -> Scene:

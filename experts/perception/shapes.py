@@ -19,6 +19,7 @@ from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
 from pydrake.systems.framework import DiagramBuilder
 from scipy.spatial import KDTree
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.perception.visible_links import link_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import Model
@@ -158,8 +159,6 @@ def _dot(u, v):
     return u[0] * v[0] + u[1] * v[1] + u[2] * v[2]
 
 
-_TIME_STEP = 0.004  # of a plant that is never simulated, s
-
 
 class Shape:
     """The shape of a model.
@@ -183,7 +182,7 @@ class Shape:
     def __init__(self, model: Model, fixed: bool) -> None:
         self._made_of = model, fixed
         builder = DiagramBuilder()
-        plant, scene_graph = AddMultibodyPlantSceneGraph(builder, _TIME_STEP)
+        plant, scene_graph = AddMultibodyPlantSceneGraph(builder, TIME_STEP)
         instance = add_model(plant, scene_graph, model, model.labels.kind)
         frame = model_frame(plant, instance)
         if fixed:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pydantic
 
 from fleet_tools.config.predicates import Predicate
-from fleet_tools.config.values import Axis, Count, NonNegative, Number, Positive, Value, Vector3
+from fleet_tools.config.values import Axis, NonNegative, Number, Positive, Value, Vector3
 
 Speed = Annotated[Positive, pydantic.Field(le=1)]
 
@@ -110,8 +110,8 @@ class Stay(Value):
     """Keeps the end effector where it is."""
 
     type: Literal["stay"]
-    steps: Count
-    """Number of control steps."""
+    for_s: Positive
+    """Duration; the number of control steps nearest to it, at least one."""
 
 
 KeyframeMotion = Annotated[

@@ -1,12 +1,13 @@
 """How scenes vary: what a task file says about each group of randomized quantities."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
 
 from fleet_tools.config.distributions import Distribution, NameChoice, NameDistribution, Uniform
+from fleet_tools.config.file_access import texture_file
 from fleet_tools.config.ranges import RANGES, require_range
-from fleet_tools.config.textures import texture_file
 from fleet_tools.config.values import Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
@@ -126,7 +127,15 @@ class Randomization(Value):
     table_tint: DistributionVector3 = TINT
     """Factors of the table's colours."""
     table_texture: NameDistribution = TABLE_TEXTURES
-    """Names from `fleet_tools.config.textures.texture_names()`."""
+    """Names from `fleet_tools.config.file_access.texture_names()`."""
+
+    @pydantic.field_validator("tool_in_hand", "object_pose", mode="before")
+    @classmethod
+    def _completed(cls, given: Any, info: pydantic.ValidationInfo) -> Any:
+        """Lets each half of a pose that is left out have its default."""
+        assert info.field_name is not None
+        default = cls.model_fields[info.field_name].default
+        return {**dict(default), **given} if isinstance(given, Mapping) else given
 
     @property
     def leaves_to_robot(self) -> bool:

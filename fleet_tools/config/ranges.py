@@ -39,7 +39,7 @@ RANGES: dict[str, Any] = {
     "tool_tint": _TINT,
     "object_tint": _TINT,
     "table_tint": _TINT,
-    "push": {"step": Range(1, 1_000_000), "translation_m": Range(-10.0, 10.0, " m")},
+    "push": {"time_s": Range(0, 100_000, " s"), "translation_m": Range(-10.0, 10.0, " m")},
 }
 """By field of a scene, the range of all numbers in it; by entry or by key where they differ.
 

@@ -16,32 +16,28 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from fleet_tools.config.cameras import CAMERAS, Camera
+from fleet_tools.config.cameras import CAMERAS, Camera, Sensors
+from fleet_tools.config.control import (
+    ActionBounds,
+    ControlRate,
+    StepBounds,
+    steps_of,
+)
 from fleet_tools.config.expert import Expert
+from fleet_tools.config.extends import LayeredFile, load_layers
+from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import MOUNT, Randomization
-from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.sensors import Sensors
 from fleet_tools.config.values import (
     Axis,
-    Count,
-    GrownValue,
     MisfitError,
+    NonNegative,
     Positive,
     Value,
-    load_yaml,
+    validate,
 )
-from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
-
-
-class ActionBounds(Value):
-    """End-effector motion in one control step when an action's entry is 1."""
-
-    translation_m: Positive = 0.05
-    """Distance along each axis of the end effector."""
-    rotation_deg: Positive = 15.0
-    """Angle about each axis of the end effector."""
 
 
 class ObservedKeypoints(Value):
@@ -109,15 +105,13 @@ class GivenModels:
 NO_MODELS = GivenModels()
 
 
-class TaskConfig(GrownValue):
+class TaskConfig(Value):
     """The content of a task file; `task_configs/` holds the package's own.
 
     A key that is left out has its default. Those of cameras and grasp are the package's, and those
     of the arm are in the robot's file (`fleet_tools.robot.arm`), so that a file says what is its
     own: models, success, and what the expert is to do.
     """
-
-    later_fields = ("sensors",)  # task files of before they existed keep their hashes
 
     name: str
     """Name of the task; the package's own are named like their files."""
@@ -139,8 +133,10 @@ class TaskConfig(GrownValue):
     """Keypoints that policies observe, in this order."""
     tool_parts: dict[str, ToolPart] = {}
     """Parts of the tool by name, for the predicate `caused_by_part`."""
-    max_episode_steps: Count
-    """Time limit in control steps of 1/6 s."""
+    control_rate_hz: ControlRate = 6.0
+    """Number of actions in a second."""
+    time_limit_s: Positive
+    """Time limit; an episode ends after the number of control steps nearest to it."""
     action: ActionBounds = ActionBounds()
     """Bounds of actions."""
     cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = CAMERAS
@@ -151,12 +147,28 @@ class TaskConfig(GrownValue):
     """How scenes vary."""
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """Success requires all of these predicates."""
-    success_steps: Count = 1
-    """Number of consecutive control steps for which they must hold."""
+    success_duration_s: NonNegative = 0.0
+    """How long they must hold: after the number of consecutive control steps nearest to it, at
+    least one."""
     expert: Expert
     """Plan of the expert."""
 
     _given: GivenModels = pydantic.PrivateAttr(NO_MODELS)
+
+    @property
+    def step_bounds(self) -> StepBounds:
+        """Motion of the end effector in one control step when an action's entry is 1."""
+        return self.action.in_step(self.control_rate_hz)
+
+    @property
+    def max_episode_steps(self) -> int:
+        """Time limit, control steps."""
+        return steps_of(self.time_limit_s, self.control_rate_hz)
+
+    @property
+    def success_steps(self) -> int:
+        """Number of consecutive control steps for which the success predicates must hold."""
+        return steps_of(self.success_duration_s, self.control_rate_hz)
 
     @property
     def given(self) -> GivenModels:
@@ -275,8 +287,30 @@ def load_task(name_or_path: str) -> TaskConfig:
         UnknownNameError: There is no such task.
         ConfigError: The file does not fit; the message lists every place.
     """
-    path = task_path(name_or_path)
-    task = load_yaml(TaskConfig, path)
+    task, file = read_task(name_or_path)
     if task.assets is not None:
-        task = task.model_copy(update={"assets": str((path.parent / task.assets).resolve())})
+        assets = (file.layers[0].path.parent / task.assets).resolve()
+        task = task.model_copy(update={"assets": str(assets)})
     return task
+
+
+def read_task(name_or_path: str) -> tuple[TaskConfig, LayeredFile]:
+    """Reads a task as its file says it, with a relative path of models; and returns the file, too.
+
+    Raises:
+        UnknownNameError, ConfigError: See `load_task`.
+    """
+    path = task_path(name_or_path)
+    file = load_layers(path, _find_base)
+    return validate(TaskConfig, file.content, str(path), file.cite), file
+
+
+def _find_base(name_or_path: str, folder: Path) -> Path:
+    """Returns the file of a base: a task of the package, or a path relative to a folder."""
+    if name_or_path in task_names():
+        return task_path(name_or_path)
+    path = str(folder / os.path.expanduser(name_or_path))
+    if is_yaml_file(path):
+        return Path(path)
+    remedy = "Or give the path of a YAML file, relative to this one."
+    raise UnknownNameError("task", name_or_path, task_names(), remedy)

@@ -3,16 +3,15 @@
 import hashlib
 import json
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import pydantic
 
-from fleet_tools.config.bounded_files import read_bounded
-from fleet_tools.config.yaml_bounds import MAX_CHARACTERS
-from fleet_tools.config.yaml_places import Location, YamlPlaces
-from fleet_tools.config.yaml_text import parse_yaml
+from fleet_tools.config.file_access import read_bounded
+from fleet_tools.config.yaml_text import MAX_CHARACTERS, Location, YamlPlaces, parse_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
 
 
@@ -163,27 +162,50 @@ def read_yaml(cls: type[V], text: str, source: str) -> V:
         ConfigError: The text is not YAML, or does not fit; the message lists every place by its
             line and keys, and what is expected.
     """
-    data = parse_yaml(text, source)
+    return validate(cls, parse_yaml(text, source), source, partial(cite, text, source))
+
+
+def validate(cls: type[V], data: Any, source: str, cite: Callable[[Location, Location], str]) -> V:
+    """Makes a value from the plain data of a text.
+
+    Args:
+        cls: Class of the value.
+        data: The plain data.
+        source: Origin of the data, for the error message.
+        cite: Returns a place in the text for the message, as the function `cite` does.
+
+    Raises:
+        ConfigError: The data does not fit; the message lists every place, and what is expected.
+    """
     try:
         return cls.model_validate(data)
     except pydantic.ValidationError as error:
-        places = YamlPlaces(text)
         lines = "".join(
-            f"\n  {_cited(places, *_place(detail), source)}: {_reason(cls, detail)}"
+            f"\n  {cite(*_place(detail))}: {_reason(cls, detail)}"
             for detail in error.errors(include_url=False)
         )
         raise ConfigError(f"{source} is not a valid {cls.__name__}:{lines}") from None
 
 
-def cite(text: str, source: str, location: Location) -> str:
+def cite(text: str, source: str, location: Location, missing: Location = ()) -> str:
     """Returns a place in a YAML text for an error message, as "own.yaml, line 3: success.0".
 
     Args:
         text: A text that `read_yaml` reads.
         source: Origin of the text.
-        location: Keys and indices that lead to the place.
+        location: Keys and indices that lead to the place; what the text does not hold is passed
+            over.
+        missing: A key that is missing there.
     """
-    return _cited(YamlPlaces(text), location, (), source)
+    place = _places(text).find(location)
+    file = Path(source).name + (f", line {place.line}" if place.line else "")
+    keys = (*place.location, *missing)
+    return f"{file}: {_dotted(keys)}" if keys else file
+
+
+@lru_cache(maxsize=8)
+def _places(text: str) -> YamlPlaces:
+    return YamlPlaces(text)  # of one text, thousands of places may be cited
 
 
 def _without_negative_zeros(data: Any) -> Any:
@@ -228,14 +250,6 @@ def _place(detail: Any) -> tuple[Location, Location]:
 def _misfit(detail: Any) -> MisfitError | None:
     error = detail.get("ctx", {}).get("error")
     return error if isinstance(error, MisfitError) else None
-
-
-def _cited(places: YamlPlaces, location: Location, missing: Location, source: str) -> str:
-    """Returns a place in a text; the keys are those that the text holds, and the missing one."""
-    place = places.find(location)
-    file = Path(source).name + (f", line {place.line}" if place.line else "")
-    keys = (*place.location, *missing)
-    return f"{file}: {_dotted(keys)}" if keys else file
 
 
 def _dotted(location: Location) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import gymnasium
 import pydantic
 
-from fleet_tools.config.values import Positive
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
 from fleet_tools.envs.recorded_env import recorded
@@ -39,10 +38,22 @@ class Header(CarriesModels, Document):
     policy: str
     seed: pydantic.NonNegativeInt
     keep_failures: bool
-    control_rate_hz: Positive
     action: ArraySpec
     observation: dict[str, ArraySpec]
     packages: dict[str, str]
+
+    @pydantic.field_validator("action")
+    @classmethod
+    def _rate_is_known(cls, action: ArraySpec) -> ArraySpec:
+        if action.rate_hz is None:
+            raise ValueError("its rate_hz is missing")
+        return action
+
+    @property
+    def control_rate_hz(self) -> float:
+        """Control steps per second."""
+        assert self.action.rate_hz is not None
+        return self.action.rate_hz
 
     def make_env(self, *, trusted: bool = False, **others: Any) -> "RecordedEnv":
         """Makes the environment of the dataset again, from the task file as it was then.
@@ -150,7 +161,6 @@ def describe(
         policy=policy,
         seed=seed,
         keep_failures=keep_failures,
-        control_rate_hz=env.metadata["render_fps"],
         action=describe_action(env),
         observation=describe_observation(env),
         packages=installed_packages(spec.arena.packages),

@@ -3,13 +3,18 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fleet_tools.config.tasks import ActionBounds
+from fleet_tools.config.control import StepBounds
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.errors import InvalidActionError, shown
 
 
-def action_spec(bounds: ActionBounds) -> ArraySpec:
-    """Returns what the numbers of an action mean: translation, then rotation vector."""
+def action_spec(bounds: StepBounds, rate_hz: float) -> ArraySpec:
+    """Returns what the numbers of an action mean: translation, then rotation vector.
+
+    Args:
+        bounds: Largest motion in one control step.
+        rate_hz: Control rate.
+    """
     axes = [f"{motion}_{axis}" for motion in ("translation", "rotation") for axis in "xyz"]
     return ArraySpec(
         kind="action",
@@ -19,10 +24,11 @@ def action_spec(bounds: ActionBounds) -> ArraySpec:
         frame="end effector, as it is before the step",
         entries=tuple(axes),
         scale=tuple(action_scale(bounds).tolist()),
+        rate_hz=rate_hz,
     )
 
 
-def action_scale(bounds: ActionBounds) -> np.ndarray:
+def action_scale(bounds: StepBounds) -> np.ndarray:
     """Returns the motion for which each entry of an action is 1, (6,), m and rad."""
     return np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
 

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import pydantic
 
-from fleet_tools.config.values import Value, differences
+from fleet_tools.config.values import Positive, Value, differences
 from fleet_tools.perception.camera_view import CHANNELS, SEGMENTS
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class ArraySpec(Value):
         frame: Frame of its numbers; None where they have none.
         entries: Names along the first axis, where they have names.
         scale: Meaning of an entry of 1, in the unit, where it is not 1.
+        rate_hz: Of actions, how many there are in a second.
     """
 
     kind: Kind
@@ -77,6 +78,7 @@ class ArraySpec(Value):
     frame: str | None
     entries: tuple[str, ...] = ()
     scale: tuple[float, ...] = ()
+    rate_hz: Positive | None = None
 
     @property
     def is_image(self) -> bool:

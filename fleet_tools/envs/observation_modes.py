@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pydantic
 
-from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
+from fleet_tools.config.cameras import IDEAL, SENSORS, SensorName
 from fleet_tools.config.tasks import ObservedKeypoints, TaskConfig
 from fleet_tools.envs import observations
 from fleet_tools.envs.observations import Observable

@@ -10,15 +10,16 @@ import inspect
 import os
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pydantic
 
 from fleet_tools.config.predicates import UserFunction
-from fleet_tools.config.tasks import TaskConfig, load_task, task_path
+from fleet_tools.config.tasks import TaskConfig, load_task, read_task
 from fleet_tools.config.values import Value, cite
-from fleet_tools.config.yaml_places import Location
+from fleet_tools.config.yaml_text import Location
 from fleet_tools.errors import ConfigError, FleetToolsError, PredicateError
 from fleet_tools.storage.provenance import TaskFile
 from fleet_tools.utils.imports import load_user_function
@@ -84,23 +85,22 @@ def load_bound_task(task: str | TaskFile) -> TaskConfig:
             does not take the file's arguments; the message tells the place in the file.
     """
     if isinstance(task, TaskFile):
-        loaded, text, source = task.load(), task.text, f"the task file of {task.name!r}"
+        loaded, place = task.load(), partial(cite, task.text, f"the task file of {task.name!r}")
     else:
-        path = task_path(task)
-        loaded, text, source = load_task(task), path.read_text(encoding="utf-8"), str(path)
+        loaded, place = load_task(task), read_task(task)[1].cite
 
     def bind(named: UserFunction, location: Location) -> BoundFunction:
         try:
             function = load_user_function(named.function, "predicate", ConfigError)
         except FleetToolsError as error:
-            raise ConfigError(f"{cite(text, source, (*location, 'function'))}: {error}") from error
+            raise ConfigError(f"{place((*location, 'function'))}: {error}") from error
         complaint = _refusal(function, named.kwargs)
         if complaint is not None:
             raise ConfigError(
-                f"{cite(text, source, (*location, 'kwargs'))}: {named.function}(initial, now, "
+                f"{place((*location, 'kwargs'))}: {named.function}(initial, now, "
                 f"**kwargs) does not take {named.kwargs}: {complaint}."
             )
-        return BoundFunction.of(named, function, cite(text, source, location))
+        return BoundFunction.of(named, function, place(location))
 
     return _replaced(loaded, (), bind)
 

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from fleet_tools.config.sensors import SensorName
+from fleet_tools.config.cameras import SensorName
 from fleet_tools.envs.actions import action_scale, action_spec, check_action
 from fleet_tools.envs.observation_modes import observables, observation_config
 from fleet_tools.envs.observations import Observation, observation_space
@@ -25,7 +25,6 @@ from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm
 from fleet_tools.robot.arm_model import fitted_task
 from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import RandomizationSwitch, check_randomization, check_seed, sample_scene
-from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.splits import model_pairs
 from fleet_tools.sim.task_models import admit_model, check_scene
 from fleet_tools.storage.provenance import TaskFile
@@ -36,9 +35,9 @@ REWARDS = ("sparse", "dense")
 class ToolUseEnv(StagedEnv):
     """An arm with a tool in its hand, and an object on which the tool is used.
 
-    Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step (1/6
-    s) relative to its present pose, in its own frame: translation, then rotation vector, in units
-    of the task's action bounds. Finite actions out of range are clipped, and `info` tells so.
+    Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step
+    relative to its present pose, in its own frame: translation, then rotation vector, in units of
+    the task's action bounds. Finite actions out of range are clipped, and `info` tells so.
 
     Observations: see `fleet_tools.envs.observations`.
 
@@ -56,7 +55,7 @@ class ToolUseEnv(StagedEnv):
     `error`.
 
     Success terminates, and so does "object_lost": the object has left the task's workspace
-    (`fleet_tools.config.workspace`), a failure with progress 0. The time limit and
+    (`fleet_tools.config.geometry`), a failure with progress 0. The time limit and
     simulation errors truncate. The time limit is the task file's;
     `gym.make(..., max_episode_steps=...)` can only shorten episodes.
 
@@ -85,11 +84,12 @@ class ToolUseEnv(StagedEnv):
         keypoint_rows: Rows for the keypoints of the tool, and of the object, in the mode
             "multitask_state"; policies for several tasks need the same number in all.
         sensors: "ideal", or "active_stereo" or "structured_light": errors of the cameras, whose
-            figures are the task file's (`fleet_tools.config.sensors`).
+            figures are the task file's (`fleet_tools.config.cameras`).
 
     Attributes:
         task: The task file's content, with the robot's numbers where the file leaves them to it.
         robot: The arm.
+        metadata: Gymnasium's, with the task's control rate as "render_fps", Hz.
         features: Entries of the observation, by name.
         action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
         meshcat: The viewer of the render mode "human"; None in other modes.
@@ -100,7 +100,7 @@ class ToolUseEnv(StagedEnv):
             Embree is.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": CONTROL_RATE}
+    metadata = {"render_modes": ["rgb_array", "human"]}
 
     def __init__(
         self,
@@ -126,6 +126,7 @@ class ToolUseEnv(StagedEnv):
         self.robot = robot if isinstance(robot, Arm) else load_admitted_robot(robot)
         self.robot.model_file(robot_visuals)  # raises if it has no such meshes
         self.task = fitted_task(self.robot, load_bound_task(task))
+        self.metadata = {**type(self).metadata, "render_fps": self.task.control_rate_hz}
         observed = observation_config(
             self.task,
             obs_mode,
@@ -164,9 +165,9 @@ class ToolUseEnv(StagedEnv):
         )
         self.features = {name: each.spec for name, each in self._observables.items()}
         self.observation_space = observation_space(self.features)
-        self.action_spec = action_spec(self.task.action)
+        self.action_spec = action_spec(self.task.step_bounds, self.task.control_rate_hz)
         self.action_space = self.action_spec.space
-        self.action_scale = action_scale(self.task.action)
+        self.action_scale = action_scale(self.task.step_bounds)
 
         viewers = [self._observer] if self._display is None else [self._observer, self._display]
         self._stage = Stage(

@@ -4,8 +4,8 @@ from typing import Self
 
 import pydantic
 
+from fleet_tools.config.cameras import IDEAL, SensorName
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.sensors import IDEAL, SensorName
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.observation_modes import OptionalObsMode
 from fleet_tools.policies.sources import PolicyName, Track

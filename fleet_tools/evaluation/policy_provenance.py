@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 import pydantic
 
-from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
+from fleet_tools.config.cameras import IDEAL, SENSORS, SensorName
 from fleet_tools.config.values import Seed, Value
 from fleet_tools.envs.observation_modes import (
     EnvKwargs,

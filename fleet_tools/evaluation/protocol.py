@@ -18,7 +18,7 @@ import pydantic
 
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Count, MisfitError, Value
-from fleet_tools.config.yaml_bounds import MAX_CHARACTERS
+from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
 from fleet_tools.registration import CUSTOM_ID

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import is_yaml_file, load_task, task_names, task_path
 from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
@@ -131,7 +131,7 @@ def listed_task(entry: str, folder: Path) -> NamedTask:
 
 def _is_task_file(path: Path) -> bool:
     content = parse_yaml(load_text(path), str(path))
-    return isinstance(content, dict) and "tool_family" in content
+    return isinstance(content, dict) and not {"tool_family", "extends"}.isdisjoint(content)
 
 
 def _scenes_in(protocol: Protocol, path: str) -> Protocol:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
-from fleet_tools.config.sensors import IDEAL, SENSORS
+from fleet_tools.config.cameras import IDEAL, SENSORS
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.leaderboard.result_folders import Rejection
 from fleet_tools.leaderboard.standings import Standing, in_order, make_standings, rank_methods

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from fleet_tools.config.sensors import IDEAL
+from fleet_tools.config.cameras import IDEAL
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Rate
 from fleet_tools.evaluation.scores import score

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.math import RigidTransform
 
-from fleet_tools.config.cameras import Camera
+from fleet_tools.config.cameras import ActiveStereo, Camera, Sensor
 from fleet_tools.config.distributions import Distribution, sample
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.sensors import ActiveStereo, Sensor
+from fleet_tools.config.geometry import Pose
 from fleet_tools.perception.camera_view import Hits, Pinhole
 from fleet_tools.utils.compiled import compiled
 

@@ -9,8 +9,8 @@ from pydrake.common import MemoryFile
 from pydrake.geometry import InMemoryMesh, Mesh, Meshcat, MeshcatParams, Rgba
 from pydrake.math import RigidTransform, RotationMatrix
 
+from fleet_tools.config.file_access import texture_file
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.textures import texture_file
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.camera_view import CameraView, Pinhole
 from fleet_tools.perception.observer import camera_views

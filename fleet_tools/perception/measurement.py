@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fleet_tools.config.cameras import Camera
-from fleet_tools.config.sensors import Sensor
+from fleet_tools.config.cameras import Camera, Sensor
 from fleet_tools.perception.camera_view import Channel
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.config.cameras import Camera
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Pinhole
 from fleet_tools.perception.depth_sensor import DepthSensor
 from fleet_tools.perception.measurement import Capture, Measurement, ObservationConfig

@@ -25,7 +25,7 @@ from pydrake.geometry import (
 from pydrake.math import RigidTransform
 from pydrake.systems.framework import Context
 
-from fleet_tools.config.textures import PLAIN
+from fleet_tools.config.file_access import PLAIN
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import (
     BACKGROUND,

@@ -22,7 +22,7 @@ from pydrake.math import RigidTransform
 from pydrake.systems.sensors import CameraInfo
 
 from fleet_tools.config.cameras import CLIPPING_M
-from fleet_tools.config.textures import texture_file
+from fleet_tools.config.file_access import texture_file
 from fleet_tools.errors import ForkedRendererError
 from fleet_tools.perception.camera_view import Pinhole, segmentation
 from fleet_tools.perception.opengl import require_driver
@@ -182,7 +182,7 @@ def painted(properties: PerceptionProperties, tint: Tint, texture: str) -> Perce
     Args:
         properties: Its properties in the model file.
         tint: The tint.
-        texture: Name of a texture, see `fleet_tools.config.textures`.
+        texture: Name of a texture, see `fleet_tools.config.file_access`.
     """
     changed = PerceptionProperties(properties)
     color = changed.GetPropertyOrDefault("phong", "diffuse", Rgba(1.0, 1.0, 1.0, 1.0))

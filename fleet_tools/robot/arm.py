@@ -10,9 +10,9 @@ from typing import Annotated, Self
 import pydantic
 
 from fleet_tools.config.distributions import Distribution
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.randomization import MOUNT, READY, RandomPose
-from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.tasks import TaskConfig, is_yaml_file
 from fleet_tools.config.values import MisfitError, Number, Positive, Value, load_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError, require_name, shown

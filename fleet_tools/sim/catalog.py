@@ -20,8 +20,8 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import NO_MODELS, GivenModels
 from fleet_tools.config.values import Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError

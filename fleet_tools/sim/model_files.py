@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.config.file_access import read_bounded
 from fleet_tools.errors import ConfigError, shown
 from fleet_tools.sim.model_xml import inside, mesh_files
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.config.file_access import read_bounded
 from fleet_tools.errors import ConfigError, shown
 
 MAX_BYTES = 2_000_000

@@ -8,15 +8,15 @@ import numpy as np
 import pydantic
 
 from fleet_tools.config.distributions import nominal, sample
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.file_access import Texture
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.randomization import Randomization, RandomPose
 from fleet_tools.config.ranges import RANGES, require_range
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.textures import Texture
 from fleet_tools.config.values import (
     SEEDS_END,
-    Count,
     MisfitError,
+    NonNegative,
     Number,
     Seed,
     Value,
@@ -47,8 +47,9 @@ GivenPose = Annotated[Pose, pydantic.BeforeValidator(_whole)]
 class Push(Value):
     """A displacement of the object during the episode, as if somebody moved it."""
 
-    step: Count
-    """Control step, counted from 1, at whose start the object is moved."""
+    time_s: NonNegative
+    """Time since the start of the episode; the object is moved at the start of the control step
+    that begins nearest to it."""
     translation_m: Vector3
     """Translation in the world."""
 

@@ -27,9 +27,6 @@ from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.world import World
 from fleet_tools.sim.world_state import WorldState
 
-CONTROL_RATE = 6
-"""Control rate, Hz."""
-
 
 class Simulation:
     """Simulates scenes in one world, one control step at a time.
@@ -108,7 +105,7 @@ class Simulation:
         self._step += 1
         normalize_quaternions(self.world.plant, self._context)
         push = self.scene.push
-        if push is not None and push.step == self._step:
+        if push is not None and self._step_of(push) == self._step:
             self._push(push)
         self._start_motion(delta)
         self._joint_contact.set_impulse(0.0)
@@ -116,7 +113,7 @@ class Simulation:
         if watcher is not None:
             self._simulator.set_monitor(lambda _: watcher(self))
         try:
-            self._simulator.AdvanceTo(self._step / CONTROL_RATE)
+            self._simulator.AdvanceTo(self._step / self.world.control_rate_hz)
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
         finally:
@@ -172,10 +169,10 @@ class Simulation:
         if not np.isfinite(snapshot.x).all():
             raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
         self._step = snapshot.step
-        self._root.SetTime(snapshot.step / CONTROL_RATE)
+        self._root.SetTime(snapshot.step / self.world.control_rate_hz)
         place_object(self.scene, self.world, self._defaults, self._root)
         push = self.scene.push
-        if push is not None and push.step <= snapshot.step:
+        if push is not None and self._step_of(push) <= snapshot.step:
             move_object(push.translation_m, self.world, self._defaults, self._root)
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._follow(snapshot.reference)
@@ -237,6 +234,10 @@ class Simulation:
             limit_times={"position": position, "velocity": velocity, "torque": torque},
         )
 
+    def _step_of(self, push: Push) -> int:
+        """Returns the control step, counted from 1, at whose start a push is."""
+        return 1 + round(push.time_s * self.world.control_rate_hz)
+
     def _push(self, push: Push) -> None:
         """Moves the object, which is nobody's doing."""
         attribution = nullcontext()
@@ -269,7 +270,7 @@ class Simulation:
         return {self.world.arm: "robot", self.world.tool: "tool"}.get(instance, "table")
 
     def _start_motion(self, delta: np.ndarray) -> None:
-        start, duration = self.time, 1.0 / CONTROL_RATE
+        start, duration = self.time, 1.0 / self.world.control_rate_hz
         posture = np.array(self.scene.initial_joints_rad)
         whole = Reference(self.end_effector_pose(), np.array(delta), start, duration, posture)
         q = self.world.plant.GetPositions(self._context, self.world.arm)

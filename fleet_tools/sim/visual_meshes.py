@@ -20,7 +20,7 @@ from pydrake.geometry import Convex, GeometryId, InMemoryMesh, Mesh, SceneGraph,
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex
 
-from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.config.file_access import read_bounded
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.mesh_reading import read_parts, to_model_frame
 from fleet_tools.sim.model_files import files_named_by

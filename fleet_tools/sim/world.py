@@ -33,6 +33,7 @@ from pydrake.multibody.tree import (
 from pydrake.systems.framework import Diagram, DiagramBuilder
 from pydrake.systems.primitives import ConstantVectorSource, Demultiplexer, DiscreteTimeIntegrator
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm import LIGHT, Arm
@@ -45,9 +46,6 @@ from fleet_tools.sim.contact_shapes import complete_contact
 from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.gyroscopic import GyroscopicCorrection, add_gyroscopic_correction
 from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
-
-TIME_STEP = 0.004
-"""Simulation time step, s."""
 
 HYDROELASTIC_MARGIN = 1e-4
 """Hydroelastic margin of every geometry, m; without it, light bodies jitter at zero depth."""
@@ -92,6 +90,7 @@ class World:
         part_motion: Attributes the object's motion to parts of the tool; None without parts.
         limit_meter: Integrates the time for which each limit of the arm binds.
         adjustable: What a scene adjusts.
+        control_rate_hz: Control rate of the task.
     """
 
     robot: Arm
@@ -105,6 +104,7 @@ class World:
     part_motion: PartMotionMeter | None
     limit_meter: DiscreteTimeIntegrator
     adjustable: AdjustableParts
+    control_rate_hz: float
 
     def hand(self) -> Frame:
         """Returns the frame E of the end effector."""
@@ -181,6 +181,7 @@ def build_world(
         part_motion=part_motion,
         limit_meter=limit_meter,
         adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes, gyroscopic),
+        control_rate_hz=task.control_rate_hz,
     )
 
 

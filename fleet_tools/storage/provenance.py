@@ -8,8 +8,8 @@ from pathlib import Path
 import pydantic
 
 import fleet_tools
-from fleet_tools.config.tasks import NO_MODELS, GivenModels, TaskConfig, task_names, task_path
-from fleet_tools.config.values import Number, Value, load_text, parse, read_yaml
+from fleet_tools.config.tasks import NO_MODELS, GivenModels, TaskConfig, read_task, task_names
+from fleet_tools.config.values import Number, Value, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, shown
 from fleet_tools.utils import machine
@@ -27,7 +27,7 @@ class TaskFile(Value):
     Attributes:
         name: Name of the task.
         content_digest: Hash of the content, independent of comments and layout.
-        text: The file, verbatim.
+        text: The file, verbatim; one that extends others, with all that it takes from them.
         folder: Folder to which the paths of a user's own task are relative; None for the package's.
     """
 
@@ -128,15 +128,13 @@ def read_task_file(name_or_path: str) -> TaskFile:
     Raises:
         UnknownNameError, ConfigError: There is no such task, or it is not valid.
     """
-    path = task_path(name_or_path)
-    text = load_text(path)
-    task = read_yaml(TaskConfig, text, str(path))
+    task, file = read_task(name_or_path)
     own = name_or_path not in task_names()
     return TaskFile(
         name=task.name,
         content_digest=task.digest(),
-        text=text,
-        folder=str(path.parent) if own else None,
+        text=file.text,
+        folder=str(file.layers[0].path.parent) if own else None,
     )
 
 

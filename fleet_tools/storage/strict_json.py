@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.config.file_access import read_bounded
 
 MAX_CHARACTERS = 16_000_000
 """Largest size of a text; the leaderboard's results have 14,000, the lines of their logs 4,000."""

@@ -33,7 +33,7 @@ from fleet_tools.assets.model_description import (
     Position,
 )
 from fleet_tools.assets.model_folder import changed_files, model_files, write_model
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 
 ROOT = assets_root()
 SHIPPED = {

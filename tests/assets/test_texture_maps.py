@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fleet_tools.assets.texture_maps import SHAPE, TEXTURES, encode_png, texture_png
-from fleet_tools.config.textures import texture_file, texture_names
+from fleet_tools.config.file_access import texture_file, texture_names
 
 PIL = pytest.importorskip("PIL.Image")
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.sensors import SENSORS, ActiveStereo, Sensors, StructuredLight
-from fleet_tools.config.tasks import TaskConfig, load_task, task_names
+from fleet_tools.config.cameras import SENSORS, ActiveStereo, Sensors, StructuredLight
+from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 
@@ -17,14 +17,6 @@ def content(**sensors: Any) -> dict[str, Any]:
     """Returns the content of the hammer's task file, with errors of cameras."""
     text = (task_configs_root() / "hammer.yaml").read_text()
     return yaml.safe_load(text) | {"sensors": sensors}
-
-
-@pytest.mark.parametrize("name", task_names())
-def test_a_task_file_that_does_not_name_them_has_them_neither_in_its_json_nor_in_its_hash(name):
-    task = load_task(name)
-    assert task.sensors == Sensors()
-    assert "sensors" not in json.loads(task.to_json())
-    assert parse(TaskConfig, json.loads(task.to_json()), "it") == task
 
 
 def test_the_usual_figures_said_aloud_are_the_usual_figures():

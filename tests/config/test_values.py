@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.processes import run_python
 
 from fleet_tools.config.expert import Stay
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.randomization import RandomPose
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import load_yaml, parse
@@ -53,7 +53,7 @@ def test_negative_zero_is_zero_to_the_digest_as_it_is_to_equality():
 def test_the_digest_is_the_same_in_another_process():
     pose = Pose(translation_m=(0.1, -2e-300, 3e300))
     code = (
-        "import json, sys; from fleet_tools.config.poses import Pose;"
+        "import json, sys; from fleet_tools.config.geometry import Pose;"
         "print(json.dumps(Pose(**json.loads(sys.argv[1])).digest()))"
     )
     assert run_python(code, pose.to_json()) == pose.digest()
@@ -88,7 +88,7 @@ def test_every_wrong_place_is_listed_at_once():
 
 
 def test_a_missing_key_is_named():
-    with pytest.raises(ConfigError, match=r"steps: Field required"):
+    with pytest.raises(ConfigError, match=r"for_s: Field required"):
         parse(Stay, {"type": "stay"}, "own.yaml")
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.config.values import parse
-from fleet_tools.config.workspace import Workspace
 from fleet_tools.errors import ConfigError
 
 NUMBERS = st.floats(-5, 5)

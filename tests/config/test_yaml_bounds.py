@@ -8,11 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import load_yaml
-from fleet_tools.config.yaml_bounds import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, excess
-from fleet_tools.config.yaml_text import parse_yaml
+from fleet_tools.config.yaml_text import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, excess, parse_yaml
 from fleet_tools.errors import ConfigError
 
 

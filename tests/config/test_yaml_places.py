@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import load_yaml, read_yaml
-from fleet_tools.config.yaml_places import Location, YamlPlaces
+from fleet_tools.config.yaml_text import Location, YamlPlaces
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.sim.catalog import Keypoints
@@ -180,9 +180,9 @@ def test_cameras_that_are_placed_but_not_declared(tmp_path):
 
 def test_the_task_file_of_a_dataset_is_read_with_lines_too(tmp_path):
     file = tmp_path / "own.yaml"
-    file.write_text(HAMMER.replace("max_episode_steps: 60", "max_episode_steps: 0"))
+    file.write_text(HAMMER.replace("time_limit_s: 10", "time_limit_s: 0"))
     for read in (read_task_file, load_task):
-        with pytest.raises(ConfigError, match=r"own\.yaml, line \d+: max_episode_steps: "):
+        with pytest.raises(ConfigError, match=r"own\.yaml, line \d+: time_limit_s: "):
             read(str(file))
 
 

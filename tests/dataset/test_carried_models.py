@@ -11,7 +11,7 @@ from support.collected import options, without_times, write_quick_task
 from support.processes import ROOT
 
 from fleet_tools import collect, replay
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.dataset.header import describe

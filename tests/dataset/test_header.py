@@ -23,8 +23,8 @@ def test_header_describes_every_array_of_a_step(hammer: ToolUseEnv):
 
 def test_environment_is_made_again_from_the_task_as_it_was():
     header = hammer_header()
-    text = header.task.text.replace("max_episode_steps: 60", "max_episode_steps: 7")
-    changed = HAMMER.model_copy(update={"max_episode_steps": 7})
+    text = header.task.text.replace("time_limit_s: 10", "time_limit_s: 1.2")
+    changed = HAMMER.model_copy(update={"time_limit_s": 1.2})
     task = header.task.model_copy(update={"text": text, "content_digest": changed.digest()})
     fill = load_robot().fill
     assert unwrap(header.model_copy(update={"task": task}).make_env()).task == fill(changed)
@@ -33,7 +33,7 @@ def test_environment_is_made_again_from_the_task_as_it_was():
 
 def test_the_name_of_a_task_does_not_lead_to_a_file(tmp_path):
     header = hammer_header()
-    text = header.task.text.replace("max_episode_steps: 60", "max_episode_steps: 7")
+    text = header.task.text.replace("time_limit_s: 10", "time_limit_s: 1.2")
     changes = {"text": text, "content_digest": "0", "name": str(tmp_path / "own")}
     task = header.task.model_copy(update=changes)
     env = unwrap(header.model_copy(update={"task": task}).make_env())

@@ -149,7 +149,7 @@ def test_a_task_file_that_has_changed_is_not_continued_silently(tmp_path: Path) 
     env.reset(seed=1)
     content = pickle.dumps(env)
     assert pickle.loads(content).state_digest() == env.state_digest()
-    file.write_text(yaml.safe_dump(task | {"success_steps": 5}))
+    file.write_text(yaml.safe_dump(task | {"success_duration_s": 0.8}))
     with pytest.raises(ConfigError, match="has changed"):
         pickle.loads(content)
 

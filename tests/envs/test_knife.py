@@ -9,6 +9,7 @@ from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.math import SpatialVelocity
 from pydrake.multibody.plant import MultibodyPlant
 
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.predicates import (
     AxisUpright,
     CausedByPart,
@@ -19,7 +20,6 @@ from fleet_tools.config.predicates import (
     Predicate,
     Still,
 )
-from fleet_tools.config.resources import task_configs_root
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
 from fleet_tools.envs.tool_use_env import ToolUseEnv

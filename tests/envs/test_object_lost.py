@@ -10,8 +10,8 @@ import pytest
 import yaml
 from support.processes import run_program
 
+from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.tasks import task_path
-from fleet_tools.config.workspace import Workspace
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -99,7 +99,7 @@ def test_an_object_at_the_edge_of_the_table_is_not_lost(env: ToolUseEnv):
 def test_a_lost_object_is_no_success_whatever_the_predicates_say(env: ToolUseEnv, tmp_path):
     """Raised far above the table, with predicates that ask for nothing else."""
     raising = {"type": "keypoint_raised", "object": "base", "at_least_m": 0.05}
-    file = own_task(tmp_path, success=[raising], success_steps=1)
+    file = own_task(tmp_path, success=[raising], success_duration_s=0)
     raised = EnvSpec.of(task=file, reward="dense", tool="turner", object="patty").make_tool_use()
     raised.reset(seed=0)
     raised.set_state(moved(raised, {P: [0.5, 0.0, 1.95], V: [0.0, 0.0, 10.0]}))

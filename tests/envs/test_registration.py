@@ -70,7 +70,7 @@ def test_gymnasiums_time_limit_is_one_of_the_environment_and_shortens_episodes()
 def test_a_users_own_task_is_made_by_its_path(tmp_path):
     own = tmp_path / "own.yaml"
     text = task_path("hammer").read_text()
-    own.write_text(text.replace("name: hammer", "name: own").replace("_steps: 60", "_steps: 3"))
+    own.write_text(text.replace("name: hammer", "name: own").replace("limit_s: 10", "limit_s: 0.5"))
     env = gymnasium.make(CUSTOM_ID, task=str(own), tool="claw", object="round_nail")
     for one in (env, gymnasium.make(copied_spec(env))):
         one.reset(seed=0)

@@ -10,7 +10,7 @@ import yaml
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.config.distributions import Distribution, Uniform
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.predicates import JointDisplacement
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.envs.spec import EnvSpec
@@ -30,7 +30,7 @@ def _follow(tmp_path_factory):
     """A function that runs the expert with other motions after the actuation pose."""
     data = yaml.safe_load(task_path("wrench").read_text())
     # Success must last longer than an episode, so that none ends early.
-    data |= {"success_steps": 1000}
+    data |= {"success_duration_s": 200}
     folder = tmp_path_factory.mktemp("wrench")
 
     def follow(*motions: dict[str, Any], seed: int = 1) -> tuple[ToolUseEnv, dict[str, Any]]:

@@ -12,7 +12,7 @@ from support.evaluated import FIRST, SMALL, a_result, an_episode
 from support.processes import ROOT
 
 from fleet_tools.config.tasks import load_task, task_path
-from fleet_tools.config.yaml_bounds import MAX_CHARACTERS
+from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES
 from fleet_tools.errors import ConfigError, FleetToolsError, ResultError, UnknownNameError
 from fleet_tools.evaluation.admission import admission
@@ -89,7 +89,7 @@ def test_the_digest_depends_on_what_task_files_say_and_not_on_where_they_lie(
     edit(elsewhere, "basket/task.yaml", str(file.with_name("lift.yml")))
     edit(file.with_name("lift.yml"), "name: basket", "# a comment\nname: basket")
     assert digest(load_protocol(str(elsewhere))) == first
-    edit(file.with_name("lift.yml"), "success_steps: 3", "success_steps: 2")
+    edit(file.with_name("lift.yml"), "success_duration_s: 0.5", "success_duration_s: 0.3")
     assert digest(load_protocol(str(elsewhere))) != first
 
 
@@ -114,7 +114,7 @@ def test_the_path_of_a_file_of_the_package_is_its_task(tmp_path: Path) -> None:
 def test_tasks_that_are_none_or_have_the_names_of_others_are_refused(
     own: Path, tasks: list[str], message: str
 ) -> None:
-    easier = task_path("hammer").read_text().replace("success_steps: 1", "")
+    easier = task_path("hammer").read_text()
     (own.parent / "claimed.yaml").write_text(easier)
     content = yaml.safe_load(own.read_text()) | {"tasks": tasks}
     own.write_text(yaml.safe_dump(content))
@@ -210,7 +210,7 @@ def _basket(result: dict[str, Any]) -> dict[str, Any]:
 
 def _easier(result: dict[str, Any]) -> None:
     file = _basket(result)
-    file["text"] = file["text"].replace("success_steps: 3", "success_steps: 1")
+    file["text"] = file["text"].replace("success_duration_s: 0.5", "success_duration_s: 0.1")
 
 
 def _renamed(result: dict[str, Any]) -> None:
@@ -284,7 +284,7 @@ def test_functions_of_a_strange_result_run_only_if_their_module_is_trusted(
     monkeypatch.syspath_prepend(module.parent)
     file = own.parent / "basket" / "task.yaml"
     line = "  - {type: function, function: 'strange_predicates:lifted'}\n"
-    edit(file, "success_steps:", line + "success_steps:")
+    edit(file, "success_duration_s:", line + "success_duration_s:")
     protocol = load_protocol(str(own))
     folder = stored(protocol, tmp_path / "result")
     result = load_evaluation(folder).result
@@ -310,7 +310,7 @@ def test_a_result_of_an_easier_task_under_the_names_of_the_package_cannot_enter(
     """The protocol's name, version and tasks are the leaderboard's, and the task file is not."""
     hammer = task_path("hammer").read_text()
     easy = tmp_path / "easy.yaml"
-    easy.write_text(hammer.replace("max_episode_steps: 60", "max_episode_steps: 600"))
+    easy.write_text(hammer.replace("time_limit_s: 10", "time_limit_s: 100"))
     text, content = easy.read_text(), load_task(str(easy))
     file = {"name": "hammer", "content_digest": content.digest(), "text": text, "folder": None}
     protocol = Protocol(**{**PRESENT.model_dump(), "task_files": {"hammer": file}})

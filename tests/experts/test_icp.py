@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.experts.perception.registration import Fit
 from fleet_tools.experts.perception.shapes import Shape, TriangleSurface, sample
 from fleet_tools.sim.catalog import load_model

@@ -35,7 +35,7 @@ rotations = st.builds(
     st.sampled_from(["head", "base"]),
     st.sampled_from([None, ("head", "base")]),
 )
-motions = translations | advances | rotations | st.just(Stay(type="stay", steps=3))
+motions = translations | advances | rotations | st.just(Stay(type="stay", for_s=0.5))
 fractions = st.floats(0, 1)
 
 
@@ -136,7 +136,7 @@ def test_a_retreat_makes_its_motions_one_by_one_in_steps_within_the_limit(retrea
     expert = PROBLEM.expert.model_copy(update={"retreat": steps})
     problem = dataclasses.replace(PROBLEM, expert=expert)
     path = [X_WE, *keyframes.retreat(problem, X_WE)]
-    limit = keyframes.StepLimit.at_speed(PROBLEM.action, speed)
+    limit = keyframes.StepLimit.at_speed(PROBLEM.step_bounds, speed)
     assert all(limit.ratio(a, b) <= 1 + 1e-3 for a, b in itertools.pairwise(path))
     end = X_WE
     for motion in retreat:

@@ -81,7 +81,7 @@ def test_keypoints_are_found_within_a_third_of_a_millimetre(make, environment_id
 def test_it_replans_when_the_object_is_moved(make):
     env = make(HAMMER, **SOURCE.env_kwargs)
     env.reset(seed=0)
-    push = Push(step=3, translation_m=(0.012, 0.008, 0.0))
+    push = Push(time_s=0.33, translation_m=(0.012, 0.008, 0.0))
     episode = rollout(env, SOURCE.make(env), scene=env.scene.model_copy(update={"push": push}))
     assert episode.outcome == "success"
     assert episode.info["plans"] > 1
@@ -91,7 +91,7 @@ def test_it_replans_when_the_object_is_moved(make):
 def test_it_retreats_and_looks_again_after_an_attempt_that_failed(make):
     env = make("FleetTools/Wrench-v0", **SOURCE.env_kwargs)
     env.reset(seed=1)
-    late = Push(step=17, translation_m=(0.0, 0.02, 0.0))  # the jaw is about to turn the nut
+    late = Push(time_s=2.7, translation_m=(0.0, 0.02, 0.0))  # the jaw is about to turn the nut
     episode = rollout(env, SOURCE.make(env), scene=env.scene.model_copy(update={"push": late}))
     assert episode.outcome == "success"
     assert episode.info["retreats"] == 1

@@ -22,7 +22,7 @@ from fleet_tools.robot.pose_delta import displacement
 SEEDS = range(3)
 TURN = (  # slow, so that several steps lie between the knots
     Keyframe(motion=Rotate(type="rotate", angle_deg=40, about="head"), speed=0.25),
-    Keyframe(motion=Stay(type="stay", steps=2)),
+    Keyframe(motion=Stay(type="stay", for_s=0.33)),
     Keyframe(motion=Translate(type="translate", by_m=(0, 0, 0.05), frame="world"), speed=1.0),
 )
 
@@ -43,7 +43,9 @@ def test_a_plan_satisfies_its_constraints(seed, actuation):
     for term in problem.expert.actuation.constraints:
         assert condition(term, problem).ratio(made.X_WE[made.actuation]) <= 1.01
     assert np.all(made.q >= robot.lower) and np.all(made.q <= robot.upper)
-    bounds = np.repeat([problem.action.translation_m, np.radians(problem.action.rotation_deg)], 3)
+    bounds = np.repeat(
+        [problem.step_bounds.translation_m, np.radians(problem.step_bounds.rotation_deg)], 3
+    )
     for X_WE, X_WF in zip(made.X_WE, made.X_WE[1:], strict=False):
         assert np.all(np.abs(displacement(X_WE, X_WF)) <= bounds * (1 + 1e-4))
 

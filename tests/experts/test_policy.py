@@ -71,7 +71,9 @@ def with_push(
 ) -> Scene:
     """Returns the scene of a seed with a push."""
     env.reset(seed=seed)
-    return env.scene.model_copy(update={"push": Push(step=step, translation_m=translation_m)})
+    return env.scene.model_copy(
+        update={"push": Push(time_s=(step - 1) / 6, translation_m=translation_m)}
+    )
 
 
 def actuation_step(env: ToolUseEnv, seed: int) -> tuple[ExpertPolicy, int]:

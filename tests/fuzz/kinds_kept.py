@@ -26,7 +26,7 @@ from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
 from fleet_tools.baselines.training.record import METRICS, TrainingWriter
 from fleet_tools.baselines.training.run import TrainingRunSpec
 from fleet_tools.baselines.training.state import TrainingError
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import describe
 from fleet_tools.envs.spec import EnvSpec

@@ -19,8 +19,8 @@ from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
 from fleet_tools.baselines.policies.reading import read_policy_config
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.resources import assets_root, task_configs_root
+from fleet_tools.config.file_access import assets_root, task_configs_root
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Value, load_yaml, parse
 from fleet_tools.envs.spec import EnvSpec

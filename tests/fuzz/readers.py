@@ -24,7 +24,6 @@ TRIED: dict[str, str] = {
     # configuration
     "fleet_tools/config/tasks.py": "task files",
     "fleet_tools/config/values.py": "task files",
-    "fleet_tools/config/yaml_places.py": "task files",
     "fleet_tools/config/yaml_text.py": "task files",
     "fleet_tools/envs/predicate_functions.py": "environment variables",
     "fleet_tools/evaluation/protocol_file.py": "files of fleets, sweeps, protocols, scenes",

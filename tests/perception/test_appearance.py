@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydrake.geometry import Rgba
 from support.rendering import needs_gl
 
-from fleet_tools.config.textures import texture_file, texture_names
+from fleet_tools.config.file_access import texture_file, texture_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.rendering import HUE_SHARE, tinted, within_material

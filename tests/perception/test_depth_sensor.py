@@ -11,8 +11,8 @@ import pytest
 import yaml
 from support.rendering import needs_gl
 
-from fleet_tools.config.resources import task_configs_root
-from fleet_tools.config.sensors import SENSORS, ActiveStereo, Sensor, StructuredLight
+from fleet_tools.config.cameras import SENSORS, ActiveStereo, Sensor, StructuredLight
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.observations import Observation
 from fleet_tools.envs.spec import EnvSpec

@@ -10,7 +10,7 @@ import yaml
 from support.rendering import needs_gl
 from support.task_files import whole_task
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.observation_modes import OBS_MODES, observables, observation_config
 from fleet_tools.errors import ConfigError, UnknownNameError

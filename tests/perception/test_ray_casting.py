@@ -12,7 +12,7 @@ from support.environments import IDS
 from support.rendering import needs_gl
 from support.solid_scene import cast_rays, solid
 
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.envs.observations import Observation
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.experts.policy import ExpertPolicy

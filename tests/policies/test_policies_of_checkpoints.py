@@ -46,7 +46,7 @@ def _mlp(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def write_short_task(folder: Path, steps: int) -> str:
     """Writes the task of the hammer with a lower limit of control steps; returns the path."""
-    task = yaml.safe_load(task_path("hammer").read_text()) | {"max_episode_steps": steps}
+    task = yaml.safe_load(task_path("hammer").read_text()) | {"time_limit_s": steps / 6}
     (folder / "hammer.yaml").write_text(yaml.safe_dump(task))
     return str(folder / "hammer.yaml")
 

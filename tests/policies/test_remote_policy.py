@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def _task(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The task of the hammer with few control steps."""
     path = tmp_path_factory.mktemp("tasks") / "short.yaml"
     task = yaml.safe_load(task_path("hammer").read_text())
-    path.write_text(yaml.safe_dump(task | {"name": "short", "max_episode_steps": STEPS}))
+    path.write_text(yaml.safe_dump(task | {"name": "short", "time_limit_s": STEPS / 6}))
     return str(path)
 
 
@@ -81,7 +82,7 @@ def test_evaluations_and_collections_are_the_same_bit_for_bit(
     checkpoint = checkpoints[name]
     protocol, _ = with_task(SMALL, task)
     trials = protocol.trials(split="train", scenes=1)
-    with serving_as(served_checkpoint(checkpoint, 6.0)) as server:
+    with serving_as(served_checkpoint(checkpoint)) as server:
         found = {}
         for source in (str(checkpoint), server.url):
             policy = find_policy(source)
@@ -122,7 +123,7 @@ def test_interleaved_recurrent_episodes_are_those_of_separate_ones(
 
     local = load_checkpoint_policy(checkpoints["elman"], hammer)
     apart = [acted(local, steps) for steps in observations]
-    with serving_as(served_checkpoint(checkpoints["elman"], 6.0)) as server:
+    with serving_as(served_checkpoint(checkpoints["elman"])) as server:
         policies = [RemotePolicy(server.url, hammer) for _ in range(2)]
         for policy in policies:
             policy.reset()
@@ -156,7 +157,7 @@ class Closing:
 def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(
     checkpoints: dict[str, Path], task: str
 ) -> None:
-    served = served_checkpoint(checkpoints["mlp"], 6.0)
+    served = served_checkpoint(checkpoints["mlp"])
     closing: list[threading.Thread] = []
 
     def make() -> Closing:
@@ -187,19 +188,23 @@ def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(
     with serving_as(served, Access(port=port)):
         third = run(trials[2])
     assert (third.outcome, third.steps) == (TIME_LIMIT, STEPS)
-    with serving_as(served_checkpoint(checkpoints["elman"], 6.0), Access(port=port)):
+    with serving_as(served_checkpoint(checkpoints["elman"]), Access(port=port)):
         other = run(trials[0])
     assert other.outcome == POLICY_ERROR and "another policy than at the start" in str(other.error)
 
 
 def test_nothing_begins_where_the_policy_cannot_act(checkpoints: dict[str, Path]) -> None:
-    with serving_as(served_checkpoint(checkpoints["mlp"], 6.0)) as server:
+    with serving_as(served_checkpoint(checkpoints["mlp"])) as server:
         with pytest.raises(PolicyError, match=r"cannot act in the task 'knife'.*tool_keypoints"):
             describe(EvaluationConfig(policy=server.url))
         _, result, _ = describe(EvaluationConfig(policy=server.url, tool="hammer"))
         assert (result.policy.kind, result.policy.name) == ("remote", server.url)
         assert result.policy.env_kwargs == {"obs_mode": "state"}
-    with serving_as(served_checkpoint(checkpoints["mlp"], 20.0)) as server:
+    served = served_checkpoint(checkpoints["mlp"])
+    hello = served.hello
+    action = hello.action.model_copy(update={"rate_hz": 20.0})
+    fast = hello.model_copy(update={"action": action, "control_period_s": 0.05})
+    with serving_as(replace(served, hello=fast)) as server:
         env = EnvSpec.of(task="hammer").make_tool_use()
         with pytest.raises(PolicyError, match=r"period is 0.166667 s, not 0.05 s"):
             find_policy(server.url).make(env)
@@ -290,7 +295,7 @@ def test_it_acts_through_wrappers_and_is_not_copied(
     checkpoints: dict[str, Path], hammer: ToolUseEnv
 ) -> None:
     scaled = wrappers.RescaleAction(hammer, np.float32(-2), np.float32(2))
-    with serving_as(served_checkpoint(checkpoints["mlp"], 6.0)) as server:
+    with serving_as(served_checkpoint(checkpoints["mlp"])) as server:
         for hiding in (wrappers.FlattenObservation(hammer), wrappers.StickyAction(hammer, 0.1)):
             with pytest.raises(ConfigError, match=type(hiding).__name__):
                 RemotePolicy(server.url, hiding)

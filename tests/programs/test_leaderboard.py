@@ -316,14 +316,14 @@ def test_a_result_holds_one_training_seed(
 def test_clips_show_stored_episodes_and_are_the_same_again(root: Path, tmp_path: Path) -> None:
     av = pytest.importorskip("av")
     pytest.importorskip("PIL")
-    from fleet_tools.studio.pictures.clips import PAUSE_FRAMES, make_clips
+    from fleet_tools.studio.pictures.clips import make_clips
 
     expert = submissions(root)[0]
     clip = make_clips(make_standings([expert], small_protocol(root)))["expert"]
     assert clip.outcomes == {"hammer": "success"}
     with av.open(io.BytesIO(clip.video)) as video:
         frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
-    assert len(frames) == expert.evaluation.episodes[0].steps + 1 + PAUSE_FRAMES
+    assert len(frames) == expert.evaluation.episodes[0].steps + 1 + 6
     assert frames[0].shape == (clip.height, clip.width, 3)
     assert frames[0].std() > 10 and (frames[0] != frames[-1]).any()
 

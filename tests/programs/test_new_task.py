@@ -58,7 +58,7 @@ def test_its_models_are_what_a_family_needs(folder, model):
 def test_its_file_relies_on_defaults(folder):
     task = load_task(str(folder / "task.yaml"))
     given = {"name", "description", "tool_family", "object_family", "assets", "object_mount"}
-    given |= {"keypoints", "tool_parts", "max_episode_steps", "randomization", "success", "expert"}
+    given |= {"keypoints", "tool_parts", "time_limit_s", "randomization", "success", "expert"}
     assert task.model_fields_set == given
     assert task.randomization.model_fields_set == {"joint_resistance"}
     assert given < TaskConfig.model_fields.keys()

@@ -100,7 +100,9 @@ def test_a_moved_task_resumes_where_it_was(moved: Path, capsys: Capture) -> None
     file = load_evaluation(moved / "results" / "zero").result.protocol.task_files["basket"]
     assert file.folder == str(moved / "task")
     edited = moved / "task" / "task.yaml"
-    edited.write_text(edited.read_text().replace("success_steps: 3", "success_steps: 2"))
+    edited.write_text(
+        edited.read_text().replace("success_duration_s: 0.5", "success_duration_s: 0.3")
+    )
     assert evaluate.main(options(moved, "zero")) == 2
     assert "already holds an evaluation, but another one" in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ from support.processes import ROOT
 from support.rendering import needs_gl
 
 from fleet_tools import collect, replay
-from fleet_tools.config.resources import task_configs_root
+from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.manifest import file_digest
@@ -207,7 +207,9 @@ def test_a_users_task_is_replayed_without_its_file(
 ) -> None:
     task = tmp_path / "tap.yaml"
     text = (task_configs_root() / "hammer.yaml").read_text()
-    task.write_text(text.replace("name: hammer", "name: tap").replace("_steps: 60", "_steps: 2"))
+    task.write_text(
+        text.replace("name: hammer", "name: tap").replace("limit_s: 10", "limit_s: 0.3")
+    )
     output = tmp_path / "data"
     arguments = ["--task", str(task), "--output", str(output), "--episodes", "1", "--quiet"]
     arguments += ["--policy", "random", "--keep-failures", *ONE_PAIR, *HERE]

@@ -20,7 +20,7 @@ from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
 
 from fleet_tools import collect, view
-from fleet_tools.config.textures import texture_file
+from fleet_tools.config.file_access import texture_file
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.perception.rendering import within_material
 from fleet_tools.rollouts.episode import Episode

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.limits import (
@@ -16,7 +17,6 @@ from fleet_tools.robot.limits import (
     limited_torque,
     motion_scale,
 )
-from fleet_tools.sim.world import TIME_STEP
 
 ARM = ArmModel(load_robot())
 LIMITS = ARM.limits

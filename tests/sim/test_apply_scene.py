@@ -8,7 +8,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.sim.scene import Push, Scene
 from fleet_tools.sim.world_state import WorldState
 
-PUSH = Push(step=3, translation_m=(0.015, -0.01, 0.0))
+PUSH = Push(time_s=0.33, translation_m=(0.015, -0.01, 0.0))
 ACTIONS = np.random.default_rng(0).uniform(-1, 1, (6, 6)).astype(np.float32)
 
 
@@ -32,7 +32,7 @@ def test_a_push_moves_the_object_at_its_step_and_nothing_else(hammer, scene):
     still = states(hammer, scene)
     pushed = states(hammer, scene.model_copy(update={"push": PUSH}))
     for step, (one, other) in enumerate(zip(still, pushed, strict=True)):
-        moved = np.array(PUSH.translation_m) * (step >= PUSH.step)
+        moved = np.array(PUSH.translation_m) * (step >= 3)
         for name, p_W in one.p_W_object.items():
             np.testing.assert_allclose(other.p_W_object[name], p_W + moved, atol=1e-12)
         np.testing.assert_array_equal(other.q, one.q)

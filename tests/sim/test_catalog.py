@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.robot.arm import load_robot

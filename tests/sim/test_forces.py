@@ -10,12 +10,12 @@ import pytest
 from pydrake.multibody.math import SpatialForce
 from support.environments import press, press_until_sliding
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.world import TIME_STEP
 from fleet_tools.sim.world_state import WorldState
 
 STILL = np.zeros(6)

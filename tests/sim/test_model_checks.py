@@ -15,7 +15,7 @@ from pydrake.systems.framework import DiagramBuilder
 from support.foreign_models import TASKS, foreign_tool, foreign_tools
 from support.foreign_shapes import moved, obj_text, rounded_box
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from support.processes import ROOT
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim import model_files as module

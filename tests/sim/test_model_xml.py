@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.foreign_models import foreign_tools
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.model_checks import check_masses
 from fleet_tools.sim.model_xml import MAX_BYTES, MAX_MESH_BYTES, read_model_xml

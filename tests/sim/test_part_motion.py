@@ -60,7 +60,9 @@ def test_a_robot_without_motion_causes_none(make, environment_id):
 def test_a_push_of_the_scene_is_nobodys_motion():
     env = EnvSpec.of(task="spatula").make_tool_use()
     env.reset(seed=3)
-    pushed = env.scene.model_copy(update={"push": Push(step=2, translation_m=(0.05, 0.02, 0.0))})
+    pushed = env.scene.model_copy(
+        update={"push": Push(time_s=0.2, translation_m=(0.05, 0.02, 0.0))}
+    )
     env.reset(options={"scene": pushed})
     start = env.world_state().p_W_object["base"]
     for _ in range(4):
@@ -75,7 +77,9 @@ def test_a_push_after_the_tool_has_touched_is_nobodys_motion():
     assert rollout(env, ExpertPolicy(env), seed=3).outcome == "success"
     state, before = env.get_state(), env.world_state()
     step = state.snapshot.step + 1
-    pushed = state.scene.model_copy(update={"push": Push(step=step, translation_m=(0.3, 0, 0.2))})
+    pushed = state.scene.model_copy(
+        update={"push": Push(time_s=(step - 1) / 6, translation_m=(0.3, 0, 0.2))}
+    )
     env.set_state(replace(state, scene=pushed, outcome="running", steps_held=0))
     env.step(REST)
     now = env.world_state()

@@ -181,7 +181,7 @@ def test_a_model_that_does_not_exist_is_refused(models):
         {"seed": 1.5},
         {"table_texture": "velvet"},
         {"table_tint": [1.0, 0.0, 1.0]},
-        {"push": {"step": 0, "translation_m": [0.01, 0, 0]}},
+        {"push": {"time_s": -1, "translation_m": [0.01, 0, 0]}},
     ],
 )
 def test_an_invalid_scene_is_refused(change):

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.ranges import RANGES, Range
-from fleet_tools.config.resources import assets_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
 from fleet_tools.config.values import parse, read_yaml
 from fleet_tools.errors import ConfigError, EpisodeOverError, FleetToolsError, SimulationError
@@ -24,7 +24,7 @@ from fleet_tools.sim.scene import Push, Scene, sample_scene
 from fleet_tools.sim.splits import SPLITS
 
 HAMMER = load_task("hammer")
-PUSH = {"push": {"step": 3, "translation_m": [0.01, 0.0, 0.0]}}
+PUSH = {"push": {"time_s": 0.4, "translation_m": [0.01, 0.0, 0.0]}}
 DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH
 STILL = np.zeros(6, np.float32)
 
@@ -144,7 +144,7 @@ def test_a_reset_that_is_refused_leaves_the_episode_as_it_was(hammer):
     hammer.reset(seed=0)
     hammer.step(STILL)
     before = hammer.state_digest()
-    altered = hammer.scene.model_copy(update={"push": Push(step=1, translation_m=(1e12, 0, 0))})
+    altered = hammer.scene.model_copy(update={"push": Push(time_s=0, translation_m=(1e12, 0, 0))})
     for options in (*BAD_OPTIONS, {"scene": altered}):
         with pytest.raises(FleetToolsError):
             hammer.reset(options=options)

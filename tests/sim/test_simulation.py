@@ -14,6 +14,7 @@ from pydrake.multibody.tree import Joint
 from pydrake.systems.analysis import Simulator
 from support.environments import press, press_until_sliding
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
@@ -22,8 +23,8 @@ from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.scene import Scene, sample_scene
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
-from fleet_tools.sim.world import TIME_STEP, World, build_world
+from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.world import World, build_world
 from fleet_tools.sim.world_state import WorldState
 
 HAMMER = load_task("hammer")
@@ -71,10 +72,10 @@ def test_control_steps_are_exactly_a_sixth_of_a_second(simulation):
     for k in range(1, 26):
         simulation.step(STILL)
         counts.append(simulator.get_num_discrete_updates())
-        assert simulation.world_state().time == k / CONTROL_RATE
+        assert simulation.world_state().time == k / 6
     updates = np.diff(counts)
     assert set(updates) == {41, 42}
-    assert abs(updates.sum() * TIME_STEP - 25 / CONTROL_RATE) <= TIME_STEP
+    assert abs(updates.sum() * TIME_STEP - 25 / 6) <= TIME_STEP
 
 
 # --- Resets ---------------------------------------------------------------------------------

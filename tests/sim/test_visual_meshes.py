@@ -25,7 +25,7 @@ from trimesh.visual import ColorVisuals, TextureVisuals
 from trimesh.visual.material import PBRMaterial
 
 from fleet_tools.assets.__main__ import main
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.perception.camera_view import Pinhole
 from fleet_tools.perception.display import look_at

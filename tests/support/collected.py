@@ -56,7 +56,7 @@ def write_quick_task(folder: Path) -> Path:
     """Writes a task in which every policy succeeds after two steps, and returns its file."""
     task = yaml.safe_load(task_path("hammer").read_text())
     success = {"type": "contact", "between": ["tool", "table"], "present": False}
-    task |= {"name": "quick", "success": [success], "success_steps": 2}
+    task |= {"name": "quick", "success": [success], "success_duration_s": 0.33}
     path = folder / "quick.yaml"
     path.write_text(yaml.safe_dump(task))
     return path

@@ -35,7 +35,8 @@ def planning_problem(seed: int = 0, task: str = "hammer", **changes: Any) -> Pla
     X_WO = scene.object_pose.to_transform()
     values = {
         "expert": config.expert,
-        "action": config.action,
+        "control_rate_hz": config.control_rate_hz,
+        "step_bounds": config.step_bounds,
         "robot": ROBOT,
         "q0": np.array(scene.initial_joints_rad),
         "p_E_tool": _moved(X_EG @ X_GT, model_points("tool", config, scene.tool)),

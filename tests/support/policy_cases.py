@@ -33,6 +33,7 @@ ACTION = ArraySpec(
     unit="m, rad",
     frame="end effector",
     scale=(0.05,) * 6,
+    rate_hz=6.0,
 )
 
 STATE = {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 
 ROBOTS = assets_root() / "robots"
 

@@ -81,6 +81,7 @@ def load(folder: Path) -> "MultibodyPlant":
     from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
     from pydrake.systems.framework import DiagramBuilder
 
+    from fleet_tools.config.control import TIME_STEP
     from fleet_tools.sim.add_models import add_model
     from fleet_tools.sim.contact_shapes import complete_contact
     from fleet_tools.studio.checking.measure_model import measure_model
@@ -88,7 +89,7 @@ def load(folder: Path) -> "MultibodyPlant":
 
     model = read_model(folder)
     builder = DiagramBuilder()
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=TIME_STEP), builder)
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     complete_contact(plant, scene_graph, instance, model.file)
     plant.Finalize()

@@ -22,6 +22,7 @@ from pydrake.multibody.tree import RigidBody
 from pydrake.systems.framework import Context, DiagramBuilder
 
 from fleet_tools.assets.model_geometry import ConvexPiece, LinkGeometry, ModelGeometry
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.add_models import add_model
@@ -37,7 +38,7 @@ def measure_model(model: Model) -> ModelGeometry:
             a keypoint, or a shape has no volume.
     """
     builder = DiagramBuilder()
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=TIME_STEP), builder)
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     try:
         frame = model_frame(plant, instance)

@@ -15,7 +15,7 @@ from fleet_tools.assets.model_description import (
 )
 from fleet_tools.assets.model_folder import model_files
 from fleet_tools.assets.solids import MassProperties, Solid, distances_to_triangles, joined
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind
 from fleet_tools.studio.importing.collision_geometry import (

@@ -114,7 +114,7 @@ def keypoints_of_tasks(kind: Kind, family: str) -> list[str]:
     """Returns the keypoints of a family that the package's tasks refer to."""
     import yaml
 
-    from fleet_tools.config.resources import task_configs_root
+    from fleet_tools.config.file_access import task_configs_root
 
     names: set[str] = set()
     for file in task_configs_root().glob("*.yaml"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pydantic
 
-from fleet_tools.config.bounded_files import read_bounded
+from fleet_tools.config.file_access import read_bounded
 from fleet_tools.config.values import Number, Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError
 from fleet_tools.studio.importing.settings import ScanSettings

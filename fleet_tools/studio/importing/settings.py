@@ -11,8 +11,8 @@ import pydantic
 from tyro.conf import UseAppendAction
 
 from fleet_tools.assets.materials import Material
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.poses import Pose
 from fleet_tools.config.values import Count, NonNegative, Positive, Vector3
 from fleet_tools.sim.catalog import Kind
 from fleet_tools.utils.option_parser import notation

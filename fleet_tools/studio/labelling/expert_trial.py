@@ -20,7 +20,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import build_world
@@ -178,4 +178,4 @@ def record_motion(folder: Path, task: str, seed: int) -> ExpertMotion:
         poses.append(link_poses(simulation))
     title = f"{tool.name} on {object_.name}, seed {seed}"
     links = link_meshes(simulation.world, scene)
-    return ExpertMotion(title, episode.outcome, CONTROL_RATE, links, poses)
+    return ExpertMotion(title, episode.outcome, config.control_rate_hz, links, poses)

@@ -13,7 +13,8 @@ from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
 from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools.assets.solids import Solid
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.control import TIME_STEP
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.values import Vector3
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.visible_links import link_triangles
@@ -52,7 +53,9 @@ def read_surface(model: Model) -> ModelSurface:
         ConfigError: Drake cannot read it, nothing of it is visible, or it lacks the link of a
             keypoint.
     """
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), DiagramBuilder())
+    plant, scene_graph = AddMultibodyPlant(
+        MultibodyPlantConfig(time_step=TIME_STEP), DiagramBuilder()
+    )
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     frame = model_frame(plant, instance)
     plant.Finalize()

@@ -13,7 +13,7 @@ import yaml
 
 from fleet_tools.assets.materials import MaterialName
 from fleet_tools.assets.solids import Solid
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import Positive, Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.assets.solids import Solid
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.studio.labelling.picking import Hit, nearest, outward, size
 
 SYMMETRIC = 0.01

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleet_tools.assets.solids import Solid, box, joined
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.studio.labelling.example import Example
 from fleet_tools.studio.labelling.picking import size
 from fleet_tools.studio.labelling.proposals import rotation_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleet_tools.assets.families import HAND, Meaning, known_family, meanings_of
 from fleet_tools.assets.solids import Solid
-from fleet_tools.config.poses import Pose
+from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.studio.labelling.labels import (
     Draft,

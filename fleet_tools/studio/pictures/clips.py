@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from fleet_tools.leaderboard.board import Clip
 from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.perception.opengl import require_driver
 from fleet_tools.policies.policy import StoredActions
-from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.studio.pictures.filming import require_video, write_video
 from fleet_tools.studio.pictures.filmstrip import HEIGHT, LEFT, TOP, WIDTH
 from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed
@@ -22,8 +22,30 @@ from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, 
 CLIP_WIDTH, CLIP_HEIGHT = 192, 192
 """Size of a task's view in a clip, pixels."""
 
-PAUSE_FRAMES = CONTROL_RATE
-"""Number of times that the last frame is repeated, which takes a second."""
+PAUSE_S = 1.0
+"""How long the last frames are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class _TaskView:
+    """An episode of one task in a clip.
+
+    Attributes:
+        frames: (CLIP_HEIGHT, CLIP_WIDTH, 3) uint8 each.
+        rate_hz: Frames per second.
+    """
+
+    frames: Sequence[np.ndarray]
+    rate_hz: float
+
+    def at(self, k: int, rate_hz: float) -> np.ndarray:
+        """Returns what is shown at the time of frame k of a clip; the last frame stays."""
+        return self.frames[min(int(k * self.rate_hz / rate_hz), len(self.frames) - 1)]
+
+    @property
+    def duration_s(self) -> float:
+        """Duration of the episode, with its last frame."""
+        return len(self.frames) / self.rate_hz
 
 
 def require_clips() -> None:
@@ -49,7 +71,7 @@ def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
         MissingLibraryError: See `require_clips`.
     """
     shown = {standing.label: _first_episodes(standing) for standing in standings}
-    views: dict[tuple[str, str], list[np.ndarray]] = {}
+    views: dict[tuple[str, str], _TaskView] = {}
     for task in dict.fromkeys(task for of_method in shown.values() for task in of_method):
         protocol = next(_protocol(each) for each in standings if task in shown[each.label])
         env = protocol.make_env(task, trusted=True, render_mode="rgb_array")  # the host's own
@@ -84,8 +106,8 @@ def _first_episodes(standing: Standing) -> dict[str, EpisodeResult]:
     return first
 
 
-def _view(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> list[np.ndarray]:
-    """Runs an episode's actions again, and returns (CLIP_HEIGHT, CLIP_WIDTH, 3) uint8 frames."""
+def _view(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> _TaskView:
+    """Runs an episode's actions again."""
     from PIL import Image
 
     frames: list[np.ndarray] = []
@@ -98,16 +120,17 @@ def _view(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> list[n
     actions = StoredActions(decode_actions(episode.actions))
     scene = trial_scene(env, protocol, episode)
     run_observed(env, PlannedEpisode("", actions, scene=scene), add_frame)
-    return frames
+    return _TaskView(frames, env.task.control_rate_hz)
 
 
-def _clip(views: Sequence[Sequence[np.ndarray]], outcomes: Mapping[str, str]) -> Clip:
-    length = max(map(len, views)) + PAUSE_FRAMES
-    frames = [_tiled([view[min(k, len(view) - 1)] for view in views]) for k in range(length)]
+def _clip(views: Sequence[_TaskView], outcomes: Mapping[str, str]) -> Clip:
+    rate_hz = max(view.rate_hz for view in views)
+    length = round((max(view.duration_s for view in views) + PAUSE_S) * rate_hz)
+    frames = [_tiled([view.at(k, rate_hz) for view in views]) for k in range(length)]
     height, width, _ = frames[0].shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "clip.mp4"
-        write_video(path, frames, CONTROL_RATE, reproducible=True)
+        write_video(path, frames, rate_hz, reproducible=True)
         return Clip(path.read_bytes(), width, height, outcomes)
 
 

@@ -6,6 +6,7 @@ Videos are those that browsers play: H.264 in MP4, written by PyAV.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import gymnasium
@@ -15,7 +16,7 @@ from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.studio.pictures.annotations import (
     OBJECT_COLOR,
@@ -44,7 +45,7 @@ class Shot:
         annotated: Whether keypoints, the plan, the path, the point cloud and a caption are drawn.
     """
 
-    fps: int = 30
+    fps: float = 30
     size: tuple[int, int] = (WIDTH, HEIGHT)
     camera: str = THIRD
     annotated: bool = False
@@ -71,6 +72,7 @@ def film(
         MissingLibraryError: Annotations are asked for, and Pillow is absent.
     """
     env = unwrap(env)
+    rate_hz = env.task.control_rate_hz
     count = steps = 0
     last: dict[str, np.ndarray] = {}
     travelled: list[np.ndarray] = []
@@ -96,13 +98,13 @@ def film(
 
     def watch(simulation: Simulation) -> None:
         # The end of the step is shown once the policy has observed it.
-        if simulation.time < simulation.steps / CONTROL_RATE - _ROUNDING_S:
+        if simulation.time < simulation.steps / rate_hz - _ROUNDING_S:
             catch_up(simulation.time, simulation)
 
     def observe(observation: dict[str, np.ndarray]) -> None:
         nonlocal last, steps
         last = observation
-        catch_up(steps / CONTROL_RATE)
+        catch_up(steps / rate_hz)
         steps += 1
 
     with env.watched(watch):
@@ -174,7 +176,7 @@ def require_video() -> None:
 
 
 def write_video(
-    path: Path, frames: Iterable[np.ndarray], rate_hz: int, *, reproducible: bool = False
+    path: Path, frames: Iterable[np.ndarray], rate_hz: float, *, reproducible: bool = False
 ) -> None:
     """Writes a video.
 
@@ -195,7 +197,7 @@ def write_video(
 
 @contextmanager
 def open_video(
-    path: Path, rate_hz: int, *, reproducible: bool = False
+    path: Path, rate_hz: float, *, reproducible: bool = False
 ) -> Iterator[Callable[[np.ndarray], None]]:
     """Opens a video, and gives the function that adds a frame; see `write_video`."""
     av = require("av", "write videos")
@@ -211,7 +213,8 @@ def open_video(
         def add_frame(frame: np.ndarray) -> None:
             nonlocal stream
             if stream is None:
-                stream = file.add_stream("libx264", rate=rate_hz, options=options)
+                rate = Fraction(rate_hz).limit_denominator(1000)
+                stream = file.add_stream("libx264", rate=rate, options=options)
                 stream.height, stream.width = frame.shape[:2]
                 stream.pix_fmt = "yuv420p"  # the only pixel format that every browser plays
             encoded = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")

@@ -19,7 +19,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.studio.pictures.annotations import (
     OBJECT_COLOR,
     PLANNED_COLOR,
@@ -144,7 +144,7 @@ class MeshcatRecorder:
             # Drake publishes at the start of each frame, when this is called, too.
             nonlocal frame
             before, frame = frame, math.floor(simulation.time * RECORDING_RATE_HZ)
-            within = simulation.time < simulation.steps / CONTROL_RATE
+            within = simulation.time < simulation.steps / env.task.control_rate_hz
             if frame != before and within and (state := present_state(simulation)):
                 drawing.move_cloud(PairMotion.between(env.world_state(), state), state.time)
 

@@ -11,7 +11,7 @@ from support.processes import ROOT
 
 from fleet_tools.assets.__main__ import main
 from fleet_tools.assets.model_folder import write_model
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.studio.checking.expert_trials import ExpertTrial, counted, failing_stage
 

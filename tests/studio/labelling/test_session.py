@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fleet_tools.assets.__main__ import main as assets
 from fleet_tools.assets.model_folder import read_files
-from fleet_tools.config.poses import Pose
-from fleet_tools.config.resources import assets_root
+from fleet_tools.config.file_access import assets_root
+from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing.settings import ScaleSettings
