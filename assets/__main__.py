@@ -21,7 +21,7 @@ PROGRAM = cli.Program(
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Runs the program; without a command it generates, as in version 0.1.
+    """Runs the program; without a command it generates, as generated files say.
 
     Args:
         arguments: Arguments; those of the command line if None.

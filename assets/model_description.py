@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet_tools.assets.mass_properties import MassProperties, combined, mass_properties
 from fleet_tools.assets.materials import Material
-from fleet_tools.assets.solids import Solid
+from fleet_tools.assets.solids import MassProperties, Solid, combined, mass_properties
 from fleet_tools.config.poses import Pose
 from fleet_tools.sim.catalog import Kind
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from children import answering
 
-from fleet_tools.blender.server import make_server
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.policies.conversation import Conversation, Served
 from fleet_tools.policies.openpi import OpenpiConversation
 from fleet_tools.policies.policy_server import PolicyServer
 from fleet_tools.policies.server_access import Access
 from fleet_tools.policies.wire_messages import Hello
+from fleet_tools.studio.photographs.render_requests import make_server
 
 HELLO = Hello(
     policy="zeros",

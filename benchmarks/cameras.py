@@ -133,7 +133,7 @@ def measure(task: str, episodes: int) -> dict[str, tuple[float, float, float]]:
 
 def _observation_seconds(env: "ToolUseEnv") -> float:
     """Returns the processor time of what cameras see of the present state."""
-    simulation = env._simulation  # a profile looks inside
+    simulation = env.simulation  # a profile looks inside
     assert simulation is not None  # during an episode
     simulation.world_state()  # Drake caches its parts, so the time is that of the cameras
     return cpu_seconds(lambda: env._observer.measure(simulation, env.scene))

@@ -49,7 +49,7 @@ def random_actions(kind: ActionKind, seed: int) -> Iterator[np.ndarray]:
 def joint_history(env: ToolUseEnv, kind: ActionKind, seed: int) -> JointHistory:
     """Runs an episode, and returns what the joints did."""
     env.reset(seed=seed)
-    simulation = env._simulation
+    simulation = env.simulation
     assert simulation is not None  # during an episode
     watched: list[tuple[np.ndarray, np.ndarray, float, bool]] = []
     simulation._simulator.set_monitor(_watch(simulation, watched))

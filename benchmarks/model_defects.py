@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleet_tools.assets.mass_properties import MassProperties
 from fleet_tools.assets.model_description import (
     KeypointDescription,
     LinkDescription,
@@ -16,7 +15,7 @@ from fleet_tools.assets.model_description import (
     PartDescription,
     as_position,
 )
-from fleet_tools.assets.solids import Solid, loft
+from fleet_tools.assets.solids import MassProperties, Solid, loft
 from fleet_tools.config.poses import Pose
 
 Change = Callable[[ModelDescription], ModelDescription]

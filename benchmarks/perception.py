@@ -83,8 +83,8 @@ def _measure(env: "ToolUseEnv", seed: int, options: PerceptionOptions) -> dict[s
 
     import numpy as np
 
-    from fleet_tools.experts.finding import Candidates
-    from fleet_tools.experts.perceived import PerceivedState
+    from fleet_tools.experts.perception.finding import Candidates
+    from fleet_tools.experts.perception.perceived import PerceivedState
     from fleet_tools.policies.sources import find_policy
     from fleet_tools.rollouts.rollout import rollout
 

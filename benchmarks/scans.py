@@ -158,7 +158,7 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
     import numpy as np
     from virtual_scanner import around, scan
 
-    from fleet_tools.experts.closest_points import Surface, sample
+    from fleet_tools.experts.perception.shapes import TriangleSurface, sample
     from fleet_tools.studio.importing.enclosed_body import enclosed_body
     from fleet_tools.studio.importing.repair import cleaned, repaired_shells
 
@@ -172,7 +172,7 @@ def _compared(triangles: Any, imported: "ImportedModel") -> dict[str, Any]:
     points = points[np.linspace(0, len(points) - 1, _SAMPLES).round().astype(int)]
 
     def distances(points: np.ndarray, triangles: np.ndarray) -> list[float]:
-        closest, _ = Surface(triangles).closest(points)
+        closest, _ = TriangleSurface(triangles).closest(points)
         gaps = np.linalg.norm(closest - points, axis=1)
         return [MM * float(gap) for gap in np.percentile(gaps, [50, 95, 100])]
 

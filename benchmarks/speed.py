@@ -111,7 +111,7 @@ def measure_parts(task: str, episodes: int) -> Figures:
         env.step(action)
         if not env.world_state().contacts:
             continue
-        simulation = env._simulation  # a profile looks inside
+        simulation = env.simulation  # a profile looks inside
         assert simulation is not None  # during an episode
         find = simulation.query().ComputeContactSurfacesWithFallback
         measurements.append(cpu_seconds(simulation.world_state))

@@ -18,8 +18,8 @@ from pydrake.trajectories import PiecewisePolynomial
 from timing import cpu_seconds
 
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
-from fleet_tools.robot.panda import NUM_JOINTS
 from fleet_tools.robot.reference import Reference
 from fleet_tools.sim import world as worlds
 from fleet_tools.sim.apply_scene import apply_scene, read_defaults
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from fleet_tools.sim.catalog import Model
     from fleet_tools.sim.scene import Scene
 
+
+ROBOT = load_robot()
 
 _REPETITIONS = 5
 """Runs of each control step, of which the fastest counts: other programs only slow it down."""
@@ -73,7 +75,7 @@ def measure_steps(task: str, episodes: int) -> StepCost:
     seconds: list[np.ndarray] = []
     others: tuple[_BareWorld, _BareWorld] | None = None
     for _, action in expert_steps(env, range(episodes)):
-        simulation = env._simulation  # a profile looks inside
+        simulation = env.simulation  # a profile looks inside
         assert simulation is not None  # during an episode
         if others is None or others[0].scene != env.scene:
             others = _Controlled(env.task, env.scene), _Replayed(env.task, env.scene)
@@ -109,7 +111,7 @@ def _step_seconds(simulator: Simulator, times: np.ndarray) -> float:
 def _commanded_torques(
     simulation: Simulation, before: Snapshot, after: Snapshot
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the times (N,) and torques (7, N) of the controller between two snapshots."""
+    """Returns the times (N,) and torques (n, N) of the controller between two snapshots."""
     plant, simulator = simulation.world.plant, simulation._simulator
     port = plant.get_net_actuation_output_port(simulation.world.arm)
     times: list[float] = []
@@ -153,7 +155,7 @@ class _BareWorld(ABC):
         Args:
             before: State at its beginning.
             times: (N,), times of the simulation steps, s.
-            torques: (7, N), torques of the arm in each, N m.
+            torques: (n, N), torques of the arm in each, N m.
             reference: Reference of the controller.
         """
         self._command(times, torques, reference)
@@ -176,7 +178,7 @@ class _Controlled(_BareWorld):
     """A world whose controller follows the reference."""
 
     def _build(self, task: "TaskConfig", tool: "Model", object: "Model") -> World:
-        return worlds.build_world(task, tool, object)
+        return worlds.build_world(task, ROBOT, tool, object)
 
     def _command(self, times: np.ndarray, torques: np.ndarray, reference: Reference) -> None:
         port = self._world.diagram.GetInputPort("reference")
@@ -187,15 +189,15 @@ class _Replayed(_BareWorld):
     """A world without controller, in which the arm is given its torques."""
 
     def _build(self, task: "TaskConfig", tool: "Model", object: "Model") -> World:
-        self._source = TrajectorySource(PiecewisePolynomial(np.zeros(NUM_JOINTS)))
+        self._source = TrajectorySource(PiecewisePolynomial(np.zeros(ROBOT.num_joints)))
 
         def add_source(builder: DiagramBuilder, plant: Any, arm: Any, _: Any) -> tuple:
             builder.AddSystem(self._source)
             builder.Connect(self._source.get_output_port(), plant.get_actuation_input_port(arm))
-            return ArmModel(), None
+            return ArmModel(ROBOT), None
 
         with patch.object(worlds, "_add_controller", add_source):
-            return worlds.build_world(task, tool, object)
+            return worlds.build_world(task, ROBOT, tool, object)
 
     def _command(self, times: np.ndarray, torques: np.ndarray, reference: Reference) -> None:
         early = times - TIME_STEP / 2  # whichever way times are rounded

@@ -2,6 +2,7 @@
 
     python benchmarks/success.py --tool wrench --episodes 200 --policies zero random
     python benchmarks/success.py --episodes 100 --push --policies expert expert_open_loop
+    python benchmarks/success.py --episodes 100 --robot ur5e --policies expert zero
 
 Every attempt counts, all randomization is on, and seeds are fixed.
 """
@@ -18,6 +19,7 @@ from task_selection import TaskSelection
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
@@ -75,6 +77,8 @@ class SuccessOptions(cli.Options):
     poses instead of joint positions."""
     push: bool = False
     """Move the object by 1 to 2 cm while the tool approaches it."""
+    robot: str = DEFAULT_ROBOT
+    """Arm: a name from `task_configs/robots/`, or the path of a robot's YAML file."""
     workers: WorkerOptions = WorkerOptions()
 
 
@@ -95,11 +99,13 @@ class Job:
         row: Row to which it belongs.
         seed: Seed of the scene.
         push: Whether the object is moved.
+        robot: The arm.
     """
 
     row: Row
     seed: int
     push: bool
+    robot: str = DEFAULT_ROBOT
 
 
 def _measure_all(options: SuccessOptions) -> int:
@@ -113,7 +119,7 @@ def _measure_all(options: SuccessOptions) -> int:
         for policy in options.policies
     ]
     seeds = range(options.first_seed, options.first_seed + options.episodes)
-    jobs = (Job(row, seed, options.push) for row in rows for seed in seeds)
+    jobs = (Job(row, seed, options.push, options.robot) for row in rows for seed in seeds)
     print_now(options, _HEADER)
     summaries: list[dict[str, Any]] = []
     for row, episodes in _complete_rows(options, jobs):
@@ -122,6 +128,7 @@ def _measure_all(options: SuccessOptions) -> int:
             "split": row.split,
             "policy": row.policy,
             "push": options.push,
+            "robot": options.robot,
             **summarize(episodes),
         }
         summaries.append(summary)
@@ -157,7 +164,8 @@ def _make_run() -> Callable[[Job], Episode]:
             for env in environments.values():
                 env.close()
             environments.clear()
-            environments[key] = EnvSpec.of(task=job.row.task, split=job.row.split).make_tool_use()
+            spec = EnvSpec.of(task=job.row.task, split=job.row.split, robot=job.robot)
+            environments[key] = spec.make_tool_use()
         return run_episode(environments[key], job)
 
     return run

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_tools.experts.shapes import Shape
-from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.ray_casting import CameraRays, Surface
+from fleet_tools.experts.perception.shapes import Shape
+from fleet_tools.perception.camera_view import Pinhole
+from fleet_tools.perception.ray_casting import CameraRays, RaySurface
 from fleet_tools.sim.catalog import Model
 
 WIDTH, HEIGHT = 640, 480
@@ -52,7 +52,7 @@ def scan(
         noise_m: Standard deviation of depths, m; each pixel's own.
         generator: Draws the noise.
     """
-    surface = Surface(triangles.astype(np.float32))
+    surface = RaySurface(triangles.astype(np.float32))
     pinhole = Pinhole.from_field_of_view(WIDTH, HEIGHT, FIELD_OF_VIEW_DEG)
     middle = (triangles.min(axis=(0, 1)) + triangles.max(axis=(0, 1))) / 2
     views = []

@@ -1,18 +1,62 @@
-"""Assessment of an attempt: a pure function of the plan and the world's state."""
+"""Assessment of an attempt, and the words for it: pure functions of plan, predicates and state."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import cast
 
 import numpy as np
 
 from fleet_tools.config.predicates import Predicate
-from fleet_tools.experts.predicate_words import unmet_predicates
+from fleet_tools.config.values import Value
+from fleet_tools.envs.success import Verdict, judge
 from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.sim.world_state import WorldState
 
 MOVED_M = 0.003
 """Largest displacement of the object, before the tool touches it, that keeps a plan valid, m."""
+
+
+def unmet_predicates(
+    predicates: Sequence[Predicate], initial: WorldState, present: WorldState
+) -> tuple[str, ...]:
+    """Returns descriptions of the predicates that do not hold.
+
+    Args:
+        predicates: The predicates.
+        initial: World state at the episode's start.
+        present: World state now.
+    """
+    verdicts = [(predicate, judge(predicate, initial, present)) for predicate in predicates]
+    return tuple(
+        describe(predicate, verdict) for predicate, verdict in verdicts if not verdict.holds
+    )
+
+
+def describe(predicate: Predicate, verdict: Verdict) -> str:
+    """Describes a predicate and its verdict, such as "joint_displacement slide 0.0003 of 0.001".
+
+    The value follows from progress, which is value / threshold of what is to reach a threshold
+    (`at_least`), and limit / value of what is to stay below a limit (`within`, `below`).
+    """
+    words, measure = [predicate.type], ""
+    for name, value in predicate:
+        if name == "type":
+            continue
+        if isinstance(value, Value):  # another predicate, with the same verdict
+            words.append(describe(cast(Predicate, value), verdict))
+        elif name.startswith("at_least"):
+            measure = f" {verdict.progress * value:.3g} of {value:g}"
+        elif name.startswith(("within", "below")):
+            measure = f" {value / max(verdict.progress, 1e-9):.3g}, at most {value:g}"
+        elif isinstance(value, bool):
+            words += [] if value else [f"not {name}"]
+        elif isinstance(value, list | tuple):
+            words.append(" and ".join(map(str, value)))
+        else:
+            words.append(str(value))
+    return " ".join(words) + measure
 
 
 class Assessment(Enum):
@@ -24,7 +68,7 @@ class Assessment(Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedAttempt:
     """Why an attempt has failed.
 
     Attributes:
@@ -46,7 +90,7 @@ def assess(
     unmet_of: Callable[
         [Sequence[Predicate], WorldState, WorldState], tuple[str, ...]
     ] = unmet_predicates,
-) -> Assessment | Failure:
+) -> Assessment | FailedAttempt:
     """Assesses an attempt.
 
     It has failed if the expectation at the keyframe that should have been reached by now does not
@@ -68,7 +112,7 @@ def assess(
     ended = step == len(plan.X_WE) - 1
     for due in (expectations.get(step, ()), success if ended else ()):
         if unmet := unmet_of(due, initial, present):
-            return Failure(plan.leg(step), unmet)
+            return FailedAttempt(plan.leg(step), unmet)
     return Assessment.ON_TRACK
 
 
@@ -76,3 +120,38 @@ def _displacement(problem: PlanningProblem, present: WorldState) -> float:
     """Returns the largest displacement of the object's keypoints since planning, m."""
     moved = [present.p_W_object[name] - p_W for name, p_W in problem.p_W_object.items()]
     return float(np.max(np.linalg.norm(moved, axis=1)))
+
+
+def explanation(
+    failures: Sequence[FailedAttempt],
+    planning_errors: Sequence[str],
+    stage: str,
+    unmet: Sequence[str],
+) -> str | None:
+    """Explains an episode; None if there is nothing to explain.
+
+    Args:
+        failures: The attempts that failed, in order.
+        planning_errors: Messages of the planner where it found no plan.
+        stage: Keyframe to which the expert was on its way at the end, or "retreat" or "planning".
+        unmet: Success predicates that do not hold at the end.
+    """
+    if not (failures or planning_errors or unmet):
+        return None
+    attempts = len(failures) + (stage not in ("retreat", "planning"))
+    parts = [f"{attempts} attempt{'' if attempts == 1 else 's'}"]
+    parts += _failed_attempts(failures)
+    parts += [f"no plan: {error}" for error in dict.fromkeys(planning_errors)]
+    lacking = f"without {_joined(unmet)}" if unmet else "with all predicates of success"
+    return "; ".join([*parts, f"ended in {stage} {lacking}"])
+
+
+def _failed_attempts(failures: Sequence[FailedAttempt]) -> Iterator[str]:
+    """Yields a description for each keyframe at which attempts failed, of the last one."""
+    last = {failure.keyframe: failure for failure in failures}
+    for keyframe, count in Counter(failure.keyframe for failure in failures).items():
+        yield f"{count} failed at keyframe {keyframe}: {_joined(last[keyframe].unmet)}"
+
+
+def _joined(descriptions: Sequence[str]) -> str:
+    return " and ".join(f"({each})" for each in descriptions)

@@ -1,7 +1,7 @@
-"""Kinematics of the end effector: on the arm's seven joints, or as a free body."""
+"""Kinematics of the end effector: on the arm's joints, or as a free body."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from pydrake.math import RigidTransform
@@ -11,7 +11,8 @@ from pydrake.multibody.tree import Frame, JacobianWrtVariable, SpatialInertia
 from pydrake.solvers import MathematicalProgram
 from pydrake.systems.framework import Context
 
-from fleet_tools.robot.panda import END_EFFECTOR, add_panda
+from fleet_tools.robot.arm import Arm
+from fleet_tools.robot.arm_model import add_arm
 from fleet_tools.robot.pose_delta import rotation_vector
 from fleet_tools.sim.simulation import CONTROL_RATE
 
@@ -84,10 +85,11 @@ class Kinematics:
         return q
 
 
-def arm() -> Kinematics:
-    """Returns the Panda's kinematics; positions are joint angles, rad."""
-    plant = _arm_plant()
-    return Kinematics(plant, plant.CreateDefaultContext(), plant.GetFrameByName(END_EFFECTOR))
+def arm_kinematics(robot: Arm) -> Kinematics:
+    """Returns an arm's kinematics; positions are joint angles, rad, within its planned ranges."""
+    plant = _arm_plant(robot, robot.stamp())
+    E = plant.GetFrameByName(robot.end_effector)
+    return Kinematics(plant, plant.CreateDefaultContext(), E)
 
 
 def free_body() -> Kinematics:
@@ -96,10 +98,14 @@ def free_body() -> Kinematics:
     return Kinematics(plant, plant.CreateDefaultContext(), plant.GetFrameByName("E"))
 
 
-@cache
-def _arm_plant() -> MultibodyPlant:
+@lru_cache(maxsize=8)
+def _arm_plant(robot: Arm, _: int) -> MultibodyPlant:
     plant = MultibodyPlant(time_step=0.0)
-    add_panda(plant)
+    add_arm(plant, robot)
+    for name, (low, high) in robot.planned_rad.items():
+        joint = plant.GetJointByName(name)
+        lower, upper = joint.position_lower_limits(), joint.position_upper_limits()
+        joint.set_position_limits(np.maximum(lower, low), np.minimum(upper, high))
     plant.Finalize()
     return plant
 

@@ -13,10 +13,9 @@ from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.inverse_kinematics import PositionCost
 from pydrake.solvers import MathematicalProgram
 
+from fleet_tools.experts.conditions import AtPose, PoseCondition, condition, feasible, violations
 from fleet_tools.experts.kinematics import Kinematics, free_body
 from fleet_tools.experts.problem import ActuationPose, PlanningProblem
-from fleet_tools.experts.solver import feasible, violations
-from fleet_tools.experts.terms import AtPose, Condition, condition
 
 RESTARTS = 8
 """Number of initial guesses after the first."""
@@ -128,7 +127,7 @@ def _solve_for_joints(
     q: np.ndarray,
     arm: Kinematics,
     problem: PlanningProblem,
-    conditions: Sequence[Condition],
+    conditions: Sequence[PoseCondition],
     failure: str,
 ) -> Iterator[np.ndarray]:
     """Adds the conditions and the cost of joint motion, and solves."""
@@ -154,7 +153,7 @@ def _initial_joints(q0: np.ndarray, arm: Kinematics) -> Iterator[np.ndarray]:
 
 
 def _initial_poses(X_WE: RigidTransform) -> Iterator[np.ndarray]:
-    """Yields the present pose, then random rotations at the same origin; (7,) each."""
+    """Yields the present pose, then random rotations at the same origin, as positions."""
     generator = np.random.default_rng(0)
     yield _floating_positions(X_WE)
     for _ in range(RESTARTS):

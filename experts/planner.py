@@ -9,7 +9,7 @@ import numpy as np
 from fleet_tools.errors import InfeasibleError, UnknownNameError
 from fleet_tools.experts import keyframes, kpam, trajectory
 from fleet_tools.experts.keyframes import ACTUATION, Leg
-from fleet_tools.experts.kinematics import Kinematics, arm
+from fleet_tools.experts.kinematics import Kinematics, arm_kinematics
 from fleet_tools.experts.problem import ActuationPose, Plan, PlanningProblem
 
 MAX_STRETCHES = 10
@@ -43,7 +43,7 @@ def plan(problem: PlanningProblem, actuation: ActuationMethod = "joint_space") -
     """
     if actuation not in ACTUATION_SOLVERS:
         raise UnknownNameError("actuation method", actuation, ACTUATION_SOLVERS)
-    robot = arm()
+    robot = arm_kinematics(problem.robot)
     seconds = {"actuation": 0.0, "trajectory": 0.0}
     q, outline = _first_with_trajectory(
         problem, robot, ACTUATION_SOLVERS[actuation](problem, robot), seconds
@@ -92,7 +92,7 @@ def _first_with_trajectory(
 def _trajectory(
     problem: PlanningProblem, robot: Kinematics, q_star: np.ndarray
 ) -> tuple[np.ndarray, list[Leg]]:
-    """Solves for the trajectory, (T, 7), with as many steps as the step limits require."""
+    """Solves for the trajectory, (T, n), with as many steps as the step limits require."""
     outline = keyframes.legs(problem, robot.forward(problem.q0), robot.forward(q_star))
     too_fast: dict[str, str] = {}
     for _ in range(MAX_STRETCHES):
@@ -113,7 +113,7 @@ def _trajectory(
 def _within_limits(
     outline: list[Leg], robot: Kinematics, q: np.ndarray, kinds: set[str]
 ) -> list[Leg]:
-    """Returns the outline with more steps in legs of some kinds that exceed limits in q, (T, 7)."""
+    """Returns the outline with more steps in legs of some kinds that exceed limits in q, (T, n)."""
     X_WE = [robot.forward(q_k) for q_k in q]
     result, start = [], 0
     for leg in outline:

@@ -12,8 +12,7 @@ from pydrake.math import RigidTransform
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import InfeasibleError
-from fleet_tools.experts.assessment import Assessment, Failure, assess
-from fleet_tools.experts.explanation import explanation
+from fleet_tools.experts.assessment import Assessment, FailedAttempt, assess, explanation
 from fleet_tools.experts.keyframes import retreat
 from fleet_tools.experts.planner import ActuationMethod, plan
 from fleet_tools.experts.problem import Plan, PlanningProblem
@@ -125,7 +124,8 @@ class ExpertPolicy:
         source: StateSource | None = None,
     ) -> None:
         inner = unwrap(env)
-        self._task, self._action_scale = inner.task, inner.action_scale
+        self._task, self._robot = inner.task, inner.robot
+        self._action_scale = inner.action_scale
         self._through_wrappers = ThroughWrappers(env)
         self._source: StateSource = PrivilegedState(inner) if source is None else source
         self._actuation: ActuationMethod = actuation
@@ -135,7 +135,7 @@ class ExpertPolicy:
         self._gave_up = False
         self._another_acted = False
         self._planning_seconds: list[float] = []  # of each plan
-        self._failures: list[Failure] = []  # of each attempt after which it retreated
+        self._failures: list[FailedAttempt] = []  # of each attempt after which it retreated
         self._planning_errors: list[str] = []
 
     def reset(self) -> None:
@@ -244,12 +244,12 @@ class ExpertPolicy:
         match self._assess(execution, state):
             case Assessment.OBJECT_MOVED:
                 self._replan(execution, state)
-            case Failure() as failure:
+            case FailedAttempt() as failure:
                 self._failures.append(failure)
                 poses = retreat(execution.problem, state.X_WE)
                 execution.follow([state.X_WE, *poses], retreating=True)
 
-    def _assess(self, execution: _Execution, state: WorldState) -> Assessment | Failure:
+    def _assess(self, execution: _Execution, state: WorldState) -> Assessment | FailedAttempt:
         plan, step = execution.plan, execution.step
         found = assess(
             plan,
@@ -261,7 +261,9 @@ class ExpertPolicy:
             self._source.unmet,
         )
         if found is Assessment.ON_TRACK and execution.waited > self._task.success_steps:
-            return Failure(plan.leg(step), (NO_SUCCESS,))  # the source cannot tell what is amiss
+            return FailedAttempt(
+                plan.leg(step), (NO_SUCCESS,)
+            )  # the source cannot tell what is amiss
         return found
 
     def _replan(self, execution: _Execution, state: WorldState) -> None:
@@ -273,6 +275,7 @@ class ExpertPolicy:
         problem = PlanningProblem(
             expert=task.expert,
             action=task.action,
+            robot=self._robot,
             q0=state.q,
             p_E_tool={
                 name: p

@@ -10,18 +10,20 @@ from pydrake.math import RigidTransform
 from fleet_tools.config.expert import Expert
 from fleet_tools.config.tasks import ActionBounds
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.robot.arm import Arm
 
 
 @dataclass(frozen=True, eq=False)
 class PlanningProblem:
     """All that the expert plans from.
 
-    Frames: W world (the arm's base), E end effector, O object model.
+    Frames: W world, E end effector, O object model.
 
     Attributes:
         expert: The task's keypoint terms and keyframe motions.
         action: Largest motion of E in one control step.
-        q0: (7,), present joint positions, rad.
+        robot: The arm.
+        q0: (n,), present positions of its joints, rad.
         p_E_tool: The tool's keypoints in E, (3,) each, m; they move with the hand.
         p_W_object: The object's keypoints in W, (3,) each, m, assumed to be at rest.
         X_WO: Pose of the object.
@@ -31,6 +33,7 @@ class PlanningProblem:
 
     expert: Expert
     action: ActionBounds
+    robot: Arm
     q0: np.ndarray
     p_E_tool: Mapping[str, np.ndarray]
     p_W_object: Mapping[str, np.ndarray]
@@ -60,7 +63,7 @@ class ActuationPose:
 
     Attributes:
         X_WE: Pose of the end effector.
-        q: (7,), joint positions with that pose, rad.
+        q: (n,), joint positions with that pose, rad.
     """
 
     X_WE: RigidTransform
@@ -72,7 +75,7 @@ class Plan:
     """A joint trajectory with one knot per control step.
 
     Attributes:
-        q: (T, 7), joint positions at the knots, rad; the first row is the present one.
+        q: (T, n), joint positions at the knots, rad; the first row is the present one.
         X_WE: The end effector's poses at the knots, T of them.
         actuation: Index of the actuation pose's knot.
         keyframes: Indices of the knots at which keyframes are reached, increasing; the actuation

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from fleet_tools.config.predicates import Predicate
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.experts.predicate_words import unmet_predicates
+from fleet_tools.experts.assessment import unmet_predicates
 from fleet_tools.sim.world_state import WorldState
 
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.solvers import MathematicalProgram
 
+from fleet_tools.experts.conditions import SLACK, AtPose, Violation, feasible, violations
 from fleet_tools.experts.keyframes import ACTUATION, Leg
 from fleet_tools.experts.kinematics import Kinematics
-from fleet_tools.experts.solver import SLACK, Violation, feasible, violations
-from fleet_tools.experts.terms import AtPose
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class Knot:
     Attributes:
         step: Number of control steps since the start.
         pose: Pose of the end effector; None if it is not constrained.
-        q: (7,), given joint positions, rad; None if they are free.
+        q: (n,), given joint positions, rad; None if they are free.
         held: Whether the joints are the same as at the knot before; then nothing else is given.
     """
 
@@ -39,8 +38,8 @@ def keyframe_knots(legs: Sequence[Leg], q0: np.ndarray, q_star: np.ndarray) -> l
 
     Args:
         legs: Outline of the plan.
-        q0: (7,), joint positions at the start, rad.
-        q_star: (7,), joint positions at the end of the leg to the actuation pose, rad.
+        q0: (n,), joint positions at the start, rad.
+        q_star: (n,), joint positions at the end of the leg to the actuation pose, rad.
     """
     knots = [Knot(0, q=q0)]
     start = 0
@@ -64,17 +63,18 @@ def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarr
     Args:
         arm: Kinematics of the arm.
         knots: Constraints, in the order of time.
-        guess: (len(knots), 7), initial guess, rad.
+        guess: (len(knots), n), initial guess, rad.
 
     Returns:
-        (len(knots), 7), joint positions, rad.
+        (len(knots), n), joint positions, rad.
 
     Raises:
         InfeasibleError: None was found; it names the keyframes that are missed.
     """
     prog = MathematicalProgram()
-    difference = np.hstack([-np.eye(7), np.eye(7)])
-    variables: list[np.ndarray] = []  # (7,) per knot; a held knot has those of the one before
+    n = arm.plant.num_positions()
+    difference = np.hstack([-np.eye(n), np.eye(n)])
+    variables: list[np.ndarray] = []  # (n,) per knot; a held knot has those of the one before
     for k, knot in enumerate(knots):
         if knot.held:
             variables.append(variables[-1])
@@ -87,7 +87,7 @@ def solve(arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray) -> np.ndarr
         if k > 0 and not knot.held:
             steps = knot.step - knots[k - 1].step
             ends = np.concatenate([variables[k - 1], variables[k]])
-            prog.Add2NormSquaredCost(difference / np.sqrt(steps), np.zeros(7), ends)
+            prog.Add2NormSquaredCost(difference / np.sqrt(steps), np.zeros(n), ends)
             farthest = steps * arm.step_limit
             prog.AddLinearConstraint(difference, -farthest, farthest, ends)
     solutions = feasible(
@@ -118,10 +118,10 @@ def interpolate(knots: Sequence[Knot], q: np.ndarray) -> tuple[list[Knot], np.nd
 
     Args:
         knots: In the order of time, the first at step 0.
-        q: (len(knots), 7), joint positions at the knots, rad.
+        q: (len(knots), n), joint positions at the knots, rad.
 
     Returns:
-        A knot for every step, and their joint positions, (T, 7), interpolated linearly.
+        A knot for every step, and their joint positions, (T, n), interpolated linearly.
     """
     given = {knot.step: knot for knot in knots}
     steps = np.arange(knots[-1].step + 1)
@@ -130,7 +130,7 @@ def interpolate(knots: Sequence[Knot], q: np.ndarray) -> tuple[list[Knot], np.nd
 
 
 def guess(arm: Kinematics, knots: Sequence[Knot]) -> np.ndarray:
-    """Returns an initial guess, (len(knots), 7), rad, by inverse kinematics alone.
+    """Returns an initial guess, (len(knots), n), rad, by inverse kinematics alone.
 
     It visits the knots' poses from the actuation pose outwards, so redundant joints change little.
 

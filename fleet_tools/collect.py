@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.observation_modes import OptionalObsMode
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import KeyValue
 
@@ -36,9 +38,10 @@ class CollectOptions(cli.Options):
     episodes: Count
     """Number of successful episodes that the dataset is to hold."""
     policy: PolicyName = "expert"
-    obs_mode: str | None = None
-    """Stored observations: state, multitask_state, point_cloud or rgbd (default: those that the
-    policy reads, or else state)."""
+    obs_mode: OptionalObsMode = None
+    """Stored observations (default: those that the policy reads, or else state)."""
+    robot: str = DEFAULT_ROBOT
+    """Robot of the package by name, or your own by the path of its YAML file."""
     env: tuple[KeyValue, ...] = ()
     """Other keyword arguments of the environment, such as split=unseen_tools
     camera_size=[640,480]."""
@@ -91,7 +94,7 @@ def _header(options: CollectOptions, policy: "PolicySource") -> "Header":
         given = {"obs_mode": options.obs_mode, **given}
     if "task" in given:
         raise ConfigError("--env cannot set the task. Give --tool or --task.")
-    kwargs = {"obs_mode": "state", **policy.env_kwargs, **given}
+    kwargs = {"obs_mode": "state", "robot": options.robot, **policy.env_kwargs, **given}
     spec = EnvSpec.of(options.task.name_or_path(), **kwargs)
     return describe_collection(spec, policy, options.seed, options.keep_failures)
 

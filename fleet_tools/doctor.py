@@ -149,8 +149,8 @@ def _real_time_factor() -> float:
 def _rendering_time() -> str:
     import gymnasium
 
+    from fleet_tools.perception.display import HEIGHT, WIDTH
     from fleet_tools.perception.opengl import renderer
-    from fleet_tools.perception.third_person_view import HEIGHT, WIDTH
 
     env = gymnasium.make("FleetTools/Hammer-v0", render_mode="rgb_array")
     env.reset(seed=0)
@@ -163,7 +163,7 @@ def _rendering_time() -> str:
 
 
 def _meshcat_port() -> int:
-    from fleet_tools.perception.third_person_view import open_meshcat
+    from fleet_tools.perception.display import open_meshcat
 
     return open_meshcat().port()
 

@@ -27,7 +27,7 @@ from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.blender.photo_jobs import StateSource
+    from fleet_tools.studio.photographs.photo_jobs import StateSource
 
 INDEX = "photographs.jsonl"
 
@@ -67,10 +67,9 @@ class PhotographOptions(cli.Options):
 
 
 def _photograph(options: PhotographOptions) -> int:
-    from fleet_tools.blender.photo_jobs import PhotoJob, make_photographs
-    from fleet_tools.blender.photographer import require_server
-    from fleet_tools.perception.display import check_camera
-    from fleet_tools.perception.third_person_view import THIRD
+    from fleet_tools.perception.display import THIRD, check_camera
+    from fleet_tools.studio.photographs.photo_jobs import PhotoJob, make_photographs
+    from fleet_tools.studio.photographs.photographer import require_server
 
     health = require_server(options.server)
     output = options.output.resolve()
@@ -94,6 +93,7 @@ def _photograph(options: PhotographOptions) -> int:
         partial(
             make_photographs,
             source.task,
+            source.robot,
             options.server,
             options.size,
             source.robot_visuals,
@@ -137,7 +137,7 @@ def _photograph(options: PhotographOptions) -> int:
 
 
 def _states(options: PhotographOptions) -> "StateSource":
-    from fleet_tools.blender.photo_jobs import dataset_states, scene_state
+    from fleet_tools.studio.photographs.photo_jobs import dataset_states, scene_state
 
     if options.source.is_dir():
         return dataset_states(options.source, options.episodes, options.every)

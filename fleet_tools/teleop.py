@@ -15,6 +15,7 @@ import pydantic
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.observation_modes import ObsModeOption
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.utils import cli
@@ -44,8 +45,8 @@ class TeleopOptions(cli.Options):
     task: TaskOptions
     episodes: Count | None = None
     """Number of successful episodes that the dataset is to hold (default: until Ctrl-C)."""
-    obs_mode: str = "state"
-    """Stored observations: state, multitask_state, point_cloud or rgbd."""
+    obs_mode: ObsModeOption = "state"
+    """Stored observations."""
     env: tuple[KeyValue, ...] = ()
     """Other keyword arguments of the environment, such as split=unseen_tools."""
     seed: Seed = 0

@@ -16,9 +16,10 @@ from scipy.spatial.transform import Rotation
 from support.processes import ROOT
 
 from fleet_tools.config.poses import Pose
+from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
-from fleet_tools.experts.kinematics import arm
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.kinematics import arm_kinematics
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import ZeroPolicy
 from fleet_tools.registration import CUSTOM_ID
@@ -207,7 +208,11 @@ FINGERS_TOP = (0.0105, 0.0, -0.031)
 def test_hanging_the_basket_on_the_fingers_is_no_success(basket: ToolUseEnv) -> None:
     basket.reset(seed=0)
     crown = basket.world_state().p_W_object["crown"] - basket.world_state().X_WO.translation()
-    p_WCrown = arm().forward(np.array(FORWARDS)) @ FINGERS_TOP + [0.0, 0.0, 0.002]
+    p_WCrown = arm_kinematics(basket.robot).forward(np.array(FORWARDS)) @ FINGERS_TOP + [
+        0.0,
+        0.0,
+        0.002,
+    ]
     x, y, z = p_WCrown - crown
     hanging = {
         "initial_joints_rad": FORWARDS,

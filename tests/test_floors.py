@@ -15,6 +15,7 @@ FLOORS = (
     "parallel",
     "robot",
     "sim",
+    "assets",
     "perception",
     "envs",
     "policies",
@@ -22,10 +23,8 @@ FLOORS = (
     "dataset",
     "evaluation",
     "leaderboard",
-    "assets",
     "experts",
     "baselines",
-    "blender",
     "studio",
 )
 """Rooms from the lowest floor to the highest."""
@@ -40,8 +39,7 @@ def modules():
         for path in sorted((PACKAGE / room).rglob("*.py")):
             names = path.relative_to(PACKAGE).with_suffix("").parts
             if names[-1] != "__main__" and not is_program(path):
-                its_room = "studio" if names[:2] == ("assets", "labelling") else room  # until moved
-                yield path, its_room, ".".join(("fleet_tools", *names))
+                yield path, room, ".".join(("fleet_tools", *names))
 
 
 def is_program(path: Path) -> bool:
@@ -91,7 +89,7 @@ def test_the_top_level_holds_the_public_face_and_the_programs():
         "registration.py",
     }
     programs = {
-        *("collect", "doctor", "evaluate", "label", "new_task", "photograph"),
+        *("blender", "collect", "doctor", "evaluate", "label", "new_task", "photograph"),
         *("replay", "serve", "teleop", "view"),
     }
     assert files == face | {f"{name}.py" for name in programs}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleet_tools.errors import require_name
+from fleet_tools.errors import ConfigError, require_name
 
 if TYPE_CHECKING:  # --help answers without numpy
     import numpy as np
@@ -127,7 +127,7 @@ class Family:
 
 
 def family_names() -> tuple[str, ...]:
-    """Returns the names of all families, sorted; a family of one's own models alone has no file."""
+    """Returns the names of all families, sorted; a user's own family of models has no file."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
@@ -136,9 +136,14 @@ def find_family(name: str) -> Family:
 
     Raises:
         UnknownNameError: There is no such family.
+        ConfigError: Its module declares none.
     """
     require_name("family", name, family_names())
-    return importlib.import_module(f"{__name__}.{name}").FAMILY
+    module = importlib.import_module(f"{__name__}.{name}")
+    family = getattr(module, "FAMILY", None)
+    if not isinstance(family, Family):
+        raise ConfigError(f"{module.__file__} has no FAMILY; a module of this folder declares one.")
+    return family
 
 
 def known_family(name: str) -> Family | None:
@@ -147,7 +152,7 @@ def known_family(name: str) -> Family | None:
 
 
 def meanings_of(family: str, keypoints: Sequence[str]) -> dict[str, Meaning]:
-    """Returns the meanings of a family's keypoints; those of a family of one's own have no text.
+    """Returns the meanings of a family's keypoints; those of a user's own family have no text.
 
     Args:
         family: Name of the family.

@@ -2,7 +2,7 @@
 
 tasks         names and sets of tasks
 scene         the start of an episode
-env           the environment, with the interface of `envs.recorded.RecordedEnv`
+env           the environment, with the interface of `envs.recorded_env.RecordedEnv`
 observations  what policies observe: the state, or features of an image
 encoder       frozen encoders of images
 expert        Meta-World's scripted policies

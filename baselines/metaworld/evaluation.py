@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from fleet_tools.baselines.metaworld.tasks import env_spec, read_task, task_set
+from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.envs.spec import META_WORLD
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
-from fleet_tools.perception.observation_config import observation_kwargs
 from fleet_tools.policies.policy import make_guarded
 from fleet_tools.policies.sources import PolicySource
 from fleet_tools.rollouts.rollout import attempt, rollout

@@ -9,7 +9,7 @@ class MetaWorldScene(Value):
     """The start of one episode, which its seed determines.
 
     Attributes:
-        arena: Name of the arena, see `envs.arenas`.
+        arena: Name of the arena, see `envs.spec`.
         task: Name of the task.
         seed: Seed that drew it.
         random_vector: What was drawn: positions of objects and of the goal, m, and angles, rad.

@@ -24,7 +24,7 @@ from fleet_tools.envs.array_spec import (
     describe_layout,
     describe_observation,
 )
-from fleet_tools.perception.observation_config import StoredEnvKwargs, observation_kwargs
+from fleet_tools.envs.observation_modes import EnvKwargs, observation_kwargs
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +57,7 @@ class Blueprint(Value):
     observation: dict[str, ArraySpec]
     action: ArraySpec
     scaling: Scaling
-    env_kwargs: StoredEnvKwargs
+    env_kwargs: EnvKwargs
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -27,7 +27,7 @@ def collect_round(
     quiet: bool,
     stop: Callable[[], bool],
 ) -> list[Path]:
-    """Collects a round's datasets, or goes on with them; see `experts.dagger`.
+    """Collects a round's datasets, or goes on with them; see `experts.demonstrators`.
 
     Args:
         datasets: Folders of the first demonstrations, whose tasks and environments are used.

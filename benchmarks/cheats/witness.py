@@ -40,8 +40,8 @@ class Witness:
     """
 
     def __init__(self, env: ToolUseEnv) -> None:
-        assert env._simulation is not None  # an episode has begun
-        self._simulation = env._simulation
+        assert env.simulation is not None  # an episode has begun
+        self._simulation = env.simulation
         caused = caused_by_part(env.task)
         self._predicate, self._part = caused.change, env.task.tool_parts[caused.part]
         self._working_shapes = find_family(env.task.tool_family).working_parts

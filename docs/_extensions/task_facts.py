@@ -1,6 +1,5 @@
 """The facts of a task as Markdown tables, from its task file and the models that it names."""
 
-import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,29 +10,18 @@ from fleet_tools.config.randomization import RandomPose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.actions import action_scale
 from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.envs.observations import observables
+from fleet_tools.envs.observation_modes import OBS_MODES, observables, observation_config
 from fleet_tools.envs.predicate_sentences import joint_units, sentences
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.perception.observation_config import OBS_MODES, ObservationConfig
 from fleet_tools.registration import CUSTOM_ID, env_id
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import model_names
+from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.splits import SPLITS, model_pairs
 
 _AXES = {"translation_m": ("x", "y", "z", "m"), "rpy_deg": ("roll", "pitch", "yaw", "degrees")}
 _COLORS = ("red", "green", "blue")
 _RESISTANCE_UNITS = {"m": "N", "rad": "N m"}
-_OBSERVATION_DEFAULTS = [  # read before autodoc, which changes signatures
-    inspect.signature(ToolUseEnv).parameters[name].default
-    for name in (
-        "camera_size",
-        "channels",
-        "cloud_size",
-        "cloud_sampling",
-        "cloud_source",
-        "sensors",
-    )
-]
 
 
 def facts(name_or_path: str) -> str:
@@ -95,9 +83,15 @@ def actions(task: TaskConfig) -> str:
     return f"`Box(-1, 1, (6,), float32)`\n\n{table(head, rows)}"
 
 
+_ROBOT = load_robot()
+
+
 def observations(task: TaskConfig) -> str:
     """Returns the table of the entries of observations, by observation mode."""
-    modes = {mode: observables(task.keypoints, _config(task, mode)) for mode in _modes(task)}
+    modes = {
+        mode: observables(mode, task.keypoints, observation_config(task, mode), _ROBOT.num_joints)
+        for mode in _modes(task)
+    }
     common = set.intersection(*(set(entries) for entries in modes.values()))
     rows = [
         ("every" if shared else f"`{mode}`", *_entry_row(name, entry.spec))
@@ -110,12 +104,7 @@ def observations(task: TaskConfig) -> str:
 
 
 def _modes(task: TaskConfig) -> list[str]:
-    return [mode for mode in OBS_MODES if task.cameras or "camera_size" not in OBS_MODES[mode]]
-
-
-def _config(task: TaskConfig, mode: str) -> ObservationConfig:
-    """Returns what an environment with default arguments observes in a mode."""
-    return ObservationConfig.of(task, mode, *_OBSERVATION_DEFAULTS)
+    return [mode for mode in OBS_MODES if task.cameras or OBS_MODES[mode].seen == "nothing"]
 
 
 def _entry_row(name: str, spec: ArraySpec) -> tuple[str, str, str, str]:
@@ -146,14 +135,14 @@ def splits(task: TaskConfig) -> str:
 
 
 def randomization(task: TaskConfig) -> str:
-    """Returns the table of what is drawn for a scene, in uniform distributions and choices."""
+    """Returns the table of what is drawn for a scene of the default robot."""
     rows = [(f"`{group}`", *row) for group, *row in _drawn(task)]
     return table(("group", "quantity", "distribution"), rows)
 
 
 def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
     """Yields group, quantity and distribution of all that is drawn."""
-    drawn = task.randomization
+    drawn = _ROBOT.fill(task).randomization
     for group in type(drawn).model_fields:
         match getattr(drawn, group):
             case RandomPose() as pose:

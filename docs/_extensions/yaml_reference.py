@@ -21,6 +21,7 @@ from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Value
 from fleet_tools.evaluation.protocol import ProtocolFile
+from fleet_tools.robot.arm import Arm
 from fleet_tools.sim.catalog import Keypoints
 
 
@@ -41,6 +42,7 @@ class File:
 
 FILES = (
     File("Task files", TaskConfig, "`task_configs/hammer.yaml`, or `task=` of an environment."),
+    File("Robots", Arm, "`task_configs/robots/panda.yaml`, or `robot=` of an environment."),
     File("keypoints.yaml", Keypoints, "The labels of a tool or an object, in its model's folder."),
     File(
         "Protocols", ProtocolFile, "`task_configs/protocols/v2.yaml`, by which policies are scored."

@@ -11,9 +11,9 @@ from PIL import Image
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.camera_view import Pinhole
+from fleet_tools.perception.display import look_at
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
-from fleet_tools.perception.third_person_view import look_at
 
 MOMENTS = [("hammer", 3, 11), ("wrench", 4, 16), ("spatula", 2, 30), ("knife", 5, 18)]
 """Task, seed of the scene, and number of steps."""

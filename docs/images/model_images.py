@@ -14,9 +14,9 @@ from pydrake.multibody.plant import AddMultibodyPlantSceneGraph
 from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.camera_view import Pinhole
+from fleet_tools.perception.display import look_at
 from fleet_tools.perception.rendering import BACKGROUND_COLOR, add_renderer, render_rgb
-from fleet_tools.perception.third_person_view import look_at
 from fleet_tools.sim.catalog import Kind, Model, find_model, model_names
 
 # Pages show the pictures at half of these sizes, which are in pixels.

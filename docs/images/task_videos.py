@@ -14,10 +14,11 @@ from pydrake.math import RollPitchYaw
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.perception.third_person_view import look_at
+from fleet_tools.perception.display import look_at
 from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.studio.pictures import filming
 from fleet_tools.studio.pictures.filming import Shot
 from fleet_tools.studio.pictures.recording import PlannedEpisode

@@ -1,6 +1,6 @@
 """How scenes vary: what a task file says about each group of randomized quantities."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -10,9 +10,6 @@ from fleet_tools.config.textures import texture_file
 from fleet_tools.config.values import Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
-DistributionVector7 = Annotated[
-    tuple[Distribution, ...], pydantic.Field(min_length=7, max_length=7)
-]
 
 
 class RandomPose(Value):
@@ -28,16 +25,12 @@ def _between(low: float, high: float) -> Uniform:
     return Uniform(uniform=(low, high))
 
 
-INITIAL_JOINTS_RAD = (
-    _between(-0.15, 0.15),
-    _between(-0.30, -0.10),
-    _between(-0.15, 0.15),
-    _between(-2.30, -2.10),
-    _between(-0.15, 0.15),
-    _between(1.90, 2.10),
-    _between(0.60, 1.00),
-)
-"""The hand before the robot, at half a metre, looking down."""
+MOUNT = "mount"
+"""Stands for the pose of a camera that is where the robot has a mount for it, on its hand."""
+
+READY = "ready"
+"""Posture of every robot: the hand before it, looking down."""
+
 
 TOOL_IN_HAND = RandomPose(
     translation_m=(_between(-0.015, 0.015), 0.0, _between(-0.003, 0.003)),
@@ -51,15 +44,45 @@ OBJECT_POSE = RandomPose(
 )
 """Anywhere on the table before the robot, at any angle."""
 
-EXTRINSICS: dict[str, RandomPose] = {
+
+def _kind_of_pose(data: Any) -> str | None:
+    match data:
+        case str():
+            return "mount"
+        case RandomPose() | dict():
+            return "RandomPose"
+    return None
+
+
+CameraPose = Annotated[
+    Annotated[Literal["mount"], pydantic.Tag("mount")]
+    | Annotated[RandomPose, pydantic.Tag("RandomPose")],
+    pydantic.Discriminator(
+        _kind_of_pose,
+        custom_error_type="camera_pose",
+        custom_error_message="expected 'mount', or a mapping with translation_m and rpy_deg",
+    ),
+]
+"""X_FC of a camera; "mount" for the one that the robot's file gives."""
+
+
+def _kind_of_joints(data: Any) -> str:
+    return "posture" if isinstance(data, str) else "joints"
+
+
+InitialJoints = Annotated[
+    Annotated[str, pydantic.Tag("posture")]
+    | Annotated[tuple[Distribution, ...], pydantic.Tag("joints")],
+    pydantic.Discriminator(_kind_of_joints),
+]
+"""Joint positions of the robot, or the name of one of the postures of its file."""
+
+EXTRINSICS: dict[str, CameraPose] = {
     "overhead": RandomPose(
         translation_m=(_between(0.98, 1.02), _between(-0.02, 0.02), _between(0.93, 0.97)),
         rpy_deg=(_between(-153.0, -149.0), _between(-2.0, 2.0), _between(88.0, 92.0)),
     ),
-    "wrist": RandomPose(
-        translation_m=(0.07, _between(0.065, 0.075), _between(-0.095, -0.085)),
-        rpy_deg=(_between(36.0, 38.0), _between(-26.0, -24.0), _between(89.0, 91.0)),
-    ),
+    "wrist": MOUNT,
 }
 """Where `fleet_tools.config.cameras.CAMERAS` are."""
 
@@ -76,8 +99,8 @@ class Randomization(Value):
     file leaves out is drawn by default; one that is to be fixed is given as numbers.
     """
 
-    initial_joints_rad: DistributionVector7 = INITIAL_JOINTS_RAD
-    """Initial joint positions of the arm."""
+    initial_joints_rad: InitialJoints = READY
+    """Initial joint positions of the arm, or the name of one of its postures."""
     tool_in_hand: RandomPose = TOOL_IN_HAND
     """X_EG, pose of the tool's grasp frame in the end effector; the identity is a perfect grasp."""
     object_pose: RandomPose = OBJECT_POSE
@@ -92,9 +115,10 @@ class Randomization(Value):
     """Factor of the object's coefficient of friction."""
     joint_resistance: dict[str, Distribution] = {}
     """Coulomb resistance of the object's named joints, N or N m; others keep that of the model."""
-    cameras: dict[str, RandomPose] = EXTRINSICS
+    cameras: dict[str, CameraPose] = EXTRINSICS
     """Extrinsics X_FC of the task's cameras, in the frame F (world or end effector) to which each
-    is fixed; x points right in the image, y down, z into it."""
+    is fixed; x points right in the image, y down, z into it. "mount": where the robot's hand has
+    a mount for a camera."""
     tool_tint: DistributionVector3 = TINT
     """Factors of the tool's colours."""
     object_tint: DistributionVector3 = TINT
@@ -103,6 +127,11 @@ class Randomization(Value):
     """Factors of the table's colours."""
     table_texture: NameDistribution = TABLE_TEXTURES
     """Names from `fleet_tools.config.textures.texture_names()`."""
+
+    @property
+    def leaves_to_robot(self) -> bool:
+        """Whether something is what the robot's file says."""
+        return isinstance(self.initial_joints_rad, str) or MOUNT in self.cameras.values()
 
     @pydantic.field_validator(*(name for name in RANGES if name != "push"))
     @classmethod

@@ -27,16 +27,7 @@ _FACTOR = Range(0.01, 100.0)
 _TINT = Range(0.001, 10.0)
 
 RANGES: dict[str, Any] = {
-    # The Panda's joints.
-    "initial_joints_rad": (
-        Range(-2.8973, 2.8973, " rad"),
-        Range(-1.7628, 1.7628, " rad"),
-        Range(-2.8973, 2.8973, " rad"),
-        Range(-3.0718, -0.0698, " rad"),
-        Range(-2.8973, 2.8973, " rad"),
-        Range(-0.0175, 3.7525, " rad"),
-        Range(-2.8973, 2.8973, " rad"),
-    ),
+    "initial_joints_rad": Range(-10.0, 10.0, " rad"),
     "tool_in_hand": _pose(0.5),
     "object_pose": _pose(10.0),
     "tool_mass_scale": _FACTOR,
@@ -52,7 +43,8 @@ RANGES: dict[str, Any] = {
 }
 """By field of a scene, the range of all numbers in it; by entry or by key where they differ.
 
-Positions reach as far as cameras see, and farther than any workspace of an arm.
+Positions reach as far as cameras see, and farther than any workspace of an arm. The robot's limits
+(`fleet_tools.robot.arm_model.require_positions`) are narrower than these of its joints.
 """
 
 
@@ -79,7 +71,7 @@ def require_range(field: str, given: Any) -> Any:
 def _numbers(given: Any, allowed: Any, place: tuple = ()) -> Iterator[tuple[tuple, float, Range]]:
     """Yields each number of a field, with its place and its range."""
     match given:
-        case None:  # no push
+        case None | str():  # no push; what the robot's file says
             return
         case Uniform(uniform=numbers) | Choice(choice=numbers):
             for number in numbers:

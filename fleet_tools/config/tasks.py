@@ -1,6 +1,6 @@
 """What a task file may say.
 
-A task is data: families of tools and objects, how scenes vary, how the robot is controlled, what
+A task is data: families of tools and objects, how scenes vary, what
 the expert must achieve at which keypoints, and what counts as success. Its building blocks are in
 `fleet_tools.config` (`randomization`, `expert`, `predicates`, `cameras`); environment, simulation
 and expert know nothing else about a task, and a new task composes them in YAML.
@@ -19,7 +19,7 @@ import pydantic
 from fleet_tools.config.cameras import CAMERAS, Camera
 from fleet_tools.config.expert import Expert
 from fleet_tools.config.predicates import CausedByPart, Predicate
-from fleet_tools.config.randomization import Randomization
+from fleet_tools.config.randomization import MOUNT, Randomization
 from fleet_tools.config.resources import task_configs_root
 from fleet_tools.config.sensors import Sensors
 from fleet_tools.config.values import (
@@ -42,17 +42,6 @@ class ActionBounds(Value):
     """Distance along each axis of the end effector."""
     rotation_deg: Positive = 15.0
     """Angle about each axis of the end effector."""
-
-
-class ControllerGains(Value):
-    """Operational-space control gains: natural frequencies of critically damped errors, rad/s."""
-
-    translation_rad_s: Positive = 30.0
-    """For the position of the end effector."""
-    rotation_rad_s: Positive = 40.0
-    """For the orientation of the end effector."""
-    posture_rad_s: Positive = 5.0
-    """For the posture of the arm, in the null space of the end effector's motion."""
 
 
 class ObservedKeypoints(Value):
@@ -123,8 +112,9 @@ NO_MODELS = GivenModels()
 class TaskConfig(GrownValue):
     """The content of a task file; `task_configs/` holds the package's own.
 
-    A key that is left out has its default. Those of arm, cameras and grasp are the package's, so
-    that a file says what is its own: models, success, and what the expert is to do.
+    A key that is left out has its default. Those of cameras and grasp are the package's, and those
+    of the arm are in the robot's file (`fleet_tools.robot.arm`), so that a file says what is its
+    own: models, success, and what the expert is to do.
     """
 
     later_fields = ("sensors",)  # task files of before they existed keep their hashes
@@ -153,8 +143,6 @@ class TaskConfig(GrownValue):
     """Time limit in control steps of 1/6 s."""
     action: ActionBounds = ActionBounds()
     """Bounds of actions."""
-    controller: ControllerGains = ControllerGains()
-    """Gains of the operational-space controller."""
     cameras: dict[Annotated[str, pydantic.Field(pattern="^[a-z][a-z0-9_]*$")], Camera] = CAMERAS
     """Cameras by name; their extrinsics are drawn, see `Randomization.cameras`."""
     sensors: Sensors = Sensors()
@@ -190,6 +178,12 @@ class TaskConfig(GrownValue):
                 f"cameras and randomization.cameras must name the same cameras; the first names "
                 f"{list(self.cameras)}, the second {list(drawn)}",
             )
+        for name, pose in drawn.items():
+            if pose == MOUNT and self.cameras[name].frame != "end_effector":
+                raise MisfitError(
+                    f"randomization.cameras.{name}",
+                    "the robot's mount is on its hand, and this camera is fixed to the world",
+                )
         return self
 
     @pydantic.model_validator(mode="after")

@@ -32,7 +32,6 @@ SEEDS_END = 2**128
 Seed = Annotated[CountOrZero, pydantic.Field(lt=SEEDS_END)]
 """Seed of a random number generator."""
 Vector3 = tuple[Number, Number, Number]
-Vector7 = tuple[Number, Number, Number, Number, Number, Number, Number]
 Axis = tuple[str, str]
 """An axis from one named keypoint to another."""
 

@@ -15,6 +15,7 @@ from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_obs
 from fleet_tools.envs.recorded_env import recorded
 from fleet_tools.envs.spec import TOOL_USE, EnvSpec
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError, UnknownNameError
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
@@ -60,6 +61,7 @@ class Header(CarriesModels, Document):
         """
         if self.env_spec.arena is TOOL_USE:
             task = self.with_models_of(self.task)
+            others |= self.robot_path({**self.env_spec.kwargs, **others})
             return self.env_spec.make_stored(
                 task, "the dataset", DatasetError, trusted=trusted, **others
             )
@@ -79,6 +81,13 @@ class Header(CarriesModels, Document):
     def images(self) -> tuple[str, ...]:
         """Names of the entries of an observation that are images."""
         return tuple(name for name, spec in self.observation.items() if spec.is_image)
+
+    @property
+    def robot(self) -> str:
+        """Name of the robot; of the arena, where it has none of this package."""
+        if self.env_spec.arena is not TOOL_USE:
+            return self.env_spec.arena.name
+        return str(self.env_spec.kwargs.get("robot", DEFAULT_ROBOT)).partition("@")[0]
 
     def local_spec(self) -> EnvSpec:
         """Returns the specification with paths of the models that the dataset carries."""

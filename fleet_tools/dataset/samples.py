@@ -23,8 +23,8 @@ from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.episode_file import OBSERVATIONS, Run
 from fleet_tools.dataset.header import common_layout
 from fleet_tools.dataset.stored_episode import StoredEpisode, disallowed
+from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.perception.observation_config import observation_kwargs
 
 EPISODE = "episode"
 
@@ -53,7 +53,7 @@ class Samples:
         observation: Layout of the used entries of the observation, by name.
         action: Layout of an action.
         env_kwargs: Keyword arguments of an environment with the same observations, see
-            `fleet_tools.perception.observation_config.observation_kwargs`; None where the datasets
+            `fleet_tools.envs.observation_modes.observation_kwargs`; None where the datasets
             differ in them.
         episodes: All episodes in order, also those that are too short for a sample.
         lengths: (n,) numbers of steps of the episodes.

@@ -12,7 +12,7 @@ import numpy as np
 import pydantic
 
 from fleet_tools.config.values import Value, differences
-from fleet_tools.perception.segmentation import SEGMENTS
+from fleet_tools.perception.camera_view import CHANNELS, SEGMENTS
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded_env import EnvInterface
@@ -46,9 +46,6 @@ Kind = Literal[
     "action",
 ]
 """What an array is, by which it is stored, scaled, encoded and exported."""
-
-IMAGE_KINDS: tuple[Kind, ...] = ("rgb", "depth", "segmentation")
-"""Kinds of images; the channels of cameras are called like them."""
 
 LIMITS: dict[Kind, tuple[float, float]] = {
     "one_hot": (0, 1),
@@ -84,7 +81,7 @@ class ArraySpec(Value):
     @property
     def is_image(self) -> bool:
         """Whether it is an image."""
-        return self.kind in IMAGE_KINDS
+        return self.kind in CHANNELS
 
     @property
     def limits(self) -> tuple[float, float]:

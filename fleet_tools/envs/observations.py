@@ -1,8 +1,6 @@
-"""The layout of observations: proprioception, and the entries that the observation mode adds.
+"""Entries of observations: what each is, and how it is read from a measurement.
 
-Every mode has the robot's own senses. `state` adds the keypoints of tool and object,
-`multitask_state` the same in a layout common to all tasks, `point_cloud` their fused point cloud,
-`rgbd` the images of all cameras.
+Which of them an observation has is said by `fleet_tools.envs.observation_modes`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +13,8 @@ from gymnasium import spaces
 from fleet_tools.config.tasks import ObservedKeypoints
 from fleet_tools.envs.array_spec import ArraySpec, Kind
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.measurement import Measurement
-from fleet_tools.perception.observation_config import ObservationConfig
-from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.segmentation import SEGMENTS
-
-MULTITASK_ROWS = 8
-"""Number of rows for the keypoints of each part in the layout common to all tasks."""
+from fleet_tools.perception.camera_view import SEGMENTS, Channel, Pinhole
+from fleet_tools.perception.measurement import Measurement, ObservationConfig
 
 Observation = dict[str, Any]
 """Arrays by the names of features."""
@@ -38,22 +31,6 @@ class Observable:
 
     spec: ArraySpec
     read: Callable[[Measurement], np.ndarray]
-
-
-def observables(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Observable]:
-    """Returns the entries of an environment's observations, by name.
-
-    Raises:
-        ConfigError: A task has too many keypoints for the layout common to all tasks.
-    """
-    match config.obs_mode:
-        case "state":
-            return _PROPRIOCEPTION | _keypoints(keypoints)
-        case "multitask_state":
-            return _PROPRIOCEPTION | _padded(_keypoints(keypoints))
-        case "point_cloud":
-            return _PROPRIOCEPTION | _point_cloud(config)
-    return _PROPRIOCEPTION | _images(config)
 
 
 def observation_space(features: Mapping[str, ArraySpec]) -> spaces.Dict:
@@ -83,30 +60,41 @@ def _numbers(
     return Observable(spec, read)
 
 
-_PROPRIOCEPTION = {
-    "joint_position": _numbers("state", (7,), "rad", None, lambda measured: measured.state.q),
-    "joint_velocity": _numbers("state", (7,), "rad/s", None, lambda measured: measured.state.v),
-    "joint_external_torque": _numbers(  # on the joints, from contact
-        "state", (7,), "N m", None, lambda measured: measured.state.tau_external
-    ),
-    "end_effector_pose": _numbers(
-        "state",
-        (3, 4),
-        "rotation matrix | m",
-        "world: [R_WE | p_WE]",
-        lambda measured: measured.state.X_WE.GetAsMatrix34(),
-    ),
-    "end_effector_wrench": _numbers(  # on the end effector, from contact
-        "state",
-        (6,),
-        "N m, N",
-        "end effector: [moment, force] at its origin",
-        lambda measured: measured.state.F_E,
-    ),
-}
+def proprioception(num_joints: int) -> dict[str, Observable]:
+    """Returns the robot's own senses.
+
+    Args:
+        num_joints: Number of its joints.
+    """
+    joints = (num_joints,)
+    return {
+        "joint_position": _numbers("state", joints, "rad", None, lambda measured: measured.state.q),
+        "joint_velocity": _numbers(
+            "state", joints, "rad/s", None, lambda measured: measured.state.v
+        ),
+        "joint_external_torque": _numbers(  # on the joints, from contact
+            "state", joints, "N m", None, lambda measured: measured.state.tau_external
+        ),
+        "end_effector_pose": _numbers(
+            "state",
+            (3, 4),
+            "rotation matrix | m",
+            "world: [R_WE | p_WE]",
+            lambda measured: measured.state.X_WE.GetAsMatrix34(),
+        ),
+        "end_effector_wrench": _numbers(  # on the end effector, from contact
+            "state",
+            (6,),
+            "N m, N",
+            "end effector: [moment, force] at its origin",
+            lambda measured: measured.state.F_E,
+        ),
+    }
 
 
-def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Observable]:
+def own_keypoints(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Observable]:
+    """Returns the keypoints of tool and object."""
+
     def observable(part: Literal["tool", "object"], names: tuple[str, ...]) -> Observable:
         def read(measurement: Measurement) -> np.ndarray:
             state = measurement.state
@@ -121,41 +109,52 @@ def _keypoints(keypoints: ObservedKeypoints) -> dict[str, Observable]:
     }
 
 
-def _padded(keypoints: dict[str, Observable]) -> dict[str, Observable]:
+def padded_keypoints(
+    keypoints: ObservedKeypoints, config: ObservationConfig
+) -> dict[str, Observable]:
+    """Returns the keypoints of tool and object in a layout common to all tasks.
+
+    Raises:
+        ConfigError: A task has too many keypoints for it.
+    """
+    number = config.keypoint_rows
+
     def observable(name: str, own: Observable) -> Observable:
         count = len(own.spec.entries)
-        if count > MULTITASK_ROWS:
+        if count > number:
             raise ConfigError(
-                f'obs_mode="multitask_state" holds {MULTITASK_ROWS} {name}, and the task observes '
-                f'{count}. Observe fewer, or use "state".'
+                f'obs_mode="multitask_state" has {number} rows, and the task observes {count} '
+                f"{name}. Give keypoint_rows={count}, or more, to all tasks that share a policy."
             )
 
         def read(measurement: Measurement) -> np.ndarray:
-            rows = np.zeros((MULTITASK_ROWS, 4))
+            rows = np.zeros((number, 4))
             rows[:count, :3], rows[:count, 3] = own.read(measurement), 1
             return rows
 
         unit = "m, mask: 1 there, 0 not"
-        return _numbers("masked_keypoints", (MULTITASK_ROWS, 4), unit, own.spec.frame, read)
+        return _numbers("masked_keypoints", (number, 4), unit, own.spec.frame, read)
 
-    return {name: observable(name, own) for name, own in keypoints.items()}
+    own = own_keypoints(keypoints, config)
+    return {name: observable(name, each) for name, each in own.items()}
 
 
-def _point_cloud(config: ObservationConfig) -> dict[str, Observable]:
+def point_cloud(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Observable]:
+    """Returns the fused point cloud of tool and object."""
     return {
         "point_cloud": _numbers(
             "points",
             (sum(config.cloud_size), 4),
             "m, mask: 1 tool, -1 object, 0 out of view",
             "end effector",
-            lambda measured: measured.cloud,
+            lambda measured: measured.seen_cloud(),
         )
     }
 
 
-def _image(kind: Kind, size: tuple[int, int], frame: str, key: tuple[str, str]) -> Observable:
+def _image(channel: Channel, size: tuple[int, int], camera: str) -> Observable:
     width, height = size
-    shape, dtype, unit = {
+    kinds = {
         "rgb": ((height, width, 3), "uint8", "1/255"),
         "depth": ((height, width), "float32", "m, 0 too near, inf too far"),
         "segmentation": (
@@ -163,26 +162,27 @@ def _image(kind: Kind, size: tuple[int, int], frame: str, key: tuple[str, str]) 
             "uint8",
             ", ".join(f"{value} {name}" for value, name in enumerate(SEGMENTS)),
         ),
-    }[kind]
-    spec = ArraySpec(kind=kind, shape=shape, dtype=dtype, unit=unit, frame=frame)
-    return Observable(spec, lambda measured: measured.shown.images[key])
+    }
+    shape, dtype, unit = kinds[channel]
+    spec = ArraySpec(kind=channel, shape=shape, dtype=dtype, unit=unit, frame=f"camera {camera}")
+    return Observable(spec, lambda measured: measured.seen().images[camera, channel])
 
 
-def _images(config: ObservationConfig) -> dict[str, Observable]:
+def images(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Observable]:
+    """Returns the images of all cameras, their intrinsics and their poses."""
     entries = {}
     for name, camera in config.cameras.items():
-        frame = f"camera {name}"
         for channel in config.channels:
-            entries[f"{name}_{channel}"] = _image(
-                channel, config.camera_size, frame, (name, channel)
-            )
+            entries[f"{name}_{channel}"] = _image(channel, config.camera_size, name)
         K = Pinhole.of(camera, config.camera_size).matrix()
-        entries[f"{name}_K"] = _numbers("camera", (3, 3), "pixel", frame, lambda measured, K=K: K)
+        entries[f"{name}_K"] = _numbers(
+            "camera", (3, 3), "pixel", f"camera {name}", lambda measured, K=K: K
+        )
         entries[f"{name}_X_WC"] = _numbers(
             "camera",
             (3, 4),
             "rotation matrix | m",
             "world: [R_WC | p_WC], x right in the picture, y down, z into it",
-            lambda measured, name=name: measured.shown.X_WC[name].GetAsMatrix34(),
+            lambda measured, name=name: measured.seen().X_WC[name].GetAsMatrix34(),
         )
     return entries

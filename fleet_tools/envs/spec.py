@@ -15,6 +15,7 @@ import pydantic
 
 from fleet_tools.config.tasks import task_names, task_path
 from fleet_tools.config.values import Value, parse
+from fleet_tools.envs.observation_modes import EnvKwargs, canonical_kwargs
 from fleet_tools.envs.predicate_functions import require_trust
 from fleet_tools.errors import (
     ConfigError,
@@ -22,8 +23,8 @@ from fleet_tools.errors import (
     MissingLibraryError,
     require_name,
 )
-from fleet_tools.perception.observation_config import StoredEnvKwargs, in_one_form
 from fleet_tools.registration import CUSTOM_ID, MAKE_META_WORLD, MAKE_TOOL_USE, env_id
+from fleet_tools.robot.arm import robot_names, robot_path
 from fleet_tools.storage.provenance import PACKAGES, TaskFile
 from fleet_tools.utils.drake_release import require_tested_release
 from fleet_tools.utils.imports import load_function
@@ -114,7 +115,7 @@ class EnvSpec(Value):
     """
 
     id: str
-    kwargs: StoredEnvKwargs
+    kwargs: EnvKwargs
 
     @pydantic.field_validator("id")
     @classmethod
@@ -140,10 +141,12 @@ class EnvSpec(Value):
             kwargs: Other keyword arguments of the environment, plain JSON data or tuples of it.
 
         Raises:
-            UnknownNameError: There is no such task.
+            UnknownNameError: There is no such task, or no such robot.
             ConfigError: An argument is not plain data.
         """
-        plain = in_one_form({name: _as_lists(value) for name, value in kwargs.items()})
+        plain = canonical_kwargs({name: _as_lists(value) for name, value in kwargs.items()})
+        if "robot" in plain and plain["robot"] not in robot_names():
+            plain["robot"] = str(robot_path(plain["robot"]))
         if task in task_names():
             facts = {"id": env_id(task), "kwargs": {"task": task, **plain}}
         else:

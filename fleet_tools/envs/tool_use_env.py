@@ -1,101 +1,40 @@
 """The Gymnasium environment of every task."""
 
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
 import numpy as np
-from pydrake.geometry import Meshcat
 
 from fleet_tools.config.sensors import SensorName
-from fleet_tools.envs import rewards
 from fleet_tools.envs.actions import action_scale, action_spec, check_action
-from fleet_tools.envs.observations import Observation, observables, observation_space, observe
-from fleet_tools.envs.outcomes import (
-    OBJECT_LOST,
-    RUNNING,
-    SIMULATION_ERROR,
-    SUCCESS,
-    TIME_LIMIT,
-)
+from fleet_tools.envs.observation_modes import observables, observation_config
+from fleet_tools.envs.observations import Observation, observation_space
+from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.predicate_functions import load_bound_task
-from fleet_tools.envs.recorded_env import RecordedEnv, recorded
-from fleet_tools.envs.success import Verdict, conjunction, judge_each
-from fleet_tools.errors import (
-    ConfigError,
-    EpisodeOverError,
-    RenderServerError,
-    SimulationError,
-    require_name,
-    shown,
-)
-from fleet_tools.perception.display import Display, find_view
-from fleet_tools.perception.measurement import Capture, Measurement
-from fleet_tools.perception.meshcat_table import show_table
-from fleet_tools.perception.observation_config import CHANNELS, ObservationConfig
+from fleet_tools.envs.recorded_env import recorded
+from fleet_tools.envs.stage import Stage
+from fleet_tools.envs.staged_env import StagedEnv
+from fleet_tools.envs.success import Verdict
+from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
+from fleet_tools.perception.camera_view import CHANNELS
+from fleet_tools.perception.display import open_meshcat, picture_renderer
 from fleet_tools.perception.observer import Observer
-from fleet_tools.perception.opengl import require_gl
-from fleet_tools.perception.ray_casting import require_embree
-from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH, View, open_meshcat
-from fleet_tools.robot.panda import Visuals
-from fleet_tools.sim.own_models import OwnModel, own_models
-from fleet_tools.sim.scene import (
-    RandomizationSwitch,
-    Scene,
-    check_randomization,
-    check_seed,
-    sample_scene,
-)
-from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
-from fleet_tools.sim.snapshot import Snapshot
+from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm
+from fleet_tools.robot.arm_model import fitted_task
+from fleet_tools.sim.own_models import load_admitted_robot
+from fleet_tools.sim.scene import RandomizationSwitch, check_randomization, check_seed, sample_scene
+from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.sim.splits import model_pairs
-from fleet_tools.sim.task_models import admit_model, check_scene, find_task_model
-from fleet_tools.sim.world import build_world
-from fleet_tools.sim.world_state import WorldState
+from fleet_tools.sim.task_models import admit_model, check_scene
 from fleet_tools.storage.provenance import TaskFile
 
 REWARDS = ("sparse", "dense")
 
 
-@dataclass(frozen=True, eq=False)
-class EnvState:
-    """An environment during an episode; `set_state` continues from it bit for bit.
-
-    Attributes:
-        scene: Scene of the episode.
-        snapshot: State of the simulation.
-        outcome: Outcome so far.
-        steps_held: Number of consecutive steps for which the success predicates have held.
-        success_once: Whether they have held after any step.
-        shown: What delayed cameras show; None where they show the present.
-    """
-
-    scene: Scene
-    snapshot: Snapshot
-    outcome: str
-    steps_held: int
-    success_once: bool
-    shown: Capture | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Episode:
-    """What an episode has, from its reset on."""
-
-    scene: Scene
-    initial: WorldState
-    measurement: Measurement
-    outcome: str = RUNNING
-    steps_held: int = 0
-    success_once: bool = False
-
-
-class ToolUseEnv(RecordedEnv):
-    """A Panda arm with a tool in its hand, and an object on which the tool is used.
+class ToolUseEnv(StagedEnv):
+    """An arm with a tool in its hand, and an object on which the tool is used.
 
     Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step (1/6
     s) relative to its present pose, in its own frame: translation, then rotation vector, in units
@@ -133,18 +72,24 @@ class ToolUseEnv(RecordedEnv):
         randomization: "on", "off", or a mapping from groups to bool (`fleet_tools.sim.scene`).
         reward: "sparse" or "dense".
         render_mode: None, "rgb_array", or "human" (Meshcat, in the browser).
-        robot_visuals: "light", or "franka" for the manufacturer's meshes (`fleet_tools.robot`).
+        robot: Name of a robot of the package, or path of a robot's file (`fleet_tools.robot.arm`).
+        robot_visuals: "light", or another name of the robot's visual meshes.
         camera_size: (width, height) of the cameras' images, in pixels.
         channels: Channels of the mode "rgbd", of "rgb", "depth" and "segmentation"; no others are
             rendered.
         cloud_size: Number of points of the tool, and of the object, in the mode "point_cloud".
         cloud_sampling: "farthest" or "even" (`fleet_tools.perception.point_cloud`).
-        cloud_source: "rays", or "vtk" (rendered, needs OpenGL): how cameras see the cloud's points.
+        cloud_source: How cameras see the cloud's points: "rays", "vtk" (rendered, needs OpenGL),
+            or another name in `fleet_tools.perception.renderer.RENDERERS`.
+        image_source: What renders the images of the mode "rgbd": "vtk", or another such name.
+        keypoint_rows: Rows for the keypoints of the tool, and of the object, in the mode
+            "multitask_state"; policies for several tasks need the same number in all.
         sensors: "ideal", or "active_stereo" or "structured_light": errors of the cameras, whose
             figures are the task file's (`fleet_tools.config.sensors`).
 
     Attributes:
-        task: The task file's content.
+        task: The task file's content, with the robot's numbers where the file leaves them to it.
+        robot: The arm.
         features: Entries of the observation, by name.
         action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
         meshcat: The viewer of the render mode "human"; None in other modes.
@@ -167,16 +112,21 @@ class ToolUseEnv(RecordedEnv):
         randomization: RandomizationSwitch = "on",
         reward: str = "sparse",
         render_mode: str | None = None,
-        robot_visuals: Visuals = "light",
+        robot: str | Arm = DEFAULT_ROBOT,
+        robot_visuals: str = LIGHT,
         camera_size: Sequence[int] = (320, 240),
         channels: Sequence[str] = CHANNELS,
         cloud_size: Sequence[int] = (512, 512),
         cloud_sampling: str = "farthest",
         cloud_source: str = "rays",
+        image_source: str = "vtk",
         sensors: SensorName = "ideal",
+        keypoint_rows: int = 8,
     ) -> None:
-        self.task = load_bound_task(task)
-        observed = ObservationConfig.of(
+        self.robot = robot if isinstance(robot, Arm) else load_admitted_robot(robot)
+        self.robot.model_file(robot_visuals)  # raises if it has no such meshes
+        self.task = fitted_task(self.robot, load_bound_task(task))
+        observed = observation_config(
             self.task,
             obs_mode,
             camera_size,
@@ -184,12 +134,13 @@ class ToolUseEnv(RecordedEnv):
             cloud_size,
             cloud_sampling,
             cloud_source,
+            image_source,
             sensors,
+            keypoint_rows,
         )
         require_name("reward", reward, REWARDS)
         if render_mode is not None:
             require_name("render_mode", render_mode, self.metadata["render_modes"], "Or None.")
-        require_name("robot_visuals", robot_visuals, ("light", "franka"))
         check_randomization(randomization)
         self.reward, self.render_mode = reward, render_mode
         if tool is not None:
@@ -204,27 +155,23 @@ class ToolUseEnv(RecordedEnv):
             "object": object,
             "randomization": randomization,
         }
-        self._robot_visuals: Visuals = robot_visuals
-        if observed.needs_renderer or render_mode == "rgb_array":
-            require_gl()
-        if observed.casts_rays:
-            require_embree()
-        self.meshcat: Meshcat | None = open_meshcat() if render_mode == "human" else None
+        self._observer = Observer(observed)
+        self._display = picture_renderer() if render_mode == "rgb_array" else None
+        self.meshcat = open_meshcat() if render_mode == "human" else None
 
-        self._observables = observables(self.task.keypoints, observed)
+        self._observables = observables(
+            obs_mode, self.task.keypoints, observed, self.robot.num_joints
+        )
         self.features = {name: each.spec for name, each in self._observables.items()}
         self.observation_space = observation_space(self.features)
         self.action_spec = action_spec(self.task.action)
         self.action_space = self.action_spec.space
         self.action_scale = action_scale(self.task.action)
 
-        self._observer = Observer(observed)
-        self._display = Display() if render_mode == "rgb_array" else None
-        self._simulation: Simulation | None = None
-        self._episode: _Episode | None = None
-        self._watcher: Callable[[Simulation], None] | None = None
-
-    # --- Gymnasium ---------------------------------------------------------------------------
+        viewers = [self._observer] if self._display is None else [self._observer, self._display]
+        self._stage = Stage(
+            self.task, self.robot, viewers, robot_visuals=robot_visuals, meshcat=self.meshcat
+        )
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -251,13 +198,13 @@ class ToolUseEnv(RecordedEnv):
             require_name("option of reset", name, ["scene"])
         seed = None if seed is None else check_seed(seed)
         given = (options or {}).get("scene")
-        scene = check_scene(self.task, given) if given is not None else None
+        scene = check_scene(self.task, self.robot, given) if given is not None else None
         super().reset(seed=seed)
         if scene is None:
             drawn = seed if seed is not None else int(self.np_random.integers(2**32))
             scene = sample_scene(self.task, drawn, **self._scene_options)
         _, episode = self._begin(scene)
-        result = self._observe(episode), self._info(episode, self._judge(episode))
+        result = self._observe(episode), self._info(episode, episode.verdicts())
         self._episode = episode
         return result
 
@@ -284,34 +231,20 @@ class ToolUseEnv(RecordedEnv):
         except SimulationError as error:
             self._require_viewer()
             episode = self._episode = replace(episode, outcome=SIMULATION_ERROR)
-            failed = dict.fromkeys(self._judge(episode), Verdict(False, 0.0))
+            failed = dict.fromkeys(episode.verdicts(), Verdict(False, 0.0))
             info = self._info(episode, failed) | done | {"error": str(error)}
             return self._observe(episode), 0.0, False, True, info
-        before, episode = episode, replace(episode, measurement=measurement)
-        verdicts = self._judge(episode)
-        verdict = conjunction(verdicts.values())
-        steps_held = episode.steps_held + 1 if verdict.holds else 0
-        outcome = RUNNING
-        if self._lost_links(measurement.state):
-            outcome = OBJECT_LOST
-        elif steps_held >= self.task.success_steps:
-            outcome = SUCCESS
-        elif simulation.steps >= self.steps_at_most(self.task.max_episode_steps):
-            outcome = TIME_LIMIT
-        episode = self._episode = replace(
-            episode,
-            outcome=outcome,
-            steps_held=steps_held,
-            success_once=episode.success_once or verdict.holds,
-        )
+        is_last = simulation.steps >= self.steps_at_most(self.task.max_episode_steps)
+        now, verdicts = episode.after(measurement, is_last)
+        self._episode = now
         if self.render_mode == "human":
             self.render()
         return (
-            self._observe(episode),
-            self._reward(before, episode),
-            outcome in (SUCCESS, OBJECT_LOST),
-            outcome == TIME_LIMIT,
-            self._info(episode, verdicts) | done,
+            self._observe(now),
+            now.reward(episode, self.reward == "dense"),
+            now.outcome in (SUCCESS, OBJECT_LOST),
+            now.outcome == TIME_LIMIT,
+            self._info(now, verdicts) | done,
         )
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -331,273 +264,8 @@ class ToolUseEnv(RecordedEnv):
 
     def close(self) -> None:
         """Releases the simulation and OpenGL; `reset` starts anew."""
-        self._observer.close()
-        if self._display is not None:
-            self._display.close()
-        self._release()
-
-    # --- Beyond Gymnasium --------------------------------------------------------------------
-
-    def own_models(self) -> dict[OwnModel, Path]:
-        """Returns the models beside the package's, see `RecordedEnv.own_models`."""
-        return own_models(self.task)
-
-    @property
-    def task_name(self) -> str:
-        """Name of the task."""
-        return self.task.name
-
-    @property
-    def scene(self) -> Scene:
-        """Scene of the present episode.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-        """
-        return self._running()[0].scene
-
-    @property
-    def simulation(self) -> Simulation:
-        """The simulation of the present episode, for those who show it; not to be changed.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-        """
-        return self._running()[1]
-
-    def world_state(self) -> WorldState:
-        """Returns the privileged state, on which experts plan and success is judged.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-        """
-        return self._running()[0].measurement.state
-
-    def verdicts(self) -> dict[str, Verdict]:
-        """Returns the present verdict of each success predicate, by its place in the task file.
-
-        None holds once the object is lost.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-        """
-        return self._judge(self._running()[0])
-
-    def find_view(self, camera: str = THIRD, size: tuple[int, int] = (WIDTH, HEIGHT)) -> View:
-        """Returns where a camera is now, for `image`.
-
-        Args:
-            camera: "third", from where `render` looks, or the name of a camera of the task.
-            size: Width and height of the image, pixels.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-            UnknownNameError: There is no such camera.
-        """
-        episode, simulation = self._running()
-        return find_view(self.task, episode.scene, simulation.end_effector_pose(), camera, size)
-
-    def image(self, view: View) -> np.ndarray:
-        """Returns a picture of the present state for people, (height, width, 3) uint8.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-            ConfigError: The render mode is not "rgb_array".
-        """
-        _, simulation = self._running()
-        if self._display is None:
-            raise ConfigError(
-                'Images need an environment with render_mode="rgb_array"; '
-                f"given: {self.render_mode!r}."
-            )
-        return self._display.image(simulation, view)
-
-    @contextmanager
-    def watched(self, watcher: Callable[[Simulation], None]) -> Iterator[None]:
-        """Shows the simulation to a watcher within the steps of a block, see `Simulation.step`.
-
-        There, `find_view` and `image` show the present of the simulation, while `world_state` and
-        the observations are those of the last completed step.
-        """
-        before, self._watcher = self._watcher, watcher
-        try:
-            yield
-        finally:
-            self._watcher = before
-
-    def get_state(self) -> EnvState:
-        """Returns a value from which `set_state` continues this episode bit for bit.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-        """
-        episode, simulation = self._running()
-        measurement = episode.measurement
-        return EnvState(
-            episode.scene,
-            simulation.snapshot(),
-            episode.outcome,
-            episode.steps_held,
-            episode.success_once,
-            None if measurement.shown is measurement.latest else measurement.shown,
-        )
-
-    def set_state(self, state: EnvState) -> Observation:
-        """Returns to a state of `get_state`, of this or another environment of the task.
-
-        A TimeLimit that is wrapped around the environment counts on.
-
-        Returns:
-            The observation there.
-
-        Raises:
-            ConfigError, UnknownNameError: The state belongs to another task.
-            SimulationError: No simulation can continue from it.
-        """
-        scene = check_scene(self.task, state.scene)
-        simulation, episode = self._begin(scene)
-        simulation.restore(state.snapshot)
-        episode = self._episode = replace(
-            episode,
-            measurement=self._observer.measure(simulation, scene, state.shown),
-            outcome=state.outcome,
-            steps_held=state.steps_held,
-            success_once=state.success_once,
-        )
-        return self._observe(episode)
-
-    def state_digest(self) -> int:
-        """Returns a 64-bit hash of the exact state of the simulation.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-        """
-        return self._running()[1].snapshot().digest()
-
-    def end_by_time_limit(self) -> str:
-        """Ends a running episode, for wrappers that limit time; returns its outcome.
-
-        Raises:
-            EpisodeOverError: No episode has begun.
-        """
-        self._episode = replace(self._running()[0], outcome=TIME_LIMIT)
-        return TIME_LIMIT
-
-    # --- Parts -------------------------------------------------------------------------------
-
-    def _episode_state(self) -> tuple[str, EnvState] | None:
-        if self._episode is None:
-            return None
-        if self._episode.outcome == SIMULATION_ERROR:
-            raise EpisodeOverError(
-                "The episode ended as 'simulation_error', and from a failed simulation no copy "
-                "continues; call reset() first."
-            )
-        return self.task.digest(), self.get_state()
-
-    def _continue_from(self, state: tuple[str, EnvState]) -> None:
-        digest, env_state = state
-        if digest != self.task.digest():
-            raise ConfigError(
-                f"The file of the task {self.task.name!r} has changed since this environment was "
-                "copied. Continue with the file as it was."
-            )
-        self.set_state(env_state)
-
-    def _running(self) -> tuple[_Episode, Simulation]:
-        if self._episode is None or self._simulation is None:
-            raise EpisodeOverError("No episode has begun; call reset().")
-        return self._episode, self._simulation
-
-    def _require_viewer(self) -> None:
-        """Checks that Meshcat goes on, whose end is no outcome of an episode."""
-        try:
-            if self.meshcat is not None:
-                self.meshcat.web_url()
-        except RuntimeError as error:
-            raise RenderServerError(
-                f"Meshcat has ended ({error}), as it does after a message that it cannot take, "
-                "which any page of a browser may send. Close pages that are not its own, and make "
-                "the environment again."
-            ) from error
-
-    def _begin(self, scene: Scene) -> tuple[Simulation, _Episode]:
-        """Resets the simulation to a scene; a world is built for other models.
-
-        There is no episode until the caller has finished the one that is returned.
-        """
-        self._require_viewer()
-        self._episode, simulation = None, self._simulation
-        models = scene.tool, scene.object
-        if simulation is None or models != (simulation.scene.tool, simulation.scene.object):
-            tool = find_task_model(self.task, "tool", scene.tool)
-            object = find_task_model(self.task, "object", scene.object)
-            self._release()
-            world = build_world(
-                self.task, tool, object, meshcat=self.meshcat, robot_visuals=self._robot_visuals
-            )
-            simulation = Simulation(world, tool, object, scene)
-            self._observer.enter(world)
-            if self._display is not None:
-                self._display.enter(world)
-            self._simulation = simulation
-        else:
-            simulation.reset(scene)
-        self._observer.apply_scene(scene)
-        if self._display is not None:
-            self._display.apply_scene(scene)
-        if self.meshcat is not None:
-            show_table(self.meshcat, scene)
-        measurement = self._observer.measure(simulation, scene)
-        if lost := self._lost_links(measurement.state):
-            raise ConfigError(
-                f"The scene of the task {self.task.name!r} begins with links of the object outside "
-                f"the workspace, {self.task.workspace}: {', '.join(lost)}. Move the object, or set "
-                f"`workspace` in the task file."
-            )
-        return simulation, _Episode(scene, measurement.state, measurement)
-
-    def _release(self) -> None:
-        self._simulation = self._episode = None
-        # A diagram is megabytes in a few Python objects with cyclic references, so that Python
-        # would collect a hundred of them too late.
-        gc.collect()
-
-    def _judge(self, episode: _Episode) -> dict[str, Verdict]:
-        state = episode.measurement.state
-        verdicts = judge_each(self.task.success, episode.initial, state)
-        if self._lost_links(state):
-            return dict.fromkeys(verdicts, Verdict(False, 0.0))
-        return verdicts
-
-    def _lost_links(self, state: WorldState) -> list[str]:
-        """Returns the links of the object whose centre of mass is outside the workspace."""
-        workspace = self.task.workspace
-        return [name for name, (p_W, _) in state.links.items() if not workspace.contains(p_W)]
-
-    def _reward(self, before: _Episode, now: _Episode) -> float:
-        if self.reward == "sparse":
-            return rewards.sparse(now.outcome)
-        states = now.initial, before.measurement.state, now.measurement.state
-        return rewards.dense(self.task, now.outcome, *states)
-
-    def _observe(self, episode: _Episode) -> Observation:
-        return observe(self._observables, episode.measurement)
-
-    def _info(self, episode: _Episode, verdicts: dict[str, Verdict]) -> dict[str, Any]:
-        verdict = conjunction(verdicts.values())
-        cameras = self._observer.camera_info(episode.measurement)
-        return {
-            "outcome": episode.outcome,
-            "success": verdict.holds,
-            "is_success": verdict.holds,  # as Stable-Baselines3 calls it
-            "success_once": episode.success_once,
-            "progress": verdict.progress,
-            "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
-            "forces": episode.measurement.state.forces(),
-            "limits": episode.measurement.state.limits(),
-            **({"cameras": cameras} if cameras else {}),
-        }
+        self._episode = None
+        self._stage.close()
 
 
 def unwrap(env: gymnasium.Env) -> ToolUseEnv:

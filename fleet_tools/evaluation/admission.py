@@ -8,6 +8,7 @@ from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import Result
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils.drake_release import incomparable_drake
 
 Key = tuple[str, str, int]
@@ -58,6 +59,8 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
             "FILE`, with the file of its own protocol or task, ranks those that follow it"
         )
         return Admission((reason,), absent)
+    if result.policy.robot != DEFAULT_ROBOT:
+        return Admission((other_robot(result),), absent)
     other_physics = incomparable_drake(result.packages)
     if other_physics:
         return Admission((other_physics,), absent)
@@ -69,6 +72,14 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
         )
         return Admission((reason,), absent)
     return Admission((), absent)
+
+
+def other_robot(result: Result) -> str:
+    """Returns why a result of another robot than the default one does not compare."""
+    return (
+        f"it is of the robot {result.policy.robot!r}, and the leaderboard's scenes are those of "
+        f"{DEFAULT_ROBOT!r}"
+    )
 
 
 def missing_scenes(protocol: Protocol, keys: Collection[Key]) -> str:

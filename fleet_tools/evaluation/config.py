@@ -7,7 +7,9 @@ import pydantic
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.sensors import IDEAL, SensorName
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.observation_modes import OptionalObsMode
 from fleet_tools.policies.sources import PolicyName, Track
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 
 PROTOCOL = "v2"
 """The protocol, unless another one is named."""
@@ -38,12 +40,14 @@ class EvaluationConfig(OptionGroup):
     training_seed: Seed | None = None
     """Seed of the policy's training run, if it is one of several of the same name, which
     leaderboards average."""
-    obs_mode: str | None = None
-    """Observation mode: state, multitask_state, point_cloud or rgbd (default: the policy's own
-    choice, or else state)."""
+    obs_mode: OptionalObsMode = None
+    """Observation mode (default: the policy's own choice, or else state)."""
     sensors: SensorName = IDEAL
     """Depth cameras, whatever sensors a policy has learned with; only policies that see by cameras
     can be evaluated with any but ideal ones."""
+
+    robot: str = DEFAULT_ROBOT
+    """Robot of the package by name."""
 
     @pydantic.model_validator(mode="after")
     def _one_task(self) -> Self:

@@ -7,14 +7,15 @@ import pydantic
 
 from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
 from fleet_tools.config.values import Seed, Value
-from fleet_tools.errors import PolicyError, shown
-from fleet_tools.perception.observation_config import (
-    CAMERA_MODES,
-    StoredEnvKwargs,
-    in_one_form,
+from fleet_tools.envs.observation_modes import (
+    EnvKwargs,
+    canonical_kwargs,
     require_sensors,
+    shows_cameras,
 )
+from fleet_tools.errors import PolicyError, UnknownNameError, require_name, shown
 from fleet_tools.policies.sources import PolicySource, Track, natural_track
+from fleet_tools.robot.arm import DEFAULT_ROBOT, robot_names
 
 
 class PolicyProvenance(Value):
@@ -36,7 +37,7 @@ class PolicyProvenance(Value):
     kind: Literal["built_in", "factory", "checkpoint", "remote"]
     source: str
     content_digest: str | None
-    env_kwargs: StoredEnvKwargs
+    env_kwargs: EnvKwargs
     training_seed: Seed | None = None
     track: Track
 
@@ -45,7 +46,7 @@ class PolicyProvenance(Value):
         if self.sensors not in SENSORS:
             raise ValueError(f"there are no sensors {shown(self.sensors)}")
         mode = self.env_kwargs.get("obs_mode", "state")
-        if self.sensors != IDEAL and mode not in CAMERA_MODES:
+        if self.sensors != IDEAL and not shows_cameras(str(mode)):
             raise ValueError(f"the observations {shown(mode)} show nothing of {self.sensors}")
         return self
 
@@ -54,10 +55,23 @@ class PolicyProvenance(Value):
         """Its depth cameras, one of `SENSORS`."""
         return str(self.env_kwargs.get("sensors", IDEAL))
 
+    @pydantic.model_validator(mode="after")
+    def _known_robot(self) -> Self:
+        if self.robot not in robot_names():
+            raise ValueError(str(UnknownNameError("robot", self.robot, robot_names())))
+        return self
+
+    @property
+    def robot(self) -> str:
+        """The robot on which it acts, one of the package."""
+        return str(self.env_kwargs.get("robot", DEFAULT_ROBOT))
+
     @property
     def label(self) -> str:
-        """Its name, with its sensors unless they are ideal."""
-        return self.name if self.sensors == IDEAL else f"{self.name} ({self.sensors})"
+        """Its name, with robot and sensors unless they are the default one and ideal."""
+        usual = (("robot", DEFAULT_ROBOT), ("sensors", IDEAL))
+        others = [value for name, default in usual if (value := getattr(self, name)) != default]
+        return f"{self.name} ({', '.join(others)})" if others else self.name
 
     @classmethod
     def of(
@@ -68,6 +82,7 @@ class PolicyProvenance(Value):
         training_seed: int | None = None,
         track: Track = "observations",
         sensors: SensorName = IDEAL,
+        robot: str = DEFAULT_ROBOT,
     ) -> "PolicyProvenance":
         """Returns the provenance of a policy.
 
@@ -81,10 +96,11 @@ class PolicyProvenance(Value):
             training_seed: See the class.
             track: What a policy of others is given; those of the package know what they know.
             sensors: Depth cameras, which the policy has no say in.
+            robot: Robot of the package, likewise.
 
         Raises:
-            UnknownNameError, ConfigError: There are no such sensors, or its observation mode does
-                not show what they see.
+            UnknownNameError, ConfigError: There are no such sensors or robot, or its observation
+                mode does not show what the sensors see.
         """
         if policy.kind == "dagger":
             raise PolicyError(
@@ -93,14 +109,15 @@ class PolicyProvenance(Value):
             )
         natural = natural_track(policy.kind, policy.source)
         chosen = {"obs_mode": obs_mode} if obs_mode else {}
-        env_kwargs = {**policy.env_kwargs, **chosen, "sensors": sensors}
+        require_name("robot", robot, robot_names())
+        env_kwargs = {**policy.env_kwargs, **chosen, "sensors": sensors, "robot": robot}
         require_sensors(sensors, env_kwargs.get("obs_mode", "state"))
         return cls(
             name=name or default_name(policy),
             kind=policy.kind,
             source=policy.name,
             content_digest=policy.content_digest,
-            env_kwargs=in_one_form(env_kwargs),
+            env_kwargs=canonical_kwargs(env_kwargs),
             training_seed=training_seed,
             track=natural if policy.kind == "built_in" else track,
         )

@@ -69,7 +69,13 @@ def describe(
         protocol, task = with_task(protocol, config.task)
     trials = protocol.trials(task, config.split, config.scenes)
     provenance = PolicyProvenance.of(
-        policy, config.name, config.obs_mode, config.training_seed, config.track, config.sensors
+        policy,
+        config.name,
+        config.obs_mode,
+        config.training_seed,
+        config.track,
+        config.sensors,
+        config.robot,
     )
     for name in dict.fromkeys(trial.task for trial in trials):
         env = protocol.make_env(name, trusted=True, **provenance.env_kwargs)  # the user named them

@@ -15,10 +15,11 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
-from fleet_tools.evaluation.admission import missing_keys
+from fleet_tools.evaluation.admission import missing_keys, other_robot
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.sim.own_models import models_of_all, other_models
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import TaskFile, read_task_file
@@ -104,6 +105,9 @@ def _problems(
             f"it follows {result.protocol.title!r} ({result.protocol_digest}); required is "
             f"{protocol.title!r} with the task files installed here ({expected})",
         )
+        return
+    if result.policy.robot != DEFAULT_ROBOT:
+        yield Problem("protocol", other_robot(result))
         return
     if differing := _other_models(result, protocol):
         yield Problem("protocol", f"it was made with other models than those here: {differing}")

@@ -1,25 +1,92 @@
-"""Pictures for people, with shadows, apart from what policies observe."""
+"""Pictures for people: the third-person view, in images and in Meshcat's browser."""
+
+import ipaddress
+import os
+from pathlib import Path
 
 import numpy as np
-from pydrake.math import RigidTransform
+from pydrake.common import MemoryFile
+from pydrake.geometry import InMemoryMesh, Mesh, Meshcat, MeshcatParams, Rgba
+from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.errors import UnknownNameError
-from fleet_tools.perception.appearance import apply_appearance, within_material
-from fleet_tools.perception.observer import camera_poses
-from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.render_scene import RenderScene
-from fleet_tools.perception.rendering import render_rgb
-from fleet_tools.perception.third_person_view import (
-    HEIGHT,
-    THIRD,
-    WIDTH,
-    View,
-    third_person_view,
-)
+from fleet_tools.config.textures import texture_file
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.perception.camera_view import CameraView, Pinhole
+from fleet_tools.perception.observer import camera_views
+from fleet_tools.perception.render_scene import VtkRenderer
+from fleet_tools.perception.rendering import BACKGROUND_COLOR, tinted, within_material
 from fleet_tools.sim.scene import Scene
-from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.world import World
+from fleet_tools.sim.world import TABLE_CENTER, TABLE_COLOR, TABLE_SIZE
+
+THIRD = "third"
+"""Name of the third-person view among the cameras of a task."""
+
+WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
+DEPTH_RANGE_M = (0.05, 10.0)
+EYE, TARGET = (1.50, -1.00, 0.80), (0.32, 0.0, 0.30)
+"""Position of the camera, and the point at which it looks, in the world, m."""
+MESHCAT_DISTANCE_SCALE = 0.55
+"""Meshcat's field of view is wider, so that its camera must be nearer."""
+
+MESHCAT_HOST = "FLEET_TOOLS_MESHCAT_HOST"
+"""Environment variable with the address at which Meshcat listens, such as 0.0.0.0."""
+
+TABLE = "table_top"
+_ABOVE_M = 2e-4
+"""Height above the table of the world, which it covers."""
+
+
+def third_person_view(size: tuple[int, int] = (WIDTH, HEIGHT)) -> CameraView:
+    """Returns the view of the whole scene.
+
+    Args:
+        size: Width and height of the picture, pixels.
+    """
+    pinhole = Pinhole.from_field_of_view(*size, FIELD_OF_VIEW_DEG)
+    return CameraView(THIRD, pinhole, look_at(EYE, TARGET), DEPTH_RANGE_M)
+
+
+def project(p_W: np.ndarray) -> np.ndarray:
+    """Projects points (..., 3) into the third-person view: pixels right and down, (..., 2)."""
+    return third_person_view().project(p_W)
+
+
+def open_meshcat() -> Meshcat:
+    """Starts a Meshcat server whose camera looks from the third-person view.
+
+    It serves this machine alone, unless `MESHCAT_HOST` names another address.
+
+    Raises:
+        ConfigError: This is no address, or it cannot listen there.
+    """
+    host = os.environ.get(MESHCAT_HOST, "127.0.0.1")
+    try:
+        if host not in ("localhost", "*"):  # of an empty name, Drake would listen everywhere
+            ipaddress.ip_address(host)
+        meshcat = Meshcat(MeshcatParams(host=host, show_stats_plot=False))
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"Meshcat cannot listen on {host!r}, ports 7000 to 7999: {error}. {MESHCAT_HOST} is an "
+            "address of this machine, such as 127.0.0.1, or * for all of them."
+        ) from None
+    for clutter in ("/Grid", "/Axes"):
+        meshcat.SetProperty(clutter, "visible", False)
+    for end in ("top_color", "bottom_color"):
+        meshcat.SetProperty("/Background", end, list(BACKGROUND_COLOR))
+    eye = np.add(TARGET, np.subtract(EYE, TARGET) * MESHCAT_DISTANCE_SCALE)
+    meshcat.SetCameraPose(eye, TARGET)
+    return meshcat
+
+
+def look_at(eye: tuple[float, ...], target: tuple[float, ...]) -> RigidTransform:
+    """Returns X_WC of a camera (x right, y down, z forward) at `eye` that looks at `target`."""
+    forward = np.subtract(target, eye)
+    forward /= np.linalg.norm(forward)
+    right = np.cross(forward, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    columns = np.column_stack([right, np.cross(forward, right), forward])
+    return RigidTransform(RotationMatrix(columns), eye)
 
 
 def check_camera(task: TaskConfig, camera: str) -> None:
@@ -38,7 +105,7 @@ def find_view(
     X_WE: RigidTransform,
     camera: str = THIRD,
     size: tuple[int, int] = (WIDTH, HEIGHT),
-) -> View:
+) -> CameraView:
     """Returns where a camera is now.
 
     Args:
@@ -54,46 +121,45 @@ def find_view(
     check_camera(task, camera)
     if camera == THIRD:
         return third_person_view(size)
-    X_WC = camera_poses(task.cameras, scene.cameras, X_WE)[camera]
-    return View(Pinhole.of(task.cameras[camera], size), X_WC)
+    return next(
+        view
+        for view in camera_views(task.cameras, scene.cameras, X_WE, size)
+        if view.name == camera
+    )
 
 
-class Display:
-    """Renders pictures of one world after another.
+def picture_renderer() -> VtkRenderer:
+    """Makes a renderer of pictures: with shadows, and tints within the material.
 
-    Its renderer has lights of its own and casts shadows, and tints stay within the material
-    (`within_material`). The observation cameras have another one, so that a policy observes the
-    same whether it is watched or not.
+    Raises:
+        MissingLibraryError: OpenGL is missing.
     """
+    return VtkRenderer(shadows=True, shown=within_material)
 
-    def __init__(self) -> None:
-        self._render_scene: RenderScene | None = None
 
-    def enter(self, world: World) -> None:
-        """Prepares to show another world.
+def show_table(meshcat: Meshcat, scene: Scene) -> None:
+    """Covers the table with its texture and tint; recordings and their files keep them."""
+    color = tinted(Rgba(*TABLE_COLOR), within_material(scene.table_tint))
+    texture = texture_file(scene.table_texture)
+    material = f"newmtl table\nKd {color.r():.6f} {color.g():.6f} {color.b():.6f}\n"
+    files: dict[str, MemoryFile | Path] = {}
+    if texture is not None:
+        material += f"map_Kd {texture.name}\n"
+        files[texture.name] = texture
+    files["table.mtl"] = MemoryFile(material, ".mtl", "table.mtl")
+    source = InMemoryMesh(
+        mesh_file=MemoryFile(_square(), ".obj", "table.obj"), supporting_files=files
+    )
+    meshcat.SetObject(TABLE, Mesh(mesh_data=source))
+    meshcat.SetTransform(TABLE, RigidTransform([*TABLE_CENTER, _ABOVE_M]))
 
-        Raises:
-            MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
-            ConfigError: The world has too many visible links.
-        """
-        if self._render_scene is None:
-            self._render_scene = RenderScene(world, shadows=True)
-        self._render_scene.enter(world)
 
-    def close(self) -> None:
-        """Releases OpenGL; `enter` starts anew."""
-        self._render_scene = None
-
-    def apply_scene(self, scene: Scene) -> None:
-        """Sets the appearance of a scene."""
-        apply_appearance(scene, self._entered(), within_material)
-
-    def image(self, simulation: Simulation, view: View) -> np.ndarray:
-        """Returns a picture of the present state, (height, width, 3) uint8."""
-        query = self._entered().query(simulation.query())
-        return render_rgb(query, view.pinhole, view.X_WC)
-
-    def _entered(self) -> RenderScene:
-        if self._render_scene is None:
-            raise RuntimeError("This display has not entered a world.")
-        return self._render_scene
+def _square() -> str:
+    """Returns the top of the table as an OBJ file; an image covers it once, as in VTK's boxes."""
+    x, y = TABLE_SIZE[0] / 2, TABLE_SIZE[1] / 2
+    corners = [(-x, -y, 0, 0), (x, -y, 1, 0), (x, y, 1, 1), (-x, y, 0, 1)]
+    lines = ["mtllib table.mtl"]
+    lines += [f"v {px} {py} 0" for px, py, _, _ in corners]
+    lines += [f"vt {u} {v}" for _, _, u, v in corners]
+    lines += ["vn 0 0 1", "usemtl table", "f 1/1/1 2/2/1 3/3/1", "f 1/1/1 3/3/1 4/4/1"]
+    return "\n".join(lines) + "\n"

@@ -1,18 +1,53 @@
-"""What is measured at one moment, of which observations are made."""
+"""What was asked to be observed, and what was measured: values without a simulation."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+from fleet_tools.config.cameras import Camera
+from fleet_tools.config.sensors import Sensor
+from fleet_tools.perception.camera_view import Channel
 
 if TYPE_CHECKING:
     from pydrake.math import RigidTransform
 
     from fleet_tools.sim.world_state import WorldState
 
+Seen = Literal["nothing", "points", "images"]
+"""What cameras are asked for: points of tool and object, images, or nothing."""
 
-def _no_points() -> np.ndarray:
-    return np.zeros((0, 3))
+
+@dataclass(frozen=True)
+class ObservationConfig:
+    """What to observe beside the state.
+
+    Attributes:
+        seen: What cameras are asked for.
+        renderer: What shows it, a name in `fleet_tools.perception.renderer.RENDERERS`.
+        camera_size: (width, height) of every camera's images, in pixels.
+        channels: The channels of images.
+        cloud_size: Number of points of the tool, and of the object.
+        sampling: How points are sampled, a name in `fleet_tools.perception.point_cloud.SAMPLINGS`.
+        sensor: Errors of the cameras; None if they are ideal.
+        cameras: The task's cameras.
+        keypoint_rows: Rows for the keypoints of each part in the layout common to all tasks.
+    """
+
+    seen: Seen
+    renderer: str
+    camera_size: tuple[int, int]
+    channels: tuple[Channel, ...]
+    cloud_size: tuple[int, int]
+    sampling: str
+    sensor: Sensor | None
+    cameras: dict[str, Camera]
+    keypoint_rows: int = 8
+
+    @property
+    def delayed(self) -> bool:
+        """Whether cameras show the step before."""
+        return self.sensor is not None and self.sensor.delay_steps == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,17 +55,16 @@ class Capture:
     """What cameras capture at one moment.
 
     Attributes:
-        X_WC: Poses of the cameras in the world, as calibrated; empty without images.
-        images: By camera and channel, see `fleet_tools.perception.rendering`; empty unless the
-            observation mode is "rgbd".
-        p_W_tool, p_W_object: (n, 3), points of tool and object, m; without rows unless the mode is
-            "point_cloud".
+        X_WC: Poses of the cameras in the world, as calibrated.
+        images: By camera and channel, see `fleet_tools.perception.renderer`; empty if points are
+            asked for.
+        points: Points of the tool (n, 3) and of the object (m, 3) in the world, m; None if images
+            are asked for.
     """
 
-    X_WC: "dict[str, RigidTransform]" = field(default_factory=dict)
-    images: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
-    p_W_tool: np.ndarray = field(default_factory=_no_points)
-    p_W_object: np.ndarray = field(default_factory=_no_points)
+    X_WC: "dict[str, RigidTransform]"
+    images: dict[tuple[str, str], np.ndarray]
+    points: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +74,23 @@ class Measurement:
     Attributes:
         state: The privileged state.
         shown: The capture of which the observation is made: with a delay, that of the step before.
-        latest: The capture of this moment.
+            None without cameras.
+        latest: The capture of this moment, likewise.
         cloud: See `fleet_tools.perception.point_cloud.stack`, of what is shown, in the present
-            frame of the end effector; without rows unless the mode is "point_cloud".
+            frame of the end effector; None unless points are asked for.
     """
 
     state: "WorldState"
-    shown: Capture = field(default_factory=Capture)
-    latest: Capture = field(default_factory=Capture)
-    cloud: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    shown: Capture | None = None
+    latest: Capture | None = None
+    cloud: np.ndarray | None = None
+
+    def seen(self) -> Capture:
+        """Returns what is shown; only for observations of cameras."""
+        assert self.shown is not None
+        return self.shown
+
+    def seen_cloud(self) -> np.ndarray:
+        """Returns the cloud; only for observations of points."""
+        assert self.cloud is not None
+        return self.cloud

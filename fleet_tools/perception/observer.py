@@ -4,23 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
 
 from fleet_tools.config.cameras import Camera
 from fleet_tools.config.poses import Pose
-from fleet_tools.perception import point_cloud
-from fleet_tools.perception.appearance import apply_appearance
-from fleet_tools.perception.camera_view import CameraView
+from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Pinhole
 from fleet_tools.perception.depth_sensor import DepthSensor
-from fleet_tools.perception.measurement import Capture, Measurement
-from fleet_tools.perception.observation_config import ObservationConfig
-from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.point_cloud import points_of
-from fleet_tools.perception.ray_scene import RayScene
-from fleet_tools.perception.render_scene import RenderScene
-from fleet_tools.perception.rendering import render_depth, render_rgb, render_segmentation
-from fleet_tools.perception.segmentation import OBJECT, TOOL
+from fleet_tools.perception.measurement import Capture, Measurement, ObservationConfig
+from fleet_tools.perception.point_cloud import points_of, sampling_of, stack
+from fleet_tools.perception.renderer import Renderer, make_renderer
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World
@@ -31,48 +23,49 @@ class Observer:
 
     Args:
         config: What to observe.
+
+    Raises:
+        ConfigError: The renderer does not show this.
+        MissingLibraryError: It lacks a library.
     """
 
     def __init__(self, config: ObservationConfig) -> None:
         self._config = config
-        self._pinholes = {
-            name: Pinhole.of(camera, config.camera_size) for name, camera in config.cameras.items()
-        }
-        self._render_scene: RenderScene | None = None
-        self._ray_scene = RayScene() if config.casts_rays else None
+        self._renderer: Renderer | None = None
+        if config.seen == "points":
+            self._renderer = make_renderer(config.renderer, "cloud_source", ["points"])
+        elif config.seen == "images":
+            self._renderer = make_renderer(config.renderer, "image_source", config.channels)
         self._sensors: dict[str, DepthSensor] = {}
 
     def enter(self, world: World) -> None:
-        """Prepares to observe another world.
+        """Prepares to observe another world; see `Renderer.enter`."""
+        if self._renderer is not None:
+            self._renderer.enter(world)
 
-        Raises:
-            MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
-            ConfigError: The world has too many visible links.
-        """
-        if self._ray_scene is not None:
-            self._ray_scene.enter(world)
-        if not self._config.needs_renderer:
+    def begin(self, scene: Scene) -> None:
+        """Begins an episode in a scene; its initial state is measured next."""
+        config = self._config
+        if self._renderer is None:
             return
-        if self._render_scene is None:
-            self._render_scene = RenderScene(world)
-        self._render_scene.enter(world)
+        self._renderer.begin(scene)
+        if config.sensor is not None:
+            self._sensors = {
+                name: DepthSensor.draw(
+                    config.sensor, name, camera, Pinhole.of(camera, config.camera_size), scene.seed
+                )
+                for name, camera in config.cameras.items()
+            }
 
     def close(self) -> None:
         """Releases OpenGL; `enter` starts anew."""
-        self._render_scene = None
-
-    def apply_scene(self, scene: Scene) -> None:
-        """Sets the appearance and the sensors of a scene; its initial state is measured next."""
-        self._sensors = self._draw_sensors(scene.seed)
-        if self._ray_scene is not None:
-            self._ray_scene.begin()
-        if self._config.has_colors and self._render_scene is not None:
-            apply_appearance(scene, self._render_scene)
+        if self._renderer is not None:
+            self._renderer.close()
 
     def measure(
         self, simulation: Simulation, scene: Scene, earlier: Capture | None = None
     ) -> Measurement:
-        """Measures the present state, and renders the images that are asked for.
+        """Measures the present state, and what cameras see of it.
 
         Args:
             simulation: The simulation.
@@ -84,39 +77,35 @@ class Observer:
             SimulationError: The solver finds no contact forces.
         """
         state, config = simulation.world_state(), self._config
-        if not config.has_cameras:
+        if self._renderer is None:
             return Measurement(state)
-        latest = self._capture(simulation, scene, state.X_WE)
+        views = camera_views(config.cameras, scene.cameras, state.X_WE, config.camera_size)
+        latest = self._capture(self._renderer, simulation, views)
         shown = earlier if config.delayed and earlier is not None else latest
-        if config.obs_mode == "rgbd":
+        if shown.points is None:
             return Measurement(state, shown, latest)
         X_EW = state.X_WE.inverse()
-        tool, object = (X_EW.multiply(p_W.T).T for p_W in (shown.p_W_tool, shown.p_W_object))
-        cloud = point_cloud.stack(tool, object, config.cloud_size, config.sampling)
+        tool, object = (X_EW.multiply(p_W.T).T for p_W in shown.points)
+        sampling = sampling_of(config.sampling, config.renderer)
+        cloud = stack(tool, object, config.cloud_size, sampling)
         return Measurement(state, shown, latest, cloud)
 
     def visible_points(
-        self,
-        simulation: Simulation,
-        X_WC: Mapping[str, RigidTransform],
-        sensors: Mapping[str, DepthSensor] | None = None,
+        self, simulation: Simulation, views: list[CameraView], *, ideal: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns what all cameras see of the tool (n, 3) and the object (m, 3), in W, m.
 
         Args:
             simulation: The simulation.
-            X_WC: Poses of the cameras.
-            sensors: Cameras with errors.
+            views: The cameras, as they are.
+            ideal: Whether to leave out the errors of the cameras.
         """
-        views = [
-            CameraView(name, self._config.cameras[name], pinhole, X_WC[name])
-            for name, pinhole in self._pinholes.items()
-        ]
-        source = self._ray_scene or self._entered()
+        assert self._renderer is not None  # it observes points
         seen: dict[int, list[np.ndarray]] = {TOOL: [], OBJECT: []}
-        for view, hits in zip(views, source.hits(simulation.query(), views), strict=True):
+        found = self._renderer.points(simulation.query(), views)
+        for view, hits in zip(views, found, strict=True):
             X = view.X_WC
-            if sensor := (sensors or {}).get(view.name):
+            if not ideal and (sensor := self._sensors.get(view.name)):
                 X, hits = X @ sensor.X_CK, sensor.read_hits(hits, simulation.steps)
             for part, points_W in seen.items():
                 points_W.append(X.multiply(points_of(hits[part], view.pinhole).T).T)
@@ -124,70 +113,58 @@ class Observer:
 
     def camera_info(self, measurement: Measurement) -> dict[str, dict[str, Any]]:
         """Returns `K` (3, 3), in pixels, and `X_WC` (4, 4), as calibrated, of each camera."""
+        if measurement.shown is None:
+            return {}
+        cameras, size = self._config.cameras, self._config.camera_size
         return {
-            name: {"K": self._pinholes[name].matrix(), "X_WC": X_WC.GetAsMatrix4()}
+            name: {"K": Pinhole.of(cameras[name], size).matrix(), "X_WC": X_WC.GetAsMatrix4()}
             for name, X_WC in measurement.shown.X_WC.items()
         }
 
-    def _entered(self) -> RenderScene:
-        if self._render_scene is None:
-            raise RuntimeError("This observer renders nothing, or has not entered a world.")
-        return self._render_scene
-
-    def _capture(self, simulation: Simulation, scene: Scene, X_WE: RigidTransform) -> Capture:
-        config = self._config
-        X_WC = camera_poses(config.cameras, scene.cameras, X_WE)
+    def _capture(
+        self, renderer: Renderer, simulation: Simulation, views: list[CameraView]
+    ) -> Capture:
         sensors = self._sensors
-        X_WK = {name: X @ sensors[name].X_CK if sensors else X for name, X in X_WC.items()}
-        if config.obs_mode == "point_cloud":
-            return Capture(X_WK, {}, *self.visible_points(simulation, X_WC, sensors))
-        images = self._images(self._entered().query(simulation.query()), X_WC)
+        X_WK = {
+            view.name: view.X_WC @ sensors[view.name].X_CK if sensors else view.X_WC
+            for view in views
+        }
+        if self._config.seen == "points":
+            return Capture(X_WK, {}, self.visible_points(simulation, views))
+        found = renderer.images(simulation.query(), views, self._config.channels)
+        images = {
+            (view.name, channel): image
+            for view, of_view in zip(views, found, strict=True)
+            for channel, image in of_view.items()
+        }
         for name, sensor in sensors.items():
             if (depth := images.get((name, "depth"))) is not None:
                 images[name, "depth"] = sensor.read_image(depth, simulation.steps)
         return Capture(X_WK, images)
 
-    def _draw_sensors(self, seed: int) -> dict[str, DepthSensor]:
-        """Returns the cameras with errors, by name; none if they are ideal."""
-        config = self._config
-        if config.sensor is None:
-            return {}
-        return {
-            name: DepthSensor.draw(config.sensor, name, config.cameras[name], pinhole, seed)
-            for name, pinhole in self._pinholes.items()
-        }
 
-    def _images(
-        self, query: QueryObject, X_WC: Mapping[str, RigidTransform]
-    ) -> dict[tuple[str, str], np.ndarray]:
-        images: dict[tuple[str, str], np.ndarray] = {}
-        for name, pinhole in self._pinholes.items():
-            for channel in self._config.channels:
-                images[name, channel] = self._image(query, name, channel, pinhole, X_WC[name])
-        return images
-
-    def _image(
-        self, query: QueryObject, name: str, channel: str, pinhole: Pinhole, X_WC: RigidTransform
-    ) -> np.ndarray:
-        if channel == "rgb":
-            return render_rgb(query, pinhole, X_WC)
-        if channel == "depth":
-            return render_depth(query, pinhole, X_WC, self._config.cameras[name].depth_range_m)
-        return render_segmentation(query, pinhole, X_WC)
-
-
-def camera_poses(
-    cameras: Mapping[str, Camera], extrinsics: Mapping[str, Pose], X_WE: RigidTransform
-) -> dict[str, RigidTransform]:
-    """Returns X_WC of each camera.
+def camera_views(
+    cameras: Mapping[str, Camera],
+    extrinsics: Mapping[str, Pose],
+    X_WE: RigidTransform,
+    size: tuple[int, int],
+) -> list[CameraView]:
+    """Returns the cameras of a task where they are now.
 
     Args:
         cameras: The task's cameras.
         extrinsics: X_FC of each camera, from the scene.
         X_WE: Pose of the end effector.
+        size: Width and height of the images, pixels.
     """
     X_WF = {"world": RigidTransform(), "end_effector": X_WE}
-    return {
-        name: X_WF[camera.frame] @ extrinsics[name].to_transform()
+    return [
+        CameraView(
+            name,
+            Pinhole.of(camera, size),
+            X_WF[camera.frame] @ extrinsics[name].to_transform(),
+            camera.depth_range_m,
+            camera.frame,
+        )
         for name, camera in cameras.items()
-    }
+    ]

@@ -5,7 +5,7 @@ other tool; either would rebuild the renderer, its windows and its meshes, which
 milliseconds. Here they are kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,14 +25,30 @@ from pydrake.geometry import (
 from pydrake.math import RigidTransform
 from pydrake.systems.framework import Context
 
+from fleet_tools.config.textures import PLAIN
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.camera_view import CameraView
-from fleet_tools.perception.hits import Hits
-from fleet_tools.perception.pinhole import BOX_CORNERS
+from fleet_tools.perception.camera_view import (
+    BACKGROUND,
+    BOX_CORNERS,
+    OBJECT,
+    ROBOT,
+    TOOL,
+    CameraView,
+    Hits,
+)
+from fleet_tools.perception.opengl import require_gl
 from fleet_tools.perception.point_cloud import segment_hits
-from fleet_tools.perception.rendering import add_renderer, render_depth, render_segmentation
-from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.perception.rendering import (
+    VTK,
+    Tint,
+    add_renderer,
+    painted,
+    render_depth,
+    render_rgb,
+    render_segmentation,
+)
 from fleet_tools.perception.visible_links import visible_frames
+from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 
 MAX_LINKS = 16
@@ -121,6 +137,30 @@ class RenderScene:
         for (physics_frame, segment), frame in zip(parts, self._spare, strict=False):
             self.links.append(self._add(world, physics_frame, segment, frame, self.context))
 
+    def paint(self, scene: Scene, shown: Callable[[Tint], Tint] = lambda tint: tint) -> None:
+        """Sets the appearance of a scene, whose tints scale the colours of the model files.
+
+        Args:
+            scene: The scene.
+            shown: Returns the tint that is shown, given the scene's; the cameras observe the
+                scene's.
+        """
+        by_segment = {
+            TOOL: (shown(scene.tool_tint), PLAIN),
+            OBJECT: (shown(scene.object_tint), PLAIN),
+            BACKGROUND: (shown(scene.table_tint), scene.table_texture),
+        }
+        graph, source, context = self.scene_graph, self.source, self.context
+        for link in self.links:
+            if link.segment not in by_segment:
+                continue
+            for shape, properties in link.appearance.items():
+                # Drake cannot replace perception properties, but it can remove and assign them.
+                graph.RemoveRole(context, source, shape, Role.kPerception)
+                graph.AssignRole(
+                    context, source, shape, painted(properties, *by_segment[link.segment])
+                )
+
     def query(self, physics: QueryObject) -> QueryObject:
         """Moves all links to their present poses, and returns the query object for rendering."""
         poses = FramePoseVector()
@@ -131,13 +171,29 @@ class RenderScene:
         self.scene_graph.get_source_pose_port(self.source).FixValue(self.context, poses)
         return self.scene_graph.get_query_output_port().Eval(self.context)
 
-    def hits(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object, by segment, in the order of pixels.
+    def images(
+        self,
+        physics: QueryObject,
+        views: Iterable[CameraView],
+        channels: Collection[str],
+        color_renderer: str = VTK,
+    ) -> list[dict[str, np.ndarray]]:
+        """Returns the images of each camera, by channel; see `renderer.Renderer.images`.
 
         Args:
             physics: Query object of the physics.
             views: The cameras.
+            channels: The channels.
+            color_renderer: Name in Drake of the renderer of colours.
         """
+        query = self.query(physics)
+        return [
+            {channel: _image(query, view, channel, color_renderer) for channel in channels}
+            for view in views
+        ]
+
+    def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
+        """Returns what each camera sees of tool and object; see `renderer.Renderer.points`."""
         query = self.query(physics)
         boxes_W = self.boxes(query)
         return [_hits(query, view, boxes_W) for view in views]
@@ -184,8 +240,19 @@ class RenderScene:
         return RenderedLink(physics_frame, frame, segment, appearance, corners)
 
 
+def _image(query: QueryObject, view: CameraView, channel: str, color_renderer: str) -> np.ndarray:
+    match channel:
+        case "rgb":
+            return render_rgb(query, view.pinhole, view.X_WC, color_renderer)
+        case "depth":
+            return render_depth(query, view.pinhole, view.X_WC, view.depth_range_m)
+        case "segmentation":
+            return render_segmentation(query, view.pinhole, view.X_WC)
+    raise ConfigError(f"VTK renders no images of the channel {channel!r}.")
+
+
 def _hits(query: QueryObject, view: CameraView, boxes_W: np.ndarray) -> dict[int, Hits]:
-    pinhole, (near, far) = view.pinhole, view.camera.depth_range_m
+    pinhole, (near, far) = view.pinhole, view.depth_range_m
     boxes_C = view.X_WC.inverse().multiply(boxes_W.reshape(-1, 3).T).T.reshape(-1, 8, 3)
     window = pinhole.window_around(boxes_C, near_m=near)
     if window is None:
@@ -199,3 +266,66 @@ def _hits(query: QueryObject, view: CameraView, boxes_W: np.ndarray) -> dict[int
         part: Hits(window.in_image(each.pixels, pinhole.width), each.depths)
         for part, each in hits.items()
     }
+
+
+class VtkRenderer:
+    """Renders one world after another by VTK; see `renderer.Renderer`.
+
+    Pictures for people have a renderer of their own, with other lights, so that a policy observes
+    the same whether it is watched or not.
+
+    Args:
+        shadows: Whether bodies cast shadows, see `add_renderer`.
+        shown: Returns the tint that is shown, see `RenderScene.paint`.
+
+    Raises:
+        MissingLibraryError: OpenGL is missing; its driver is not touched before `enter`.
+    """
+
+    shows = frozenset({"points", "rgb", "depth", "segmentation"})
+
+    def __init__(
+        self, *, shadows: bool = False, shown: Callable[[Tint], Tint] = lambda tint: tint
+    ) -> None:
+        require_gl()
+        self._shadows, self._shown = shadows, shown
+        self._render_scene: RenderScene | None = None
+        self._unpainted: Scene | None = None
+
+    def enter(self, world: World) -> None:
+        """Prepares to show another world.
+
+        Raises:
+            MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
+            ConfigError: The world has too many visible links.
+        """
+        if self._render_scene is None:
+            self._render_scene = RenderScene(world, shadows=self._shadows)
+        self._render_scene.enter(world)
+
+    def begin(self, scene: Scene) -> None:
+        """Begins an episode in a scene of this world."""
+        self._unpainted = scene
+
+    def images(
+        self, physics: QueryObject, views: Iterable[CameraView], channels: Collection[str]
+    ) -> list[dict[str, np.ndarray]]:
+        """Returns the images of each camera, by channel."""
+        render_scene = self._entered()
+        if "rgb" in channels and self._unpainted is not None:
+            render_scene.paint(self._unpainted, self._shown)
+            self._unpainted = None
+        return render_scene.images(physics, views, channels)
+
+    def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
+        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
+        return self._entered().points(physics, views)
+
+    def close(self) -> None:
+        """Releases OpenGL; `enter` starts anew."""
+        self._render_scene = None
+
+    def _entered(self) -> RenderScene:
+        if self._render_scene is None:
+            raise RuntimeError("This renderer has not entered a world.")
+        return self._render_scene

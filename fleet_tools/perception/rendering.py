@@ -1,6 +1,7 @@
-"""Rendering by VTK through EGL: colour, depth and segmentation of pinhole cameras."""
+"""Rendering by VTK through EGL: images of pinhole cameras, lights, and colours of surfaces."""
 
 import os
+from collections.abc import Iterable
 
 import numpy as np
 from pydrake.geometry import (
@@ -10,19 +11,21 @@ from pydrake.geometry import (
     DepthRenderCamera,
     LightParameter,
     MakeRenderEngineVtk,
+    PerceptionProperties,
     QueryObject,
     RenderCameraCore,
     RenderEngineVtkParams,
+    Rgba,
     SceneGraph,
 )
 from pydrake.math import RigidTransform
 from pydrake.systems.sensors import CameraInfo
 
 from fleet_tools.config.cameras import CLIPPING_M
+from fleet_tools.config.textures import texture_file
 from fleet_tools.errors import ForkedRendererError
+from fleet_tools.perception.camera_view import Pinhole, segmentation
 from fleet_tools.perception.opengl import require_driver
-from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.segmentation import segmentation
 
 BACKGROUND_COLOR = (0.96, 0.97, 0.98)
 
@@ -38,6 +41,12 @@ _FILL_LIGHTS = [((-0.3, -0.3, -1.0), 0.5), ((-1.0, 0.6, -0.5), 0.25), ((1.0, 0.6
 _FILL_DISTANCE_M = 30.0
 _SHADOW_MAP_SIZE = 320
 """Pixels; finer maps let thin tools shade themselves in stripes: Drake offers no depth bias."""
+HUE_SHARE = 0.2
+"""Share of the hue of tints that is left in pictures for people."""
+
+Tint = tuple[float, float, float]
+"""Factors of red, green and blue."""
+
 _owner: int | None = None
 """Id of the process that renders, by which a forked process knows that it is another."""
 
@@ -142,3 +151,43 @@ def _require_own_process() -> None:
             'vectorization_mode="async", vector_kwargs={"context": "spawn"}), or '
             'multiprocessing.get_context("spawn").'
         )
+
+
+# --- Colours --------------------------------------------------------------------------------
+
+
+def within_material(tint: Tint) -> Tint:
+    """Returns a tint for pictures for people, in which a material looks like itself.
+
+    It has the brightness of the scene's tint, but little of its hue, by which steel would be pink.
+    """
+    red, green, blue = tint
+    grey = (red + green + blue) / 3.0
+    return (
+        grey + HUE_SHARE * (red - grey),
+        grey + HUE_SHARE * (green - grey),
+        grey + HUE_SHARE * (blue - grey),
+    )
+
+
+def tinted(color: Rgba, tint: Iterable[float]) -> Rgba:
+    """Scales red, green and blue; each stays at most 1."""
+    red, green, blue = np.minimum(np.multiply([color.r(), color.g(), color.b()], list(tint)), 1.0)
+    return Rgba(red, green, blue, color.a())
+
+
+def painted(properties: PerceptionProperties, tint: Tint, texture: str) -> PerceptionProperties:
+    """Returns the properties of a shape whose colours are scaled by a tint.
+
+    Args:
+        properties: Its properties in the model file.
+        tint: The tint.
+        texture: Name of a texture, see `fleet_tools.config.textures`.
+    """
+    changed = PerceptionProperties(properties)
+    color = changed.GetPropertyOrDefault("phong", "diffuse", Rgba(1.0, 1.0, 1.0, 1.0))
+    changed.UpdateProperty("phong", "diffuse", tinted(color, tint))
+    file = texture_file(texture)
+    if file is not None:
+        changed.UpdateProperty("phong", "diffuse_map", str(file))
+    return changed

@@ -21,7 +21,7 @@ from pydrake.geometry import (
 )
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, ROBOT, TOOL
 from fleet_tools.sim.mesh_reading import read_parts, to_model_frame
 from fleet_tools.sim.world import World
 

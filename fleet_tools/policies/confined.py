@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.envs.array_spec import describe_action, describe_observation
+from fleet_tools.envs.observation_modes import EnvKwargs
 from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.parallel.child_process import ChildProcess
-from fleet_tools.perception.observation_config import StoredEnvKwargs
 from fleet_tools.policies.array_codec import ProtocolError
 from fleet_tools.policies.channel import PolicyChannel
 from fleet_tools.policies.conversation import Conversation, Served
@@ -137,7 +137,7 @@ class _Found(Message):
 
     kind: Kind
     content_digest: str | None
-    env_kwargs: StoredEnvKwargs
+    env_kwargs: EnvKwargs
 
 
 def main(connection: Connection) -> None:

@@ -25,8 +25,8 @@ from typing import Annotated, Any, Literal
 import gymnasium
 import pydantic
 
+from fleet_tools.envs.observation_modes import canonical_kwargs, policy_kwargs
 from fleet_tools.errors import PolicyError, UnknownNameError
-from fleet_tools.perception.observation_config import POLICY_KWARGS, in_one_form
 from fleet_tools.policies.policy import Policy, policy_errors
 from fleet_tools.utils.imports import load_function
 
@@ -76,17 +76,17 @@ _BUILT_IN = {
         privileged=True,
     ),
     "noisy_expert": _BuiltIn(
-        "fleet_tools.experts.noise_injection:NoisyExpert",
+        "fleet_tools.experts.demonstrators:NoisyExpert",
         "The expert, with noise injected into its actions",
         privileged=True,
     ),
     "perceived_expert": _BuiltIn(
-        "fleet_tools.experts.perceived:perceived_expert",
+        "fleet_tools.experts.perception.perceived:perceived_expert",
         "Plans from point clouds; it is told which tool and object there are",
         env_kwargs=_WHOLE_CLOUDS,
     ),
     "perceived_expert_category": _BuiltIn(
-        "fleet_tools.experts.perceived:perceived_expert_category",
+        "fleet_tools.experts.perception.perceived:perceived_expert_category",
         "Plans from point clouds; it knows the models of training, not those of the scene",
         env_kwargs=_WHOLE_CLOUDS,
     ),
@@ -98,7 +98,7 @@ _BUILT_IN = {
 _FORMER_NAMES = {"disturbed_expert": "noisy_expert"}
 
 _DAGGER = "dagger:"
-_DAGGER_POLICY = "fleet_tools.experts.dagger:DAggerPolicy"
+_DAGGER_POLICY = "fleet_tools.experts.demonstrators:DAggerPolicy"
 _LOAD_CHECKPOINT_POLICY = "fleet_tools.baselines.policies.policy:load_checkpoint_policy"
 _REMOTE_POLICY = "fleet_tools.policies.remote_policy:RemotePolicy"
 _READ_HELLO = "fleet_tools.policies.remote_policy:read_hello"
@@ -178,7 +178,7 @@ def find_policy(source: str) -> PolicySource:
     """
     name = current_name(source)
     if name in _BUILT_IN:
-        return PolicySource("built_in", name, None, in_one_form(_BUILT_IN[name].env_kwargs))
+        return PolicySource("built_in", name, None, canonical_kwargs(_BUILT_IN[name].env_kwargs))
     if is_address(source):
         hello = load_function(_READ_HELLO)(source)
         return PolicySource("remote", source, hello.content_digest, dict(hello.env_kwargs))
@@ -253,14 +253,13 @@ def _file(kind: str, source: str) -> Path | None:
 
 
 def _env_kwargs_of_factory(factory: Callable, source: str) -> dict[str, Any]:
-    former = getattr(factory, "environment", {})  # the attribute's name in version 0.1
-    env_kwargs = dict(getattr(factory, "env_kwargs", former))
+    env_kwargs = dict(getattr(factory, "env_kwargs", {}))
     for name in env_kwargs:
-        if name not in POLICY_KWARGS:
+        if name not in policy_kwargs():
             what = f"argument of an environment that {source} may choose"
             remedy = "The others are chosen by whoever runs the policy."
-            raise UnknownNameError(what, name, POLICY_KWARGS, remedy)
-    return in_one_form(env_kwargs)
+            raise UnknownNameError(what, name, policy_kwargs(), remedy)
+    return canonical_kwargs(env_kwargs)
 
 
 def _digest(path: Path | None) -> str | None:

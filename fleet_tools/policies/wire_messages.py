@@ -22,8 +22,8 @@ import pydantic
 
 from fleet_tools.config.values import Number, Positive, Value, parse
 from fleet_tools.envs.array_spec import ArraySpec, Layout, misfits
+from fleet_tools.envs.observation_modes import EnvKwargs
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.observation_config import StoredEnvKwargs
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
 
 PROTOCOL = 1
@@ -85,7 +85,7 @@ class Hello(Message):
     action: ArraySpec
     action_bounds: tuple[Number, Number] = (-1.0, 1.0)
     control_period_s: Positive
-    env_kwargs: StoredEnvKwargs = {}
+    env_kwargs: EnvKwargs = {}
 
     def _fields(self) -> dict[str, Any]:
         return self.model_dump(mode="json")

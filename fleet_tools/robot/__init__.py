@@ -1,1 +1,1 @@
-"""The Panda arm and its operational-space control."""
+"""Arms as values, and their operational-space control."""

@@ -8,7 +8,7 @@ from pydrake.common.value import AbstractValue
 from pydrake.math import RigidTransform
 from pydrake.systems.framework import BasicVector, Context, LeafSystem
 
-from fleet_tools.config.tasks import ControllerGains
+from fleet_tools.robot.arm import ControllerGains
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.limits import JointLimits, limited_torque, motion_scale
 from fleet_tools.robot.osc import (
@@ -18,25 +18,21 @@ from fleet_tools.robot.osc import (
     operational_space_acceleration,
     tracking_acceleration,
 )
-from fleet_tools.robot.panda import NUM_JOINTS
 from fleet_tools.robot.reference import Reference
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
 from fleet_tools.utils.straight_line import pack, straight_line
-
-NUM_LIMITS = 3 * NUM_JOINTS
-"""Number of limits of the joints: of positions, speeds and torques."""
 
 
 class OperationalSpaceController(LeafSystem):
     """Drives the arm along a reference.
 
-    Input ports: `arm_state` (q and v, 14 entries) and `reference` (a `Reference`).
-    Output port: `torques_and_binding`, the result of `limited_torque` (28 entries); one port for
+    Input ports: `arm_state` (q and v of n joints) and `reference` (a `Reference`).
+    Output port: `torques_and_binding`, the result of `limited_torque` (4 n entries); one port for
     both, since what Drake computes for a port in Python costs much of a simulation step.
 
     Args:
         model: Model of the arm.
-        gains: Gains from the task file.
+        gains: Gains of the arm.
     """
 
     def __init__(self, model: ArmModel, gains: ControllerGains) -> None:
@@ -47,8 +43,9 @@ class OperationalSpaceController(LeafSystem):
         )
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
-        arm_state = self.DeclareVectorInputPort("arm_state", 2 * NUM_JOINTS)
-        at_rest = Reference(RigidTransform(), np.zeros(6), 0.0, 1.0, np.zeros(NUM_JOINTS))
+        n = model.num_joints
+        arm_state = self.DeclareVectorInputPort("arm_state", 2 * n)
+        at_rest = Reference(RigidTransform(), np.zeros(6), 0.0, 1.0, np.zeros(n))
         reference = self.DeclareAbstractInputPort("reference", AbstractValue.Make(at_rest))
         self._arm_state, self._reference = int(arm_state.get_index()), int(reference.get_index())
         this = weakref.ref(self)
@@ -58,7 +55,7 @@ class OperationalSpaceController(LeafSystem):
             assert system is not None  # Drake calls it only while the diagram lives
             system._calc_actuation(context, output)
 
-        self.DeclareVectorOutputPort("torques_and_binding", 4 * NUM_JOINTS, calc)
+        self.DeclareVectorOutputPort("torques_and_binding", 4 * n, calc)
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
         state = self.EvalVectorInput(context, self._arm_state).value()
@@ -102,9 +99,9 @@ def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Refer
     Args:
         reference: The whole motion, which begins at the arm's present pose.
         model: Model of the arm.
-        q: (7,), joint positions, rad.
+        q: (n,), joint positions, rad.
     """
-    at_rest = np.zeros(NUM_JOINTS)
+    at_rest = np.zeros(model.num_joints)
     dynamics, _ = model.dynamics(q, at_rest)
     _, V_WE = reference.at(reference.start)
     v = operational_space_acceleration(dynamics.M, dynamics.J, V_WE, at_rest)

@@ -20,7 +20,7 @@ class Reference:
         delta: (6,), translation (m), then rotation vector (rad), in the initial frame.
         start: Start time, s.
         duration: Duration, s; the final pose is held afterwards.
-        posture: (7,), joint positions to which the redundant elbow returns, rad.
+        posture: (n,), joint positions to which the arm returns in the null space, rad.
         scale: Part of the motion that is made, at most 1; less where joint limits ask for it.
     """
 

@@ -11,21 +11,27 @@ from pydrake.geometry import SceneGraph
 from pydrake.math import RigidTransform
 from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
-from pydrake.multibody.tree import FixedOffsetFrame, ModelInstanceIndex
+from pydrake.multibody.tree import FixedOffsetFrame, Frame, ModelInstanceIndex
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.robot.panda import END_EFFECTOR
+from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
-from fleet_tools.sim.model_checks import PARSER_ERRORS, check_masses, model_frame
+from fleet_tools.sim.model_checks import check_masses, model_frame
 from fleet_tools.sim.model_xml import path_of, read_model_xml
 from fleet_tools.sim.visual_meshes import complete_visuals
 
 
 def add_tool(
-    plant: MultibodyPlant, scene_graph: SceneGraph, tool: Model
+    plant: MultibodyPlant, scene_graph: SceneGraph, tool: Model, hand: Frame
 ) -> tuple[ModelInstanceIndex, FixedOffsetFrame]:
     """Adds the tool to a plant that has the arm; the hand holds it.
+
+    Args:
+        plant: Plant that is not finalized yet.
+        scene_graph: Its scene graph.
+        tool: Model of the tool.
+        hand: Frame E of the end effector.
 
     Returns:
         The tool's instance, and its grasp frame G, with an adjustable pose X_EG.
@@ -36,7 +42,6 @@ def add_tool(
     instance = add_model(plant, scene_graph, tool, "tool")
     X_TG = tool.labels.grasp.to_transform()
     held = plant.AddFrame(FixedOffsetFrame("held", model_frame(plant, instance), X_TG))
-    hand = plant.GetFrameByName(END_EFFECTOR)
     grasp = plant.AddFrame(FixedOffsetFrame("grasp", hand, RigidTransform()))
     plant.WeldFrames(grasp, held)
     return instance, grasp

@@ -9,7 +9,6 @@ from pydrake.multibody.plant import CoulombFriction
 from pydrake.multibody.tree import ModelInstanceIndex, RigidBody, SpatialInertia
 from pydrake.systems.framework import Context
 
-from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 
@@ -97,8 +96,8 @@ def apply_scene(scene: Scene, world: World, defaults: ModelDefaults, root: Conte
         # The limit belongs to the plant, not to its context.
         brake.set_effort_limit(scene.joint_resistance.get(name, defaults.resistance[name]))
     payload = [body.index() for body in world.bodies(world.tool)]
-    hand = world.plant.GetFrameByName(END_EFFECTOR)
-    world.adjustable.arm_model.set_payload(world.plant.CalcSpatialInertia(context, hand, payload))
+    M_E = world.plant.CalcSpatialInertia(context, world.hand(), payload)
+    world.adjustable.arm_model.set_payload(M_E)
 
 
 def place_object(scene: Scene, world: World, defaults: ModelDefaults, root: Context) -> None:

@@ -15,9 +15,6 @@ from pydrake.multibody.tree import Frame, ModelInstanceIndex
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.model_xml import read_model_xml
 
-PARSER_ERRORS = (RuntimeError, ValueError, SystemExit)
-"""What Drake's parser raises; where an assertion of Drake fails, that is a SystemExit."""
-
 IMPORT = "`python -m fleet_tools.assets import MESH` computes it from a mesh"
 
 

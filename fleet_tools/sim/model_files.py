@@ -39,18 +39,19 @@ _NAMES = {
 """What names another file, by the suffix of the file."""
 
 
-def model_files(file: Path) -> dict[str, bytes]:
+def model_files(file: Path, beside: str = "keypoints.yaml") -> dict[str, bytes]:
     """Returns the content of each file of a model by its path, relative to the model's folder.
 
     Args:
-        file: The model file, beside which `keypoints.yaml` lies.
+        file: The model file.
+        beside: Name of the file beside it that says what the model does not.
 
     Raises:
         ConfigError: The model file is not allowed (`fleet_tools.sim.model_xml`), or a mesh names a
             file outside of the folder, or the files are too many or too large.
     """
     folder = file.parent.resolve()
-    waiting = [folder / file.name, folder / "keypoints.yaml", *mesh_files(file)]
+    waiting = [folder / file.name, folder / beside, *mesh_files(file)]
     files: dict[str, bytes] = {}
     size = 0
     while waiting:

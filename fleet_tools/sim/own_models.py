@@ -1,7 +1,7 @@
 """Models that are not the package's, and the folders that carry them along with stored data.
 
     models/tools/hook/gaff/                 of a family of a user's own task
-    models/given/myclaw@9f0c1d2e3a4b5c6d/   given by path, as `tool=` or `object=`
+    models/given/myclaw@9f0c1d2e3a4b5c6d/   given by path, as `tool=`, `object=` or `robot=`
 
 A folder with such data names each model and its hash in its document, and holds its files once. An
 environment that is made of the data again finds them there, and nowhere else.
@@ -12,13 +12,14 @@ import shutil
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
 
 from fleet_tools.config.tasks import GivenModels, TaskConfig
 from fleet_tools.config.values import GrownValue, Value
 from fleet_tools.errors import ConfigError, FleetToolsError, shown
+from fleet_tools.robot.arm import LIGHT, Arm, load_robot, robot_names
 from fleet_tools.sim.catalog import Kind, load_model, models_below
 from fleet_tools.sim.model_files import digest_of, model_digest, model_files
 from fleet_tools.storage.atomic_files import clear_unfinished, replace_folder
@@ -37,8 +38,8 @@ _Name = Annotated[str, pydantic.Field(pattern=r"^[^/\\\x00-\x1f\x7f.][^/\\\x00-\
 class OwnModel(Value):
     """A model that is not the package's."""
 
-    kind: Kind
-    """Whether it is a tool or an object."""
+    kind: Kind | Literal["robot"]
+    """Whether it is a tool, an object or a robot."""
     family: _Name | None
     """Its family; None if it was given by path."""
     name: _Name
@@ -76,6 +77,55 @@ def own_models(task: TaskConfig) -> dict[OwnModel, Path]:
             for name, folder in sorted(models_below(Path(task.assets), kind, family).items()):
                 found.append((kind, family, name, folder))
     return {_described(*each): each[-1] for each in found}
+
+
+def load_admitted_robot(name_or_path: str) -> Arm:
+    """Reads a robot, and checks the model files of one that is not the package's.
+
+    Raises:
+        UnknownNameError, ConfigError: See `load_robot`; or a model file is not allowed.
+    """
+    robot = load_robot(name_or_path)
+    if robot.is_own:
+        _robot_files(robot)
+    return robot
+
+
+def own_robot(robot: Arm) -> dict[OwnModel, Path]:
+    """Returns a robot that is not the package's, and its folder.
+
+    Raises:
+        ConfigError: A model file is not allowed, or the robot has a name that cannot be stored.
+    """
+    if not robot.is_own:
+        return {}
+    digest = digest_of(_robot_files(robot))
+    try:
+        name = f"{robot.file.stem}@{digest}"
+        model = OwnModel(kind="robot", family=None, name=name, content_digest=digest)
+    except pydantic.ValidationError:
+        raise ConfigError(
+            f"The robot {shown(str(robot.file))} has a name that cannot be stored. Rename the file."
+        ) from None
+    return dict([(model, robot.file.parent)])
+
+
+def _robot_files(robot: Arm) -> dict[str, bytes]:
+    """Returns the files of a robot by their paths, relative to the folder of its YAML file.
+
+    Raises:
+        ConfigError: A model file is not allowed, or lies elsewhere.
+    """
+    files: dict[str, bytes] = {}
+    for visuals in (LIGHT, *robot.visuals):
+        model = robot.model_file(visuals)
+        if model.parent != robot.file.parent:
+            raise ConfigError(
+                f"{robot.file}: the model {model} must lie beside this file, and its meshes in the "
+                "same folder, as a robot of your own is a folder on its own."
+            )
+        files |= model_files(model, beside=robot.file.name)
+    return files
 
 
 def models_of_all(tasks: Iterable[TaskConfig]) -> dict[OwnModel, Path]:
@@ -188,20 +238,46 @@ class CarriesModels(GrownValue):
                 )
             self._files(model, self._folders[model])
         self._require_no_others()
-        given = {(m.kind, m.name): str(f) for m, f in self._folders.items() if m.family is None}
+        given = {
+            (m.kind, m.name): str(f)
+            for m, f in self._folders.items()
+            if m.family is None and m.kind != "robot"
+        }
         return task.with_models(self._root, GivenModels(given, alone=True))
 
     def with_paths(self, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns keyword arguments of an environment with paths of the given models."""
         given = {m.kind: str(f) for m, f in self._folders.items() if m.family is None}
-        return {**env_kwargs, **given}
+        return {**env_kwargs, **given, **self.robot_path(env_kwargs)}
+
+    def robot_path(self, env_kwargs: Mapping[str, Any]) -> dict[str, str]:
+        """Returns the keyword argument of a stored environment for its robot, if it names one.
+
+        Raises:
+            FleetToolsError: It is neither one of the package nor one that the document carries,
+                since a path in stored data may be that of another file here.
+        """
+        robot = env_kwargs.get("robot")
+        if robot is None or robot in robot_names():
+            return {} if robot is None else {"robot": robot}
+        for model, folder in self._folders.items():
+            if (model.kind, model.name) == ("robot", robot):
+                self._files(model, folder)
+                return {"robot": str(_robot_yaml(folder))}
+        raise self.error(
+            f"The robot {shown(robot)} is not here: it is neither one of "
+            f"{', '.join(robot_names())} nor stored with the data."
+        )
 
     def _files(self, model: OwnModel, folder: Path) -> dict[str, bytes]:
         """Returns the files of a model, after checking that they are those that are named."""
         try:
             if self._root is not None:
                 _require_no_links(self._root, folder)
-            files = model_files(load_model(folder, model.kind).file)
+            if model.kind == "robot":
+                files = _robot_files(load_robot(str(_robot_yaml(folder))))
+            else:
+                files = model_files(load_model(folder, model.kind).file)
         except ConfigError as error:
             raise self.error(f"{model} cannot be used: {error}") from error
         if (found := digest_of(files)) != model.content_digest:
@@ -220,6 +296,18 @@ class CarriesModels(GrownValue):
                     f"{', '.join(others[:5])}: these models are not among those with which the "
                     f"data were made, {_listing(self.models)}. Move them away."
                 )
+
+
+def _robot_yaml(folder: Path) -> Path:
+    """Returns the only YAML file in the folder of a robot.
+
+    Raises:
+        ConfigError: There is none, or several.
+    """
+    found = sorted(folder.glob("*.yaml"))
+    if len(found) != 1:
+        raise ConfigError(f"{folder} holds {len(found)} YAML files, and a robot has one.")
+    return found[0]
 
 
 def _described(kind: Kind, family: str | None, name: str, folder: Path) -> OwnModel:

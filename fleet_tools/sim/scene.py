@@ -21,10 +21,10 @@ from fleet_tools.config.values import (
     Seed,
     Value,
     Vector3,
-    Vector7,
     parse,
 )
 from fleet_tools.errors import ConfigError, require_name, shown
+from fleet_tools.robot.arm import Arm, load_robot
 from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.splits import model_pairs
 
@@ -66,7 +66,8 @@ class Scene(Value):
     """Name in the task's family, or NAME@HASH of one that was given by path."""
     object: str
     """Likewise."""
-    initial_joints_rad: Vector7
+    initial_joints_rad: Annotated[tuple[Number, ...], pydantic.Field(min_length=1)]
+    """Joint positions of the robot."""
     tool_in_hand: GivenPose
     """X_EG, pose of the tool's grasp frame in the end effector."""
     object_pose: GivenPose
@@ -102,6 +103,7 @@ def sample_scene(
     tool: str | None = None,
     object: str | None = None,
     randomization: RandomizationSwitch = "on",
+    robot: Arm | None = None,
 ) -> Scene:
     """Draws a scene; a pure function of its arguments.
 
@@ -116,12 +118,18 @@ def sample_scene(
         object: Likewise.
         randomization: "on", "off", or a mapping from names of groups (the fields of
             `Randomization`) to whether they are randomized; groups that it omits are.
+        robot: The robot, which has what the task leaves to it; None for the default one, or if the
+            task is that of an environment, which leaves nothing.
 
     Raises:
         ConfigError, UnknownNameError: An argument is not valid, or names what does not exist.
     """
     seed = check_seed(seed)
     enabled = _enabled_groups(randomization)
+    if robot is None and task.randomization.leaves_to_robot:
+        robot = load_robot()
+    if robot is not None:
+        task = robot.fill(task)
 
     def generator(group: str) -> np.random.Generator:
         return np.random.default_rng([seed, zlib.crc32(group.encode())])

@@ -12,9 +12,8 @@ from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
 
 from fleet_tools.errors import SimulationError
-from fleet_tools.robot.controller import NUM_LIMITS, within_limits
+from fleet_tools.robot.controller import within_limits
 from fleet_tools.robot.osc import external_wrench
-from fleet_tools.robot.panda import END_EFFECTOR
 from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, read_defaults
 from fleet_tools.sim.catalog import Model
@@ -59,7 +58,7 @@ class Simulation:
         self._root = self._simulator.get_mutable_context()
         self._context = world.plant.GetMyMutableContextFromRoot(self._root)
         plant = world.plant
-        self._hand = plant.GetFrameByName(END_EFFECTOR)
+        self._hand = world.hand()
         self._tool_points = _attached_points(plant, world.tool, tool)
         self._object_points = _attached_points(plant, world.object, object)
         self._object_joints = [
@@ -113,7 +112,7 @@ class Simulation:
             self._push(push)
         self._start_motion(delta)
         self._joint_contact.set_impulse(0.0)
-        self._set_limit_times(np.zeros(NUM_LIMITS))
+        self._set_limit_times(np.zeros(3 * self.world.robot.num_joints))
         if watcher is not None:
             self._simulator.set_monitor(lambda _: watcher(self))
         try:

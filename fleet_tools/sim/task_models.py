@@ -7,6 +7,8 @@ from typing import Any
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
+from fleet_tools.robot.arm import Arm
+from fleet_tools.robot.arm_model import require_positions
 from fleet_tools.sim.catalog import Kind, Model, find_model, model_names, name_of_own
 from fleet_tools.sim.scene import Scene
 
@@ -47,15 +49,17 @@ def admit_model(task: TaskConfig, kind: Kind, name: str) -> tuple[TaskConfig, st
     return task.with_given(replace(task.given, folders=folders)), own
 
 
-def check_scene(task: TaskConfig, given: Scene | Mapping[str, Any]) -> Scene:
+def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) -> Scene:
     """Returns a scene of a task.
 
     Args:
         task: The task.
+        robot: The robot.
         given: The scene, or its JSON as a dict.
 
     Raises:
-        ConfigError, UnknownNameError: It is not a scene of the task, or its models do not exist.
+        ConfigError, UnknownNameError: It is not a scene of the task and the robot, or its models do
+            not exist.
     """
     # A scene may be an altered copy, which pydantic does not check.
     data = given.model_dump(warnings=False) if isinstance(given, Scene) else given
@@ -65,6 +69,7 @@ def check_scene(task: TaskConfig, given: Scene | Mapping[str, Any]) -> Scene:
             f"The scene belongs to the task {scene.task!r}; this environment's task is "
             f"{task.name!r}."
         )
+    require_positions(robot, scene.initial_joints_rad, "The scene")
     resistances = list(task.randomization.joint_resistance)
     if set(scene.joint_resistance) != set(resistances):
         raise ConfigError(

@@ -23,15 +23,21 @@ from pydrake.multibody.plant import (
     MultibodyPlant,
     MultibodyPlantConfig,
 )
-from pydrake.multibody.tree import FixedOffsetFrame, JointActuator, ModelInstanceIndex, RigidBody
+from pydrake.multibody.tree import (
+    FixedOffsetFrame,
+    Frame,
+    JointActuator,
+    ModelInstanceIndex,
+    RigidBody,
+)
 from pydrake.systems.framework import Diagram, DiagramBuilder
 from pydrake.systems.primitives import ConstantVectorSource, Demultiplexer, DiscreteTimeIntegrator
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError
-from fleet_tools.robot.arm_model import ArmModel
-from fleet_tools.robot.controller import NUM_LIMITS, OperationalSpaceController
-from fleet_tools.robot.panda import NUM_JOINTS, Visuals, add_panda
+from fleet_tools.robot.arm import LIGHT, Arm
+from fleet_tools.robot.arm_model import ArmModel, add_arm
+from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.robot.python_systems import release_cycles
 from fleet_tools.sim.add_models import add_object, add_tool
 from fleet_tools.sim.catalog import Model
@@ -79,6 +85,7 @@ class World:
     """The parts of a diagram that the simulation works with; immutable but for `adjustable`.
 
     Attributes:
+        robot: The arm.
         diagram, plant, scene_graph: Drake's systems.
         arm, tool, object: Model instances in the plant.
         impulse_meter: Integrates the contact forces on the object's joints; None without joints.
@@ -87,6 +94,7 @@ class World:
         adjustable: What a scene adjusts.
     """
 
+    robot: Arm
     diagram: Diagram
     plant: MultibodyPlant
     scene_graph: SceneGraph
@@ -98,6 +106,10 @@ class World:
     limit_meter: DiscreteTimeIntegrator
     adjustable: AdjustableParts
 
+    def hand(self) -> Frame:
+        """Returns the frame E of the end effector."""
+        return self.plant.GetFrameByName(self.robot.end_effector, self.arm)
+
     def bodies(self, instance: ModelInstanceIndex) -> Iterator[RigidBody]:
         """Yields the bodies of a model instance."""
         return map(self.plant.get_body, self.plant.GetBodyIndices(instance))
@@ -105,20 +117,22 @@ class World:
 
 def build_world(
     task: TaskConfig,
+    robot: Arm,
     tool: Model,
     object: Model,
     *,
     meshcat: Meshcat | None = None,
-    robot_visuals: Visuals = "light",
+    robot_visuals: str = LIGHT,
 ) -> World:
     """Builds the diagram; `fleet_tools.sim.apply_scene` applies scenes to its context.
 
     Args:
         task: The task.
+        robot: The arm.
         tool: Model of the tool.
         object: Model of the object.
         meshcat: Viewer to which the diagram publishes.
-        robot_visuals: Visual meshes of the arm.
+        robot_visuals: Name of the arm's visual meshes.
 
     Raises:
         ConfigError: The object lacks a joint of the task, or its brake; or a model lacks what
@@ -136,16 +150,17 @@ def build_world(
         _scene_graph_config(),
         builder,
     )
-    arm = add_panda(plant, robot_visuals)
+    arm = add_arm(plant, robot, robot_visuals)
     _add_table(plant, arm)
-    tool_instance, grasp_frame = add_tool(plant, scene_graph, tool)
+    hand = plant.GetFrameByName(robot.end_effector, arm)
+    tool_instance, grasp_frame = add_tool(plant, scene_graph, tool, hand)
     object_instance, mount_frame = add_object(plant, scene_graph, object, task.object_mount)
     complete_contact(plant, scene_graph, tool_instance, tool.file)
     complete_contact(plant, scene_graph, object_instance, object.file)
     plant.Finalize()
     _ignore_contact_within_robot(plant, scene_graph, arm, tool_instance)
     brakes = _find_brakes(plant, object_instance, task, object)
-    arm_model, limit_meter = _add_controller(builder, plant, arm, task)
+    arm_model, limit_meter = _add_controller(builder, plant, arm, robot)
     _hold_brakes_still(builder, plant, object_instance)
     gyroscopic = add_gyroscopic_correction(builder, plant)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
@@ -155,6 +170,7 @@ def build_world(
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
     return World(
+        robot=robot,
         diagram=builder.Build(),
         plant=plant,
         scene_graph=scene_graph,
@@ -228,17 +244,17 @@ def _find_brakes(
 
 
 def _add_controller(
-    builder: DiagramBuilder, plant: MultibodyPlant, arm: ModelInstanceIndex, task: TaskConfig
+    builder: DiagramBuilder, plant: MultibodyPlant, arm: ModelInstanceIndex, robot: Arm
 ) -> tuple[ArmModel, DiscreteTimeIntegrator]:
     """Adds the controller, and a meter of the time for which each of its limits binds."""
-    arm_model = ArmModel()
-    controller = builder.AddSystem(OperationalSpaceController(arm_model, task.controller))
+    arm_model, num_limits = ArmModel(robot), 3 * robot.num_joints
+    controller = builder.AddSystem(OperationalSpaceController(arm_model, robot.gains))
     arm_state = controller.GetInputPort("arm_state")
     builder.Connect(plant.get_state_output_port(arm), arm_state)
-    parts = builder.AddSystem(Demultiplexer([NUM_JOINTS, NUM_LIMITS]))
+    parts = builder.AddSystem(Demultiplexer([robot.num_joints, num_limits]))
     builder.Connect(controller.get_output_port(), parts.get_input_port())
     builder.Connect(parts.get_output_port(0), plant.get_actuation_input_port(arm))
-    limit_meter = builder.AddSystem(DiscreteTimeIntegrator(NUM_LIMITS, TIME_STEP))
+    limit_meter = builder.AddSystem(DiscreteTimeIntegrator(num_limits, TIME_STEP))
     builder.Connect(parts.get_output_port(1), limit_meter.get_input_port())
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
     release_cycles(controller)

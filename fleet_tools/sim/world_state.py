@@ -18,9 +18,9 @@ class WorldState:
 
     Attributes:
         time: Time since the start of the episode, s.
-        q: (7,), joint positions of the arm, rad.
-        v: (7,), joint velocities, rad/s.
-        tau_external: (7,), torques on the arm's joints from contact with arm, hand and tool, N m,
+        q: (n,), joint positions of the arm, rad.
+        v: (n,), joint velocities, rad/s.
+        tau_external: (n,), torques on the arm's joints from contact with arm, hand and tool, N m,
             positive where they drive a joint towards greater angles. Gravity and inertia, the
             tool's included, are not part of them.
         X_WE: Pose of the end effector in the world.
@@ -48,7 +48,7 @@ class WorldState:
         motion_scale: Part of the action's motion that the arm was to make in the last control
             step, at most 1; less where the motion was too fast for a joint, or led beyond its
             range.
-        limit_times: (7,) each, time of the last control step in which a limit of "position",
+        limit_times: (n,) each, time of the last control step in which a limit of "position",
             "velocity" or "torque" of a joint slowed the arm, s; where several would, the one that
             slows it most counts.
         part_motion: Motion of the object since the start of the episode that each of the task's
@@ -109,7 +109,7 @@ class WorldState:
         """Returns what the limits of the arm did in the last control step, as `info` reports it.
 
         Returns:
-            `motion_scale`, and `position_s`, `velocity_s` and `torque_s`, (7,) each.
+            `motion_scale`, and `position_s`, `velocity_s` and `torque_s`, (n,) each.
         """
         times = {f"{kind}_s": seconds.copy() for kind, seconds in self.limit_times.items()}
         return {"motion_scale": self.motion_scale} | times

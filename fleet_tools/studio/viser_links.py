@@ -8,8 +8,8 @@ import numpy as np
 from pydrake.geometry import GeometryId, Rgba, Role, SceneGraphInspector
 from pydrake.math import RigidTransform
 
-from fleet_tools.perception.appearance import tinted
-from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, TOOL
+from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, TOOL
+from fleet_tools.perception.rendering import tinted
 from fleet_tools.perception.visible_links import shape_triangles, visible_frames
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation

@@ -15,6 +15,7 @@ from pydrake.math import RigidTransform, RotationMatrix
 from support.bench import Bench
 from support.processes import ROOT, run_python
 
+from fleet_tools.assets import families
 from fleet_tools.assets.model_folder import write_model
 from fleet_tools.assets.task_scaffold import TASK
 from fleet_tools.errors import ConfigError
@@ -103,6 +104,16 @@ def test_a_family_is_added_by_adding_files(tmp_path: Path) -> None:
     assert found["outcomes"] == ["success"] * 2
     assert found["derived"] == "straight behind foot"
     assert (found["cheats"], found["loosened"]) == (["rest"], 1.0)
+
+
+def test_a_module_that_declares_no_family_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forgotten.py").touch()
+    monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
+    assert "forgotten" in families.family_names()
+    with pytest.raises(ConfigError, match=r"forgotten\.py has no FAMILY"):
+        families.find_family("forgotten")
 
 
 def test_a_screw_advances_by_its_lead_within_its_limits_and_its_brake_holds(

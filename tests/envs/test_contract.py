@@ -15,7 +15,6 @@ from support.processes import run_python
 from support.rendering import has_gl, needs_gl
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import EpisodeOverError, FleetToolsError, InvalidActionError
 
 INFO = {
     "outcome",
@@ -132,7 +131,9 @@ def test_observations_lie_in_their_space(observing, environment_id, env_kwargs, 
     for observation, *_ in first_episode(environment_id, env_kwargs):
         assert observing.observation_space.contains(observation)
         for name, value in observation.items():
-            measured = value[np.isfinite(value)] if name.endswith("_depth") else value
+            measured = (
+                value[np.isfinite(value)] if observing.features[name].kind == "depth" else value
+            )
             assert np.isfinite(measured).all(), name
 
 
@@ -186,79 +187,34 @@ def test_the_action_space_is_that_of_the_contract(env):
     assert env.action_space == gymnasium.spaces.Box(-1, 1, (6,), np.float32)
 
 
-@pytest.mark.parametrize(
-    "action",
-    [
-        np.full(6, np.nan, np.float32),
-        np.full(6, np.inf, np.float32),
-        np.zeros(7, np.float32),
-        np.zeros(6, np.int64),
-    ],
-    ids=["nan", "inf", "shape", "dtype"],
-)
-def test_invalid_actions_are_refused_without_a_change_of_state(env, action):
-    env.reset(seed=0)
-    before = env.state_digest()
-    with pytest.raises(InvalidActionError):
-        env.step(action)
-    assert env.state_digest() == before
-
-
-def test_invalid_options_are_refused_without_a_change_of_state(env):
-    env.reset(seed=0)
-    before = env.state_digest()
-    for options in ({"scne": None}, {"scene": {}}, {"scene": {"task": "no such task"}}):
-        with pytest.raises(FleetToolsError):
-            env.reset(options=options)
-        assert env.state_digest() == before
-
-
-def test_copied_and_pickled_states_continue_bit_for_bit(observing):
-    observing.reset(seed=1)
-    observing.step(actions(1)[0])
-    state = observing.get_state()
-    futures = []
-    for copied in (state, pickle.loads(pickle.dumps(copy.deepcopy(state)))):
-        observation = observing.set_state(copied)
-        future = [(observing.step(action)[0], observing.state_digest()) for action in actions(9, 2)]
-        futures.append([bits([(observation,)]), bits(future)])
-        observing.reset(seed=2)
-    assert futures[0] == futures[1]
-
-
 def test_copied_and_pickled_environments_continue_bit_for_bit(observing):
     observing.reset(seed=1)
     observing.step(actions(1)[0])
+    state = pickle.loads(pickle.dumps(copy.deepcopy(observing.get_state())))
     copies = [copy.deepcopy(observing), pickle.loads(pickle.dumps(observing))]
+    copies.append(copy.deepcopy(observing))
+    copies[-1].reset(seed=2)
+    copies[-1].set_state(state)
+    copies[-1].np_random = copy.deepcopy(observing.np_random)
     futures = []
     for env in (observing, *copies):
         trace = [(*env.step(action), env.state_digest()) for action in actions(9, 3)]
         futures.append(bits([(env.reset()), *trace]))
         if env is not observing:
             env.close()
-    assert futures[1:] == 2 * futures[:1]
+    assert futures[1:] == 3 * futures[:1]
 
 
 def test_scenes_restore_episodes(env, environment_id, first_episode):
     expected = first_episode(environment_id)
     env.reset(seed=5)
-    scene = json.loads(env.scene.to_json())
-    env.reset(seed=1)
-    observation, _ = env.reset(options={"scene": scene})
-    assert same(observation, expected[0][0])
+    scene = env.scene
+    for given in (scene, json.loads(scene.to_json())):
+        env.reset(seed=1)
+        observation, _ = env.reset(options={"scene": given})
+        assert env.scene == scene and same(observation, expected[0][0])
     for action, entry in zip(actions(5), expected[1:], strict=True):
         assert same(env.step(action)[0], entry[0])
-
-
-def test_episodes_end_at_the_limit_of_their_spec(environment_id):
-    env = gymnasium.make(environment_id, max_episode_steps=2)
-    for _ in range(2):  # the second episode as the first
-        env.reset(seed=0)
-        ends = [env.step(np.zeros(6, np.float32)) for _ in range(2)]
-        assert [truncated for *_, truncated, _ in ends] == [False, True]
-        assert [info["outcome"] for *_, info in ends] == ["running", "time_limit"]
-    with pytest.raises(EpisodeOverError):
-        env.step(np.zeros(6, np.float32))
 
 
 @needs_gl

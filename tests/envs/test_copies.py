@@ -19,9 +19,8 @@ from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, EpisodeOverError
-from fleet_tools.experts.dagger import DAggerPolicy
-from fleet_tools.experts.noise_injection import NoisyExpert
-from fleet_tools.experts.perceived import perceived_expert
+from fleet_tools.experts.demonstrators import DAggerPolicy, NoisyExpert
+from fleet_tools.experts.perception.perceived import perceived_expert
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import Policy, RandomPolicy, StoredActions, ZeroPolicy
 from fleet_tools.rollouts.episode import first_difference
@@ -153,15 +152,6 @@ def test_a_task_file_that_has_changed_is_not_continued_silently(tmp_path: Path) 
     file.write_text(yaml.safe_dump(task | {"success_steps": 5}))
     with pytest.raises(ConfigError, match="has changed"):
         pickle.loads(content)
-
-
-def test_cameras_with_delay_and_errors_continue() -> None:
-    env = EnvSpec.of(task="hammer", obs_mode="point_cloud", sensors="active_stereo").make_tool_use()
-    env.reset(seed=6)
-    for _ in range(3):
-        env.step(env.action_space.sample())
-    other = pickled(env)
-    assert future(other) == future(env)
 
 
 def learner(env: gymnasium.Env) -> Policy:

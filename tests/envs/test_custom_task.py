@@ -9,9 +9,7 @@ import yaml
 from fleet_tools import collect, replay
 from fleet_tools.assets.__main__ import main as generate_models
 from fleet_tools.config.tasks import task_path
-from fleet_tools.dataset.header import describe
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.rollouts.rollout import rollout
@@ -46,13 +44,6 @@ def test_it_is_collected_and_replayed(own):
     output = ["--output", str(own / "data"), "--workers", "0", "--quiet"]
     assert collect.main(["--task", str(own / "thumping.yaml"), "--episodes", "1", *output]) == 0
     assert replay.main([str(own / "data"), "--workers", "0", "--quiet"]) == 0
-
-
-def test_the_header_of_its_dataset_specifies_its_environment(own):
-    spec = EnvSpec.of(str(own / "thumping.yaml"))
-    header = describe(spec.make(), spec, policy="expert", seed=0, keep_failures=False)
-    env = gymnasium.make(header.env_spec.id, **header.env_spec.kwargs)  # pyright: ignore[reportArgumentType]
-    assert unwrap(env).task.name == "thumping"
 
 
 def test_an_own_model_in_a_task_of_the_package(own):

@@ -20,8 +20,9 @@ from fleet_tools.config.predicates import (
     Still,
 )
 from fleet_tools.config.resources import task_configs_root
+from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.catalog import model_names
@@ -73,8 +74,7 @@ class Bench:
 
     @property
     def plant(self) -> MultibodyPlant:
-        assert self.env._simulation is not None
-        return self.env._simulation.world.plant
+        return self.env.simulation.world.plant
 
     def enter(self, state: EnvState, **blocks: Placement) -> None:
         """Restores a state in a running episode, with some blocks placed elsewhere, by link."""
@@ -156,23 +156,45 @@ def test_the_start_is_no_success(bench):
     assert not bench.succeeds(steps=12)
 
 
-def test_parted_by_too_little(bench):
-    closer = moved(bench.pose("right", bench.success), 0.02 * bench.across)
-    bench.enter(bench.success, right=closer)
-    assert bench.violated() == {PARTED, CAUSED}
-    assert not bench.succeeds()
+def over(bench: Bench, by_m: Sequence[float]) -> RigidTransform:
+    """Returns the left block's pose after success, displaced."""
+    return moved(bench.pose("left", bench.success), by_m)
+
+
+LYING = RigidTransform(RotationMatrix.MakeXRotation(-np.pi / 2))
+APART = contact("object/left", "object/right", False)
+STANDING = contact("object/left", "table")
+PLACED = {
+    "parted by too little": (
+        lambda b: {"right": moved(b.pose("right", b.success), 0.02 * b.across)},
+        {PARTED, CAUSED},
+    ),
+    "in the air": (lambda b: {"left": over(b, [0, 0, 0.03])}, {STANDING}),
+    "off the table": (
+        lambda b: {"left": over(b, [0, 0.85 - over(b, [0, 0, 0]).translation()[1], 0])},
+        {STANDING},
+    ),
+    "fallen through the table": (lambda b: {"left": over(b, [0, 0, -0.10])}, {STANDING}),
+    "toppled": (lambda b: {"left": over(b, [0, 0, 0.031]) @ LYING}, {UPRIGHT}),
+}
+"""Blocks placed otherwise after a success, and predicates that do not hold then."""
+
+
+@pytest.mark.parametrize("case", PLACED)
+def test_a_success_with_a_block_placed_otherwise_is_none(bench, case):
+    placed, violated = PLACED[case]
+    bench.enter(bench.success, **placed(bench))
+    assert violated <= bench.violated()
+    if case != "in the air":  # from where it may fall into a success
+        assert not bench.succeeds(steps=9)
+        assert violated & bench.violated()
 
 
 def test_side_by_side_along_the_seam_is_not_parted(bench):
     X_WB = moved(bench.pose("left", bench.start), 0.05 * bench.along)
     bench.enter(bench.start, left=X_WB)
-    assert {PARTED, contact("object/left", "object/right", False)} <= bench.violated()
+    assert {PARTED, APART} <= bench.violated()
     assert not bench.succeeds()
-
-
-def test_in_the_air(bench):
-    bench.enter(bench.success, left=moved(bench.pose("left", bench.success), [0, 0, 0.03]))
-    assert bench.violated() == {contact("object/left", "table")}
 
 
 def test_thrown(bench):
@@ -188,29 +210,6 @@ def test_knocked_apart_without_the_blade(bench):
     bench.enter(bench.start, left=(bench.pose("left", bench.start), 1.2 * bench.across))
     assert not bench.succeeds(steps=9)
     assert bench.violated() == {*NEAR, CAUSED}
-
-
-def test_off_the_table(bench):
-    p_W = bench.pose("left", bench.success).translation()
-    beyond = moved(bench.pose("left", bench.success), [0, 0.85 - p_W[1], 0])
-    bench.enter(bench.success, left=beyond)
-    assert not bench.succeeds()
-    assert {contact("object/left", "table"), STILL} <= bench.violated()
-
-
-def test_fallen_through_the_table(bench):
-    below = moved(bench.pose("left", bench.success), [0, 0, -0.10])
-    bench.enter(bench.success, left=below)
-    assert contact("object/left", "table") in bench.violated()
-    assert not bench.succeeds()
-
-
-def test_toppled(bench):
-    X_WB = bench.pose("left", bench.success)
-    lying = moved(X_WB, [0, 0, 0.031]) @ RigidTransform(RotationMatrix.MakeXRotation(-np.pi / 2))
-    bench.enter(bench.success, left=lying)
-    assert not bench.succeeds(steps=9)
-    assert UPRIGHT in bench.violated()
 
 
 def test_parted_by_the_hand(bench):

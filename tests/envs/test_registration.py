@@ -1,6 +1,7 @@
 """Registration with Gymnasium, and imports of the package."""
 
 import copy
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -11,7 +12,7 @@ from support.processes import run_python
 
 from fleet_tools.config.tasks import load_task, task_names, task_path
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, EpisodeOverError
 from fleet_tools.registration import CUSTOM_ID, env_id, register_environments
 
 
@@ -49,13 +50,15 @@ def steps_of(env: gymnasium.Env) -> list[tuple[bool, str]]:
 
 def test_gymnasiums_time_limit_is_one_of_the_environment_and_shortens_episodes():
     assert gymnasium.spec("FleetTools/Hammer-v0").max_episode_steps is None  # the task file has it
-    kwargs = {"tool": "claw", "object": "round_nail"}
+    kwargs: dict[str, Any] = {"tool": "claw", "object": "round_nail"}
     expected = [(False, "running")] * 2 + [(True, "time_limit")]
     env = gymnasium.make("FleetTools/Hammer-v0", max_episode_steps=3, **kwargs)
     for one in (env, gymnasium.make(copied_spec(env)), copy.deepcopy(unwrap(env))):
         one.reset(seed=0)
         start = unwrap(one).get_state()
         assert steps_of(one) == expected
+        with pytest.raises(EpisodeOverError, match="ended as 'time_limit'"):
+            one.step(np.zeros(6, np.float32))
         unwrap(one).set_state(start)  # the steps of the state count, not those of the wrapper
         assert steps_of(one) == expected
     long = gymnasium.make("FleetTools/Hammer-v0", max_episode_steps=10**6, **kwargs)

@@ -3,7 +3,6 @@
 import contextlib
 import inspect
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import yaml
 from gymnasium.utils.env_checker import check_env
 from support.environments import drive, press, press_until_sliding, same, with_velocity
 from support.rendering import needs_gl
 
 from fleet_tools.config.predicates import JointDisplacement
-from fleet_tools.config.resources import assets_root, task_configs_root
-from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import (
     ConfigError,
     EpisodeOverError,
@@ -30,17 +27,6 @@ from fleet_tools.sim.scene import sample_scene
 
 STILL = np.zeros(6, np.float32)
 ID = "FleetTools/Hammer-v0"
-OWN_LIMIT = 3
-
-
-@pytest.fixture(scope="module", name="own_task")
-def _own_task(tmp_path_factory) -> str:
-    """The path of a user's own task, with a time limit of `OWN_LIMIT` steps."""
-    data = yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
-    data |= {"name": "own", "max_episode_steps": OWN_LIMIT}
-    path = tmp_path_factory.mktemp("own") / "own.yaml"
-    path.write_text(yaml.safe_dump(data))
-    return str(path)
 
 
 def required_displacement(env: ToolUseEnv) -> float:
@@ -81,42 +67,6 @@ def test_success_terminates(hammer):
     for _, reward, terminated, truncated, info in results[:-1]:
         assert (reward, terminated, truncated) == (0.0, False, False)
         assert (info["outcome"], info["success"]) == ("running", False)
-
-
-@pytest.mark.parametrize("limit", [None, 4])
-def test_without_motion_the_time_limit_truncates_by_its_name(limit):
-    env = gymnasium.make(ID, tool="claw", object="round_nail", max_episode_steps=limit)
-    env.reset(seed=0)
-    assert env.spec is not None
-    steps = limit or unwrap(env).task.max_episode_steps
-    for k in range(1, steps + 1):
-        _, _, terminated, truncated, info = env.step(STILL)
-        assert (terminated, truncated) == (False, k == steps)
-        assert info["outcome"] == ("time_limit" if k == steps else "running")
-        assert info["success"] is False
-    inner = unwrap(env)
-    assert inner.world_state().object_joints["slide"] < 0.02 * required_displacement(inner)
-
-
-def test_an_environment_without_wrappers_counts_its_steps(own_task):
-    env = ToolUseEnv(own_task, tool="claw", object="round_nail")
-    env.reset(seed=0)
-    ends = [env.step(STILL)[3:] for _ in range(OWN_LIMIT)]
-    assert [truncated for truncated, _ in ends] == [False] * (OWN_LIMIT - 1) + [True]
-    assert ends[-1][1]["outcome"] == "time_limit"
-    with pytest.raises(EpisodeOverError, match="ended as 'time_limit'"):
-        env.step(STILL)
-
-
-def test_a_branch_counts_its_steps_from_the_episodes_start(own_task):
-    env = ToolUseEnv(own_task, tool="claw", object="round_nail")
-    env.reset(seed=0)
-    env.step(STILL)
-    state = env.get_state()
-    env.reset(seed=1)
-    env.set_state(state)
-    ends = [env.step(STILL)[3] for _ in range(OWN_LIMIT - 1)]
-    assert not any(ends[:-1]) and ends[-1]
 
 
 def test_no_step_follows_the_end_of_an_episode(hammer):
@@ -204,32 +154,22 @@ def test_an_impossible_state_is_refused(hammer, velocity):
         ({"object": "round_nial"}, "'round_nial'. Did you mean 'round_nail'"),
         ({"task": "hamer"}, "task: 'hamer'. Did you mean 'hammer'"),
         ({"randomization": {"object_pos": False}}, "Did you mean 'object_pose'"),
+        ({"randomization": "onn"}, "randomization is 'on', 'off' or a mapping"),
     ],
 )
-def test_an_invalid_argument_is_refused_with_the_nearest(kwargs, message):
-    with pytest.raises(UnknownNameError, match=message):
-        ToolUseEnv(**({"task": "hammer"} | kwargs))
+@pytest.mark.filterwarnings("ignore:.*render.mode.*:UserWarning")
+def test_an_invalid_argument_is_refused_with_the_nearest_also_through_gymnasium(kwargs, message):
+    with pytest.raises((UnknownNameError, ConfigError), match=message):
+        gymnasium.make(ID, **kwargs)
 
 
 @pytest.mark.parametrize("name", inspect.signature(ToolUseEnv).parameters)
 def test_anything_else_is_refused_by_a_short_message(name):
     for given in ([], [[]], {"a": []}, 1.5, np.zeros(3), b"x", "x" * 10**6, 10**5000, Path):
+        kwargs: dict[str, Any] = {"task": "hammer", name: given}
         with pytest.raises((ConfigError, UnknownNameError)) as error:
-            ToolUseEnv(**({"task": "hammer"} | {name: given}))
+            ToolUseEnv(**kwargs)
         assert len(str(error.value)) < 1000
-
-
-def test_an_invalid_switch_is_refused():
-    with pytest.raises(ConfigError, match="randomization is 'on', 'off' or a mapping"):
-        ToolUseEnv("hammer", randomization="onn")
-
-
-@pytest.mark.filterwarnings("ignore:.*render.mode.*:UserWarning")
-def test_errors_stay_typed_through_gymnasium():
-    invalid: list[dict[str, Any]] = [{"tool": "clow"}, {"obs_mode": "stat"}, {"render_mode": "rgb"}]
-    for kwargs in invalid:
-        with pytest.raises(UnknownNameError, match=r"Unknown .*Known: "):
-            gymnasium.make(ID, **kwargs)
 
 
 def changed(env: ToolUseEnv, **changes: Any) -> dict[str, Any]:
@@ -260,17 +200,6 @@ def test_invalid_options_are_refused_and_nothing_changes(hammer, options, messag
     assert hammer.scene == scene
     assert hammer.np_random.bit_generator.state == generator
     assert hammer.step(STILL)[4]["outcome"] == "running"
-
-
-def test_a_scene_is_restored_from_its_value_and_from_its_json(make):
-    env = make()
-    drawn, _ = env.reset(seed=7)
-    scene = env.scene
-    for given in (scene, scene.model_dump(), json.loads(scene.to_json())):
-        env.reset(seed=1)
-        observation, _ = env.reset(options={"scene": given})
-        assert env.scene == scene
-        assert same(observation, drawn)
 
 
 def test_a_seed_draws_the_scene_that_the_sampler_draws(make):
@@ -338,18 +267,3 @@ def test_a_state_of_another_task_is_refused(hammer):
 
 
 # --- A user's own task ----------------------------------------------------------------------
-
-
-def test_a_users_own_task_and_tool_need_no_python(own_task, tmp_path):
-    tool = shutil.copytree(assets_root() / "tools" / "hammer" / "claw", tmp_path / "my_hammer")
-    env = gymnasium.make(ID, task=own_task, tool=str(tool))
-    env.reset(seed=0)
-    assert unwrap(env).scene.task == "own"
-    assert env.step(STILL)[4]["outcome"] == "running"
-
-
-def test_the_time_limit_is_that_of_a_users_own_task(own_task):
-    env = gymnasium.make(ID, task=own_task, tool="claw", object="round_nail")
-    env.reset(seed=0)
-    ends = [env.step(STILL)[3] for _ in range(OWN_LIMIT)]
-    assert ends == [False] * (OWN_LIMIT - 1) + [True]

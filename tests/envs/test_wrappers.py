@@ -14,9 +14,8 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import ConfigError
-from fleet_tools.experts.dagger import DAggerPolicy
-from fleet_tools.experts.noise_injection import NoisyExpert
-from fleet_tools.experts.perceived import perceived_expert, perceived_expert_category
+from fleet_tools.experts.demonstrators import DAggerPolicy, NoisyExpert
+from fleet_tools.experts.perception.perceived import perceived_expert, perceived_expert_category
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.policies.policy import Policy, RandomPolicy, StoredActions, ZeroPolicy
 from fleet_tools.rollouts.rollout import rollout

@@ -156,8 +156,7 @@ def _env():
 
 def twist_nut(env: ToolUseEnv, torque_above_resistance: float) -> None:
     """Lets an external torque turn the nut from now on."""
-    simulation = env._simulation
-    assert simulation is not None
+    simulation = env.simulation
     plant, context = simulation.world.plant, simulation._context
     forces = np.zeros(plant.num_velocities())
     torque = env.scene.joint_resistance["turn"] + torque_above_resistance

@@ -4,9 +4,13 @@ import pytest
 from support.evaluated import SMALL, TRIALS, a_result
 from support.processes import ROOT
 
+from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.admission import admission, missing_scenes
 from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.evaluation.scores import require_comparable
+from fleet_tools.leaderboard.checks import find_problems
 from fleet_tools.utils.drake_release import RELEASES
 
 CURRENT = load_protocol(PROTOCOL)
@@ -47,6 +51,26 @@ def test_parts_of_tasks_cannot_enter(present: set[tuple[str, str, int]], missing
     assert not entry.can_enter
     assert f"cannot enter the leaderboard: it has only {missing}, and" in str(entry)
     assert "--preview" in str(entry)
+
+
+def test_results_of_another_robot_cannot_enter_and_do_not_compare() -> None:
+    result = a_result(CURRENT)
+    described = {"robot": "ur5e", **result.policy.env_kwargs}
+    policy = result.policy.model_copy(update={"env_kwargs": described})
+    other = result.model_copy(update={"policy": policy})
+    assert policy.label == f"{policy.name} (ur5e)"
+    assert "of the robot 'ur5e', and the leaderboard's" in str(admission(other, keys()))
+    (problem,) = find_problems(other, [], CURRENT)
+    assert "of the robot 'ur5e'" in problem.reason
+    with pytest.raises(ResultError, match="on different robots"):
+        require_comparable(result, other)
+
+
+@pytest.mark.parametrize("robot", ["ur5", "/etc/passwd", 5])
+def test_a_result_names_a_robot_of_the_package(robot) -> None:
+    facts = a_result(CURRENT).policy.model_dump() | {"env_kwargs": {"robot": robot}}
+    with pytest.raises(ValueError, match=r"robot.*panda, ur5e"):
+        PolicyProvenance.model_validate(facts)
 
 
 def test_results_of_another_protocol_cannot_enter() -> None:

@@ -184,7 +184,8 @@ def test_a_result_alone_gives_its_protocol(own: Path, tmp_path: Path) -> None:
     (own.parent / "basket" / "task.yaml").unlink()
     assert load_protocol(str(folder)) == protocol
     env = load_evaluation(folder).result.protocol.make_env("basket")
-    assert env.task == load_task(str(BASKET / "task.yaml")).model_copy(
+    task = load_task(str(BASKET / "task.yaml"))
+    assert env.task == env.robot.fill(task).model_copy(
         update={"assets": str(own.parent / "basket")}
     )
     (own.parent / "basket").rename(tmp_path / "moved")

@@ -14,6 +14,7 @@ from fleet_tools import collect
 from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.replays import make_replays
+from fleet_tools.envs.observation_modes import canonical_kwargs, observation_kwargs
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, ResultError, UnknownNameError
@@ -24,7 +25,6 @@ from fleet_tools.evaluation.run import describe as describe_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.evaluation.scores import compare
 from fleet_tools.parallel.workers import WorkerOptions
-from fleet_tools.perception.observation_config import in_one_form, observation_kwargs
 from fleet_tools.policies.sources import find_policy
 
 HERE = WorkerOptions(workers=0)
@@ -40,7 +40,7 @@ def provenance(policy: str, **others: Any) -> PolicyProvenance:
 
 
 def test_stored_arguments_without_sensors_mean_ideal_ones():
-    assert in_one_form({**CLOUDS, "sensors": "ideal"}) == in_one_form(CLOUDS)
+    assert canonical_kwargs({**CLOUDS, "sensors": "ideal"}) == canonical_kwargs(CLOUDS)
     noisy = {**CLOUDS, "cloud_source": "rays", "sensors": "active_stereo"}
     assert observation_kwargs({**noisy, "split": "all"}) == noisy
     assert EnvSpec.of("hammer", **noisy).kwargs == {"task": "hammer", **noisy}

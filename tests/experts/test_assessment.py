@@ -1,4 +1,4 @@
-"""The expert's assessment, on states that are changed one quantity at a time."""
+"""The expert's assessment, on states that are changed one quantity at a time, and its words."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planning_problems import planning_problem
 
-from fleet_tools.config.predicates import JointDisplacement
+from fleet_tools.config.predicates import AxisUpright, Contact, JointDisplacement, KeypointsNear
 from fleet_tools.config.tasks import load_task
-from fleet_tools.experts.assessment import MOVED_M, Assessment, Failure, assess
+from fleet_tools.envs.success import Verdict
+from fleet_tools.experts.assessment import (
+    MOVED_M,
+    Assessment,
+    FailedAttempt,
+    assess,
+    describe,
+    explanation,
+)
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.problem import PlanningProblem
 from fleet_tools.sim.world_state import WorldState
@@ -30,7 +38,7 @@ def _start(hammer):
 
 def assess_changed(
     start: WorldState, step: int, problem: PlanningProblem = PROBLEM, **changes: Any
-) -> Assessment | Failure:
+) -> Assessment | FailedAttempt:
     return assess(PLAN, problem, SUCCESS, step, start, replace(start, **changes))
 
 
@@ -59,14 +67,14 @@ def test_an_object_moved_by_the_tool_is_on_track(start, step):
 def test_a_plan_that_ends_without_success_has_failed(start):
     last = len(PLAN.X_WE) - 1
     failure = assess_changed(start, last)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, FailedAttempt)
     assert failure.keyframe == PLAN.names[-1] == f"after[{len(PROBLEM.expert.after) - 1}]"
     assert failure.unmet[0] == "joint_displacement slide 0 of 0.02"
     assert assess_changed(start, last - 1) is Assessment.ON_TRACK
     joints = {"slide": start.object_joints["slide"] + 0.03}
     head = {**start.p_W_tool, "head": start.p_W_object["head"]}
     by_hand = assess_changed(start, last, object_joints=joints, p_W_tool=head)
-    assert isinstance(by_hand, Failure)
+    assert isinstance(by_hand, FailedAttempt)
     assert by_hand.unmet == ("caused_by_part face joint_displacement slide 0 of 0.018",)
     motion = {"face": replace(start.part_motion["face"], object_joints={"slide": 0.03})}
     changes = {"object_joints": joints, "p_W_tool": head, "part_motion": motion}
@@ -99,5 +107,57 @@ def test_an_expectation_is_checked_at_its_keyframe(start, keyframe):
         assert (verdict is not Assessment.ON_TRACK) == at_it
         if at_it:
             unmet = ("joint_displacement slide 0 of 0.01",)
-            assert verdict == Failure(PLAN.names[keyframe], unmet)
+            assert verdict == FailedAttempt(PLAN.names[keyframe], unmet)
         assert assess_changed(start, step, problem, object_joints=moved) is Assessment.ON_TRACK
+
+
+# --- In words -----------------------------------------------------------------------------
+
+names = st.sampled_from(["before[0]", "actuation", "after[0]", "after[1]"])
+failures = st.lists(st.builds(FailedAttempt, names, st.just(("contact tool and object",))))
+
+
+@given(failures, st.lists(st.sampled_from(["far", "near"])), names)
+def test_every_failed_attempt_is_counted(failed, errors, stage):
+    words = explanation(failed, errors, stage, ("contact tool and object",))
+    assert words is not None
+    attempts = len(failed) + 1
+    assert words.startswith(f"{attempts} attempt{'' if attempts == 1 else 's'}; ")
+    for name in {failure.keyframe for failure in failed}:
+        count = sum(failure.keyframe == name for failure in failed)
+        assert f"{count} failed at keyframe {name}: (contact tool and object)" in words
+    assert all(f"no plan: {error}" in words for error in errors)
+    assert words.endswith(f"ended in {stage} without (contact tool and object)")
+
+
+def test_an_episode_without_trouble_needs_no_explanation():
+    assert explanation((), (), "after[1]", ()) is None
+
+
+@pytest.mark.parametrize(
+    ("predicate", "verdict", "words"),
+    [
+        (
+            JointDisplacement(type="joint_displacement", joint="slide", at_least=0.001),
+            Verdict(False, 0.3),
+            "joint_displacement slide 0.0003 of 0.001",
+        ),
+        (
+            KeypointsNear(type="keypoints_near", tool="face", object="base", within_m=0.05),
+            Verdict(False, 0.5),
+            "keypoints_near face base 0.1, at most 0.05",
+        ),
+        (
+            Contact(type="contact", between=("object", "table"), present=False),
+            Verdict(False, 0.0),
+            "contact object and table not present",
+        ),
+        (
+            AxisUpright(type="axis_upright", object=("base", "top"), within_deg=20),
+            Verdict(False, 0.25),
+            "axis_upright base and top 80, at most 20",
+        ),
+    ],
+)
+def test_a_predicate_is_described_by_its_value_and_threshold(predicate, verdict, words):
+    assert describe(predicate, verdict) == words

@@ -54,14 +54,6 @@ def test_a_motion_and_its_rest_make_the_whole(motion, X_WE, fraction):
     assert_same(move(motion, part, 1 - fraction, PROBLEM), move(motion, X_WE, 1.0, PROBLEM))
 
 
-@given(translations, translations, poses)
-def test_translations_in_one_frame_add_up(first, second, X_WE):
-    second = second.model_copy(update={"frame": first.frame})
-    both = first.model_copy(update={"by_m": tuple(np.add(first.by_m, second.by_m).tolist())})
-    one_by_one = move(second, move(first, X_WE, 1.0, PROBLEM), 1.0, PROBLEM)
-    assert_same(one_by_one, move(both, X_WE, 1.0, PROBLEM))
-
-
 @given(advances, poses, fractions)
 def test_an_advance_translates_the_axis_along_itself(motion, X_WE, fraction):
     start, end = map(PROBLEM.tool_point, motion.axis)

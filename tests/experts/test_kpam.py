@@ -1,5 +1,6 @@
 """The actuation pose: it satisfies the task, at a local minimum of the cost."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -7,15 +8,14 @@ import pytest
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 from scipy.optimize import minimize
-from support.planning_problems import planning_problem
+from support.planning_problems import arm, planning_problem
 
-from fleet_tools.config.expert import AxisToAxis, PointToPoint
-from fleet_tools.errors import InfeasibleError, UnknownNameError
+from fleet_tools.config.expert import AxisToAxis
+from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts import kpam
-from fleet_tools.experts.kinematics import Kinematics, arm
+from fleet_tools.experts.conditions import AtPose, condition, violations
+from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.problem import PlanningProblem
-from fleet_tools.experts.solver import violations
-from fleet_tools.experts.terms import AtPose, condition
 
 SOLVERS = [kpam.solve_joint_space, kpam.solve_pose_space]
 SEEDS = range(3)
@@ -36,13 +36,15 @@ def cost(problem: PlanningProblem, q: np.ndarray, robot: Kinematics) -> float:
 
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_terms_and_the_joint_limits_hold(solve, seed):
+def test_every_solution_satisfies_the_terms_and_the_joint_limits(solve, seed):
     problem, robot = planning_problem(seed), arm()
-    pose = next(solve(problem, robot))
-    for term in problem.expert.actuation.constraints:
-        assert condition(term, problem).ratio(pose.X_WE) <= 1.01
-    assert np.all(pose.q >= robot.lower) and np.all(pose.q <= robot.upper)
-    assert AtPose("", pose.X_WE).ratio(robot.forward(pose.q)) <= 1
+    terms = [condition(term, problem) for term in problem.expert.actuation.constraints]
+    count = 2 if seed else None  # all of one problem
+    poses = list(itertools.islice(solve(problem, robot), count))
+    assert len(poses) > 1
+    for pose in poses:
+        assert not violations(robot, pose.q, terms)
+        assert AtPose("", pose.X_WE).ratio(robot.forward(pose.q)) <= 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -110,13 +112,6 @@ def test_contradictory_terms_are_named(solve):
     assert sum(float(text.split(" deg")[0]) for text in violated.values()) >= 178
 
 
-@pytest.mark.parametrize("solve", SOLVERS)
-def test_an_unknown_keypoint_is_refused(solve):
-    term = PointToPoint(type="point_to_point", tool="tip", object="head", tolerance_m=0.01)
-    with pytest.raises(UnknownNameError, match="tip"):
-        next(solve(with_actuation(0, constraints=(term,)), arm()))
-
-
 def test_the_tool_may_begin_upside_down():
     problem = planning_problem(0)
     flip = RigidTransform(RotationMatrix(AngleAxis(np.pi, [1.0, 0.0, 0.0])), np.zeros(3))
@@ -125,13 +120,3 @@ def test_the_tool_may_begin_upside_down():
         pose = next(solve(flipped, arm()))
         for term in flipped.expert.actuation.constraints:
             assert condition(term, flipped).ratio(pose.X_WE) <= 1.01
-
-
-@pytest.mark.parametrize("solve", SOLVERS)
-def test_every_solution_satisfies_the_terms(solve):
-    problem, robot = planning_problem(0), arm()
-    terms = [condition(term, problem) for term in problem.expert.actuation.constraints]
-    poses = list(solve(problem, robot))
-    assert len(poses) > 1
-    for pose in poses:
-        assert not violations(robot, pose.q, terms)

@@ -6,8 +6,8 @@ from support.environments import IDS
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.experts.finding import Candidates
-from fleet_tools.experts.perceived import (
+from fleet_tools.experts.perception.finding import Candidates
+from fleet_tools.experts.perception.perceived import (
     PerceivedState,
     perceived_expert,
     perceived_expert_category,

@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RotationMatrix
-from support.planning_problems import planning_problem
+from support.planning_problems import arm, planning_problem
 
 from fleet_tools.config.expert import Keyframe, Rotate, Stay, Translate
 from fleet_tools.errors import InfeasibleError, UnknownNameError
+from fleet_tools.experts.conditions import AtPose, condition
 from fleet_tools.experts.keyframes import move
-from fleet_tools.experts.kinematics import arm
 from fleet_tools.experts.planner import plan
 from fleet_tools.experts.problem import PlanningProblem
-from fleet_tools.experts.terms import AtPose, condition
 from fleet_tools.robot.pose_delta import displacement
 
 SEEDS = range(3)

@@ -1,5 +1,7 @@
 """The expert as a policy: success in every task, replanning and retreats."""
 
+import json
+
 import numpy as np
 import pytest
 from support.environments import IDS
@@ -7,6 +9,7 @@ from support.environments import IDS
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import Push, Scene
 
@@ -59,6 +62,8 @@ def test_an_object_out_of_reach_is_an_error_with_the_distance(make):
     episode = rollout(env, ExpertPolicy(env), scene=far)
     assert (episode.outcome, len(episode)) == ("policy_error", 0)
     assert episode.error is not None and "InfeasibleError" in episode.error
+    assert (episode.info["stage"], episode.info["plans"]) == ("planning", 0)
+    assert len(episode.info["planning_errors"]) == 1
 
 
 def with_push(
@@ -85,7 +90,7 @@ def test_it_replans_when_the_object_has_moved(hammer, seed):
     feedback = rollout(hammer, ExpertPolicy(hammer), scene=scene)
     assert (without.outcome, feedback.outcome) == ("time_limit", "success")
     assert (without.info["plans"], feedback.info["plans"]) == (1, 2)
-    assert feedback.info["retreats"] == 0
+    assert feedback.info["retreats"] == 0 and EXPLANATION not in feedback.info
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -96,6 +101,9 @@ def test_it_retreats_and_replans_after_a_miss(hammer, seed):
     episode = rollout(hammer, expert, scene=scene)
     assert episode.outcome == "success"
     assert (episode.info["plans"], episode.info["retreats"]) == (2, 1)
+    assert [each["keyframe"] for each in episode.info["failed_attempts"]] == ["after[1]"]
+    assert episode.info["unmet"] == []
+    assert "1 failed at keyframe after[1]: (joint_displacement slide" in episode.info[EXPLANATION]
 
 
 @pytest.mark.parametrize(
@@ -127,3 +135,10 @@ def test_without_a_new_plan_it_continues_with_the_old_one(hammer):
     scene = with_push(hammer, 0, 2, (0.8, 0.0, 0.0))
     episode = rollout(hammer, ExpertPolicy(hammer), scene=scene)
     assert (episode.outcome, episode.info["plans"]) == ("time_limit", 1)
+    info = json.loads(json.dumps(dict(episode.info), allow_nan=False))
+    assert info == episode.info  # plain JSON data
+    (error,) = info["planning_errors"]
+    assert "point_to_point(head, head)" in error
+    assert info["unmet"][0].startswith("joint_displacement slide ")
+    assert (info["stage"], info["failed_attempts"]) == ("after[4]", [])
+    assert info[EXPLANATION].startswith(f"1 attempt; no plan: {error}; ended in after[4] without")

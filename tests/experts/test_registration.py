@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.experts.closest_points import Surface, sample
-from fleet_tools.experts.registration import Fit, Schedule, Trial, best
+from fleet_tools.experts.perception.registration import Fit, Schedule, StartedFit, best
+from fleet_tools.experts.perception.shapes import TriangleSurface, sample
 
 CORNERS = np.array([[0, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [0.03, 0.02, 0.05]])
 FACES = [[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]
-TETRAHEDRON = Surface(CORNERS[FACES])
+TETRAHEDRON = TriangleSurface(CORNERS[FACES])
 """A shape without symmetry."""
 SMALL_BOX = np.array([0.01, 0.01, 0.01, 0.1, 0.1, 0.1])
 SCHEDULE = (0.01, *[0.005] * 9)
@@ -29,7 +29,9 @@ def pose(x: np.ndarray) -> np.ndarray:
     return X
 
 
-def fit(place: Callable[[np.ndarray], np.ndarray], *surfaces: Surface, size: int = 6) -> Fit:
+def fit(
+    place: Callable[[np.ndarray], np.ndarray], *surfaces: TriangleSurface, size: int = 6
+) -> Fit:
     limits = np.full(size, np.inf)
     return Fit(surfaces or (TETRAHEDRON,), place, -limits, limits)
 
@@ -75,7 +77,7 @@ def test_the_frame_does_not_matter(x, moved):
 
 
 def test_what_the_cloud_leaves_free_stays():
-    square = Surface(
+    square = TriangleSurface(
         np.array([[[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[1, 1, 0], [1, 0, 0], [0, 1, 0]]])
     )
     inside = np.array([[0.4, 0.4, 0], [0.6, 0.4, 0], [0.4, 0.6, 0], [0.5, 0.5, 0]])
@@ -111,5 +113,5 @@ def test_the_start_that_fits_is_found_among_others():
     points = cloud(place(truth)[0])
     starts = [np.array([0.1, 0.2, angle]) for angle in np.linspace(-3, 3, 7)]
     coarse, fine = Schedule(50, SCHEDULE[:5], 1e-3), Schedule(300, SCHEDULE, 1e-5, starts=2)
-    _, found = best(points, [Trial(planar, starts, np.zeros((0, 3)))], coarse, fine)
+    _, found = best(points, [StartedFit(planar, starts, np.zeros((0, 3)))], coarse, fine)
     np.testing.assert_allclose(found.parameters, truth, atol=1e-5)

@@ -12,19 +12,18 @@ from scipy.spatial.transform import Rotation
 
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.experts.closest_points import Surface, sample
-from fleet_tools.experts.finding import Candidates, Finder
-from fleet_tools.experts.loose import Loose
-from fleet_tools.experts.priors import camera_positions
-from fleet_tools.experts.registration import Fit
-from fleet_tools.experts.shapes import Shape
+from fleet_tools.experts.perception.finding import Candidates, Finder
+from fleet_tools.experts.perception.freedom import camera_positions
+from fleet_tools.experts.perception.registration import Fit, ScaleTerms
+from fleet_tools.experts.perception.shapes import Shape, TriangleSurface, sample
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import Kind, find_model
 from fleet_tools.sim.splits import model_pairs
 
-TASK = load_task("hammer")
+TASK = load_robot().fill(load_task("hammer"))
 
 CORNERS = np.array([[0, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [0.03, 0.02, 0.05]])
-TETRAHEDRON = Surface(CORNERS[[[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]])
+TETRAHEDRON = TriangleSurface(CORNERS[[[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]])
 
 HALVES = np.array([-0.5, 0.5])
 AROUND = 100 * np.concatenate([np.eye(3), -np.eye(3)])
@@ -88,9 +87,9 @@ def test_a_known_size_comes_back_in_every_frame(x, size, motion):
     truth = np.concatenate([x, np.log(size)])
     A = X_FC @ affine(truth)
     cloud = sample(TETRAHEDRON.triangles, 2000)[0] @ A[:3, :3].T + A[:3, 3]
-    loose = Loose.of([TETRAHEDRON], np.full(9, np.inf), cloud, AROUND)
+    scale_terms = ScaleTerms.of([TETRAHEDRON], np.full(9, np.inf), cloud, AROUND)
     limit = np.full(9, np.inf)
-    fit = Fit([TETRAHEDRON], lambda x: (X_FC @ affine(x))[None], -limit, limit, loose)
+    fit = Fit([TETRAHEDRON], lambda x: (X_FC @ affine(x))[None], -limit, limit, scale_terms)
     found = fit.register(cloud, np.zeros(9), (0.01, *[0.005] * 14))
     np.testing.assert_allclose(found.parameters, truth, atol=2e-3)
 
@@ -99,11 +98,13 @@ def test_a_known_size_comes_back_in_every_frame(x, size, motion):
 @settings(max_examples=20, deadline=None)
 def test_of_a_thin_plate_the_side_that_cameras_see_fits(seed, thickness):
     plate = trimesh.creation.box((0.1, 0.08, thickness))
-    surface = Surface(np.asarray(plate.triangles))
+    surface = TriangleSurface(np.asarray(plate.triangles))
     cloud = np.random.default_rng(seed).uniform([-0.04, -0.03, 0], [0.04, 0.03, 0], (400, 3))
     for side in (1.0, -1.0):
-        loose = Loose.of([surface], np.full(1, np.inf), cloud, np.array([[0.3, 0.2, side]]))
-        fit = Fit([surface], height, np.array([-0.1]), np.array([0.1]), loose)
+        scale_terms = ScaleTerms.of(
+            [surface], np.full(1, np.inf), cloud, np.array([[0.3, 0.2, side]])
+        )
+        fit = Fit([surface], height, np.array([-0.1]), np.array([0.1]), scale_terms)
         seen, hidden = (fit.judged(cloud, np.array([z])) for z in side * thickness * HALVES)
         assert seen.residual_m < 1e-3 < hidden.residual_m
         found = fit.register(cloud, seen.parameters - side * 0.01, (0.01, *[0.005] * 9))

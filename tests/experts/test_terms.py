@@ -11,13 +11,19 @@ from support.planning_problems import directions, planning_problem, poses, vecto
 
 from fleet_tools.config.expert import AxisToAxis, PointToPoint
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.experts.conditions import (
+    AtPose,
+    AxisAtAngle,
+    PointNearPoint,
+    PoseCondition,
+    condition,
+)
 from fleet_tools.experts.kinematics import free_body
-from fleet_tools.experts.terms import AtPose, AxisAtAngle, Condition, PointNearPoint, condition
 
 BODY = free_body()
 
 
-def drake_allows(condition: Condition, X_WE: RigidTransform, rounding: float = 1e-10) -> bool:
+def drake_allows(condition: PoseCondition, X_WE: RigidTransform, rounding: float = 1e-10) -> bool:
     """Returns whether Drake's constraints hold at a pose, up to rounding (in their own units)."""
     prog = MathematicalProgram()
     x = BODY.add_positions(prog)

@@ -1,14 +1,14 @@
-"""Trajectories: the optimum through keyframes, and its constraints."""
+"""Kinematics of the arm, and trajectories: the optimum through keyframes, and its constraints."""
 
 import numpy as np
 import pytest
 from pydrake.math import RigidTransform
-from support.planning_problems import planning_problem
+from support.planning_problems import arm, planning_problem
 
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts import keyframes, kpam, trajectory
-from fleet_tools.experts.kinematics import Kinematics, arm
-from fleet_tools.experts.terms import AtPose
+from fleet_tools.experts.conditions import AtPose
+from fleet_tools.experts.kinematics import Kinematics
 from fleet_tools.experts.trajectory import Knot
 
 
@@ -76,3 +76,26 @@ def test_joints_that_would_have_to_be_too_fast_are_an_error():
     knots = [Knot(0, q=q0), Knot(1, q=q0 + 0.5 * np.eye(7)[0])]
     with pytest.raises(InfeasibleError, match=r"joint speed.*1\.3\d times"):
         trajectory.solve(robot, knots, np.array([knot.q for knot in knots]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_guess_reaches_near_poses(seed):
+    robot, q0 = arm(), planning_problem(seed).q0
+    q = q0 + np.random.default_rng(seed).uniform(-0.2, 0.2, 7)
+    at = AtPose("", robot.forward(q))
+    assert at.ratio(robot.forward(robot.approach(q0, at.X_WF, iterations=6))) < 1
+
+
+def test_a_guess_out_of_reach_stays_within_the_limits():
+    robot, q0 = arm(), planning_problem().q0
+    X_WF = robot.forward(q0)
+    X_WF.set_translation([3.0, 0.0, 0.0])
+    q = robot.approach(q0, X_WF)
+    assert np.all(q >= robot.lower) and np.all(q <= robot.upper)
+
+
+def test_two_arms_share_no_state():
+    one, other = arm(), arm()
+    before = other.plant.GetPositions(other.context)
+    one.forward(planning_problem().q0)
+    np.testing.assert_array_equal(other.plant.GetPositions(other.context), before)

@@ -11,6 +11,7 @@ from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import EpisodeOverError, InvalidActionError
+from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, load_robot
 from fleet_tools.sim.scene import Scene
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_data, nudged_data, pick, scalar
@@ -193,11 +194,13 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "randomization": ("on", "off", {"object_pose": False}),
     "reward": ("sparse", "dense"),
     "render_mode": (None, "rgb_array"),
-    "robot_visuals": ("light", "franka"),
+    "robot": (DEFAULT_ROBOT,),
+    "robot_visuals": (LIGHT, *load_robot().visuals),
     "camera_size": ([64, 48], (320, 240)),
     "channels": (["rgb"], ["depth", "rgb"]),
     "cloud_size": ([40, 30], (1, 1)),
     "cloud_sampling": ("farthest", "even"),
+    "keypoint_rows": (8, 20),
 }
 
 
@@ -223,6 +226,7 @@ LEGAL: dict[str, Callable[[Any], bool]] = {
     ),
     "camera_size": _pair(4096),
     "cloud_size": _pair(100_000),
+    "keypoint_rows": lambda value: type(value) is int and 0 < value <= 1000,
     "channels": lambda value: (
         len(set(value)) == len(value) > 0 and set(value) <= {"rgb", "depth", "segmentation"}
     ),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import yaml
 from pydrake.multibody.plant import MultibodyPlant
+from support.arms import six_joints
 from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
@@ -18,7 +19,6 @@ from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
 from fleet_tools.baselines.policies.reading import read_policy_config
-from fleet_tools.blender.photo_jobs import read_scene_file
 from fleet_tools.config.poses import Pose
 from fleet_tools.config.resources import assets_root, task_configs_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
@@ -26,10 +26,14 @@ from fleet_tools.config.values import Value, load_yaml, parse
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.robot.arm import Arm
+from fleet_tools.robot.arm_model import joint_limits
+from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.first_load import load
 from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
+from fleet_tools.studio.photographs.photo_jobs import read_scene_file
 from fuzz.kernel import Subject, require
 from fuzz.mutations import (
     XML_TOKENS,
@@ -123,7 +127,8 @@ def tasks_run(folder: Path) -> Subject:
 
 
 def configurations(folder: Path) -> Subject:
-    """Files of fleets, sweeps, protocols and their tasks, architectures and scenes."""
+    """Files of fleets, sweeps, protocols and their tasks, robots, architectures and scenes."""
+    robot = six_joints(folder / "robot")
     shutil.copytree(ROOT / "examples/basket", folder / "basket")
     own_task = folder / "basket/task.yaml"
     own = {
@@ -144,6 +149,7 @@ def configurations(folder: Path) -> Subject:
         PolicyConfig: [json.dumps(PolicyConfig(clouds=PointNetConfig()).model_dump(mode="json"))],
         Scene: [sample_scene(load_task(name), 0).to_json() for name in task_names()],
         TaskConfig: [own_task.read_text()],
+        Arm: [robot.read_text()],
     }
     makers = {cls: changed_yaml(texts) for cls, texts in by_class.items()}
     path = folder / "configuration.yaml"
@@ -164,6 +170,10 @@ def configurations(folder: Path) -> Subject:
             if cls is Scene:
                 return read_scene_file(as_json)
             return read_policy_config(str(as_json))
+        if cls is Arm:
+            robot.write_bytes(content)
+            joint_limits(load_admitted_robot(str(robot)))
+            return load_yaml(Arm, robot)
         if cls is TaskConfig:  # a protocol's
             own_task.write_bytes(content)
             path.write_text(yaml.safe_dump(own))

@@ -16,7 +16,7 @@ from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.merging.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.reading import read_policy_config
-from fleet_tools.blender.__main__ import VARIABLE
+from fleet_tools.blender import VARIABLE
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import load_yaml
 from fleet_tools.dataset import Dataset
@@ -25,7 +25,7 @@ from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.parallel import cluster
-from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
+from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
 from fleet_tools.policies.server_access import TOKEN_VARIABLE, read_token, require_url
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.sim.catalog import load_model

@@ -33,6 +33,7 @@ TRIED: dict[str, str] = {
     "baselines/flower/server.py": "files of fleets, sweeps, protocols, scenes",
     "baselines/sweep.py": "files of fleets, sweeps, protocols, scenes",
     "fleet_tools/utils/option_parser.py": "names and notations",
+    "fleet_tools/robot/arm.py": "files of fleets, sweeps, protocols, scenes",
     # models
     "fleet_tools/studio/checking/first_load.py": "models' SDFormat and URDF",
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
@@ -89,8 +90,8 @@ TRIED: dict[str, str] = {
     "baselines/policies/resnet.py": "weights of others",
     "baselines/training/record.py": "states of training runs",
     # policies, pages and servers
-    "fleet_tools/blender/photo_jobs.py": "files of fleets, sweeps, protocols, scenes",
-    "fleet_tools/blender/server.py": "forms of the Blender server",
+    "fleet_tools/studio/photographs/photo_jobs.py": "files of fleets, sweeps, protocols, scenes",
+    "fleet_tools/studio/photographs/render_requests.py": "forms of the Blender server",
     "fleet_tools/policies/channel.py": "answers of policy servers",
     "fleet_tools/policies/confined.py": "answers of confined policies",
     "fleet_tools/policies/openpi.py": "requests in openpi's protocol",
@@ -102,7 +103,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/studio/teleoperation/page_server.py": "messages of the teleop page",
     # variables
     "fleet_tools/parallel/cluster.py": "environment variables",
-    "fleet_tools/perception/third_person_view.py": "environment variables",
+    "fleet_tools/perception/display.py": "environment variables",
     "fleet_tools/utils/compiled.py": "environment variables",
     "fleet_tools/utils/drake_release.py": "environment variables",
 }
@@ -118,8 +119,8 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,
-    "fleet_tools/blender/blender_pool.py": _CHILD,
-    "fleet_tools/blender/drawing.py": _CHILD,
+    "fleet_tools/studio/photographs/serve.py": _CHILD,
+    "fleet_tools/studio/photographs/drawing.py": _CHILD,
     "fleet_tools/parallel/local_workers.py": _CHILD,
     "fleet_tools/studio/teleoperation/camera_process.py": _CHILD,
     "fleet_tools/utils/diagnostics.py": _CHILD,
@@ -134,7 +135,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/leaderboard/checks.py": _OWN,
     "fleet_tools/policies/policy.py": _OWN,
     "fleet_tools/studio/pictures/clips.py": _OWN,
-    "fleet_tools/blender/__main__.py": _VARIABLE,
+    "fleet_tools/blender.py": _VARIABLE,
     "fleet_tools/utils/startup.py": _VARIABLE,
     "fleet_tools/view.py": _VARIABLE,
     "fleet_tools/utils/machine.py": "files of the system",

@@ -31,7 +31,7 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import load_evaluation
-from fleet_tools.perception.third_person_view import MESHCAT_HOST, open_meshcat
+from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
 from fleet_tools.policies.array_codec import ProtocolError, encode
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.wire_messages import Hello, Ready, read_message

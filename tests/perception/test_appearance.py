@@ -12,7 +12,7 @@ from support.rendering import needs_gl
 from fleet_tools.config.textures import texture_file, texture_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.perception.appearance import HUE_SHARE, tinted, within_material
+from fleet_tools.perception.rendering import HUE_SHARE, tinted, within_material
 from fleet_tools.sim.scene import Scene
 
 PLAIN = {

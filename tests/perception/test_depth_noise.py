@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fleet_tools.perception.depth_noise import AxialNoise, DepthNoise, displaced, unit_error
+from fleet_tools.perception.depth_sensor import AxialNoise, DepthNoise, displaced, unit_error
 
 FOCAL_PX = 330.0
 SILENT = AxialNoise(0.0, 0.0, 0.0)

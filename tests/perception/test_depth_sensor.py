@@ -18,13 +18,10 @@ from fleet_tools.envs.observations import Observation
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.perception.camera_view import CameraView
+from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Hits, Pinhole
 from fleet_tools.perception.depth_sensor import DepthSensor
-from fleet_tools.perception.hits import Hits
-from fleet_tools.perception.observer import camera_poses
-from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.observer import camera_views
 from fleet_tools.perception.point_cloud import MAX_POINTS
-from fleet_tools.perception.segmentation import OBJECT, TOOL
 
 ACTION = np.array([0.4, -0.3, 0.2, 0.3, 0.0, -0.5], np.float32)
 STILL: dict[str, Any] = {"translation_m": [0, 0, 0], "rpy_deg": [0, 0, 0]}
@@ -234,13 +231,13 @@ def test_points_move_with_the_calibration(tmp_path, ideal):
         task=own_task(tmp_path, **silent), sensors="active_stereo", **SMALL
     ).make_tool_use()
     (_, info), (_, true) = env.reset(seed=3), ideal.reset(seed=3)
-    X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
-    sensors = env._observer._sensors
-    assert env._simulation is not None and ideal._simulation is not None
-    believed = env._observer.visible_points(env._simulation, X_WC, sensors)
-    exact = ideal._observer.visible_points(ideal._simulation, X_WC)
+    views, sensors = views_of(env), env._observer._sensors
+    believed = env._observer.visible_points(env.simulation, views)
+    exact = ideal._observer.visible_points(ideal.simulation, views)
     sizes = []
-    for (name, X), hits in zip(X_WC.items(), seen_by(ideal), strict=True):
+    for (name, X), hits in zip(
+        [(view.name, view.X_WC) for view in views], seen_by(ideal), strict=True
+    ):
         sizes.append(min(len(hits[TOOL].pixels), MAX_POINTS))
         shift = X @ sensors[name].X_CK @ X.inverse()
         rows = slice(sum(sizes[:-1]), sum(sizes))
@@ -254,13 +251,15 @@ def test_points_move_with_the_calibration(tmp_path, ideal):
 
 def seen_by(env: ToolUseEnv) -> list[dict[int, Hits]]:
     """Returns what ideal cameras see, one camera after the other."""
-    observer, simulation = env._observer, env._simulation
-    assert simulation is not None
-    X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
-    views = [
-        CameraView(name, CAMERAS[name], observer._pinholes[name], X) for name, X in X_WC.items()
-    ]
-    return (observer._ray_scene or observer._entered()).hits(simulation.query(), views)
+    renderer = env._observer._renderer
+    assert renderer is not None
+    return renderer.points(env.simulation.query(), views_of(env))
+
+
+def views_of(env: ToolUseEnv) -> list[CameraView]:
+    """Returns the cameras where they are now."""
+    cameras, X_WE = env.scene.cameras, env.world_state().X_WE
+    return camera_views(env.task.cameras, cameras, X_WE, SMALL["camera_size"])
 
 
 @needs_gl

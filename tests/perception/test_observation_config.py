@@ -12,9 +12,9 @@ from support.task_files import whole_task
 
 from fleet_tools.config.resources import assets_root
 from fleet_tools.config.tasks import load_task
-from fleet_tools.envs.observations import observables
+from fleet_tools.envs.observation_modes import OBS_MODES, observables, observation_config
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.perception.observation_config import CHANNELS, OBS_MODES, ObservationConfig
+from fleet_tools.perception.camera_view import CHANNELS
 from fleet_tools.perception.point_cloud import OBJECT_MASK
 
 KWARGS: dict[str, Any] = {
@@ -39,6 +39,7 @@ def _task():
         ({"obs_mode": "rgb"}, "obs_mode: 'rgb'. Did you mean 'rgbd'"),
         ({"cloud_sampling": "farthst"}, "Did you mean 'farthest'"),
         ({"cloud_source": "ray"}, "Did you mean 'rays'"),
+        ({"image_source": "vkt"}, "Did you mean 'vtk'"),
         ({"channels": ["rgb", "dept"]}, "channel: 'dept'. Did you mean 'depth'"),
         ({"channels": "rgb"}, "lists some of rgb, depth, segmentation"),
         ({"channels": []}, "lists some of rgb, depth, segmentation"),
@@ -49,29 +50,29 @@ def _task():
         ({"camera_size": (320.0, 240.0)}, "two positive integers"),
         ({"camera_size": (320, 10**9)}, "two positive integers up to 4,096"),
         ({"cloud_size": (10**9, 512)}, "two positive integers up to 100,000"),
+        ({"keypoint_rows": 0}, "keypoint_rows is a positive integer up to 1,000; given: 0"),
         ({"cloud_size": (512, True)}, r"of \(tool, object\), two positive integers"),
     ],
     ids=str,
 )
 def test_invalid_arguments_are_refused_with_the_valid_ones(task, kwargs, message):
     with pytest.raises((UnknownNameError, ConfigError), match=message):
-        ObservationConfig.of(task, **{**KWARGS, **kwargs})
+        observation_config(task, **{**KWARGS, **kwargs})
 
 
 @pytest.mark.parametrize("mode", OBS_MODES)
 def test_every_mode_has_proprioception(task, mode):
-    config = ObservationConfig.of(task, **{**KWARGS, "obs_mode": mode})
-    names = observables(task.keypoints, config)
+    config = observation_config(task, **{**KWARGS, "obs_mode": mode})
+    names = observables(mode, task.keypoints, config, 7)
     assert len({name for name in names if name.startswith(("joint", "end"))}) == 5
-    assert config.has_cameras == (not mode.endswith("state"))
 
 
 def test_without_cameras_images_are_refused_and_the_remedy_is_named(task):
     without_cameras = task.model_copy(update={"cameras": {}})
-    of_states = ObservationConfig.of(without_cameras, **{**KWARGS, "obs_mode": "state"})
-    assert not of_states.has_cameras
+    of_states = observation_config(without_cameras, **{**KWARGS, "obs_mode": "state"})
+    assert of_states.seen == "nothing"
     with pytest.raises(ConfigError, match=r"has none. Add `cameras` and `randomization.cameras`"):
-        ObservationConfig.of(without_cameras, **KWARGS)
+        observation_config(without_cameras, **KWARGS)
 
 
 @pytest.mark.parametrize(

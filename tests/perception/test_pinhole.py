@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.perception.pinhole import BOX_CORNERS, Pinhole, Window
+from fleet_tools.perception.camera_view import BOX_CORNERS, Pinhole, Window
 
 sizes = st.integers(8, 640)
 pinholes = st.builds(Pinhole.from_field_of_view, sizes, sizes, st.floats(10, 120))

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleet_tools.perception.farthest_points import farthest_indices, farthest_indices_by_blas
-from fleet_tools.perception.observation_config import CLOUD_SAMPLINGS
+from fleet_tools.envs.observation_modes import CLOUD_SAMPLINGS
 from fleet_tools.perception.point_cloud import (
     ABSENT,
     OBJECT_MASK,
-    RENDERED_SAMPLINGS,
     SAMPLINGS,
     TOOL_MASK,
+    farthest_indices,
+    farthest_indices_by_blas,
     stack,
 )
 
@@ -125,4 +125,4 @@ def test_no_point_is_sampled_twice_while_others_remain(tool, sampling):
 
 
 def test_every_sampling_has_a_name_in_the_arguments_of_environments():
-    assert set(CLOUD_SAMPLINGS) == set(SAMPLINGS) == set(RENDERED_SAMPLINGS)
+    assert set(CLOUD_SAMPLINGS) == set(SAMPLINGS)

@@ -16,11 +16,11 @@ from fleet_tools.config.poses import Pose
 from fleet_tools.envs.observations import Observation
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.perception.observation_config import CLOUD_SOURCES
-from fleet_tools.perception.observer import Observer, camera_poses
-from fleet_tools.perception.segmentation import OBJECT, TOOL
+from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView
+from fleet_tools.perception.observer import Observer, camera_views
 
 SIZE = (160, 120)
+CLOUD_SOURCES = ("rays", "vtk")
 
 pytestmark = needs_gl
 
@@ -67,11 +67,15 @@ def _cloud(scene_of, request):
 
 def visible_points(env: ToolUseEnv, X_WC: RigidTransform) -> tuple[np.ndarray, np.ndarray]:
     """Returns what all cameras, at one pose, see of tool and object, in the world."""
-    assert env._simulation is not None
-    X_WC_of = dict.fromkeys(env.task.cameras, X_WC)
     # A camera of the hand that moves in it sees what it holds anew.
-    env._observer.apply_scene(env.scene)
-    return env._observer.visible_points(env._simulation, X_WC_of)
+    env._observer.begin(env.scene)
+    views = [replace(view, X_WC=X_WC) for view in views_of(env)]
+    return env._observer.visible_points(env.simulation, views)
+
+
+def views_of(env: ToolUseEnv) -> list[CameraView]:
+    """Returns the cameras where they are now."""
+    return camera_views(env.task.cameras, env.scene.cameras, env.world_state().X_WE, SIZE)
 
 
 def as_pose(X: RigidTransform) -> Pose:
@@ -204,8 +208,7 @@ def test_rays_and_renderer_see_the_same_points(scene_of, monkeypatch):
     seen = []
     for source in CLOUD_SOURCES:
         env, _ = scene_of("point_cloud", source)
-        X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
-        seen.append(env._observer.visible_points(env._simulation, X_WC))
+        seen.append(env._observer.visible_points(env.simulation, views_of(env)))
     for one, other in zip(*seen, strict=True):
         assert abs(len(one) - len(other)) <= 2e-4 * SIZE[0] * SIZE[1]
         for first, second in ((one, other), (other, one)):
@@ -215,10 +218,9 @@ def test_rays_and_renderer_see_the_same_points(scene_of, monkeypatch):
 
 def test_what_the_hand_holds_is_seen_once_an_episode(scene_of):
     env, _ = scene_of("point_cloud")
-    X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)
-    kept = env._observer.visible_points(env._simulation, X_WC)
-    env._observer.apply_scene(env.scene)  # as if the episode began here
-    anew = env._observer.visible_points(env._simulation, X_WC)
+    kept = env._observer.visible_points(env.simulation, views_of(env))
+    env._observer.begin(env.scene)  # as if the episode began here
+    anew = env._observer.visible_points(env.simulation, views_of(env))
     for one, other in zip(kept, anew, strict=True):
         assert (KDTree(other).query(one)[0] < 1e-5).mean() > 0.98
     np.testing.assert_array_equal(kept[1], anew[1])
@@ -268,19 +270,17 @@ def test_the_tools_points_move_with_the_hand(cloud):
 
 def test_points_nearer_than_the_cameras_range_are_absent(cloud):
     env, rows = cloud
-    simulation, camera = env._simulation, env.task.cameras["wrist"]
-    config = replace(env._observer._config, cameras={"wrist": camera})
-    observer = Observer(config)
+    simulation, view = env.simulation, views_of(env)[1]
+    observer = Observer(env._observer._config)
     observer.enter(simulation.world)
-    near, far = camera.depth_range_m
-    X_WC = camera_poses(env.task.cameras, env.scene.cameras, env.world_state().X_WE)["wrist"]
-    R_WC = X_WC.rotation()
+    near, far = view.depth_range_m
+    R_WC = view.X_WC.rotation()
     p_WQ = in_world(env, rows[:1, :3])[0]
     points = np.zeros((0, 3))
     for distance_m in (0.2 * near, 0.9 * near, 1.2 * near, 4 * near):
         X_WC = RigidTransform(R_WC, p_WQ - distance_m * R_WC.matrix()[:, 2])
-        observer.apply_scene(env.scene)
-        points = np.concatenate(observer.visible_points(simulation, {"wrist": X_WC}))
+        observer.begin(env.scene)
+        points = np.concatenate(observer.visible_points(simulation, [replace(view, X_WC=X_WC)]))
         z_C = X_WC.inverse().multiply(points.T)[2]
         assert ((z_C > near - 1e-6) & (z_C < far)).all()
         if distance_m < near:

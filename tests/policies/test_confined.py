@@ -84,6 +84,7 @@ def test_there_is_no_environment_to_find(hammer: ToolUseEnv, interface: EnvInter
     ("name", "message"),
     [
         ("Dying", "process ended with exit code 3"),
+        ("Boasting", "process ended with SIGKILL"),
         ("Exiting", "SystemExit: enough"),
         ("Speaking", "six numbers"),
         ("Flooding", "an array of float64 with the shape .1000000,."),

@@ -13,6 +13,7 @@ from fleet_tools.policies.wire_messages import (
     Act,
     Acted,
     Failed,
+    Inform,
     Ready,
     Reset,
     read_message,
@@ -91,6 +92,7 @@ def test_a_refused_observation_leaves_the_state_as_it_is(name: str) -> None:
         b"\x81\xa4type\xa3act",
         Failed(code="full").to_bytes(),
         hello().to_bytes(),
+        Inform().to_bytes(),  # which is for confined policies
         Acted(seq=0, action=np.zeros(6)).to_bytes(),
         Act.model_construct(seq=-1, time_s=0.0, observation={}).to_bytes(),
         Act.model_construct(seq=True, time_s=0.0, observation={}).to_bytes(),
@@ -100,7 +102,7 @@ def test_a_refused_observation_leaves_the_state_as_it_is(name: str) -> None:
         Act.model_construct(seq=1, time_s=0.0, observation=[]).to_bytes(),
         Reset.model_construct(session=2**63).to_bytes(),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_what_is_no_request_is_malformed(content: bytes | str) -> None:
     assert refused(begun(), content).code == "malformed"

@@ -33,10 +33,8 @@ from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
-from fleet_tools.evaluation.config import EvaluationConfig
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.run import describe
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
 
@@ -177,13 +175,6 @@ def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.safetensors").write_text("weights")
     with pytest.raises(FleetToolsError, match="is not a checkpoint"):
         find_policy(str(tmp_path / "policy.safetensors"))
-
-
-def test_a_checkpoint_is_not_evaluated_in_tasks_that_it_cannot_act_in(mlp: str) -> None:
-    with pytest.raises(PolicyError, match=r"cannot act in the task 'knife'.*with --tool"):
-        describe(EvaluationConfig(policy=mlp))
-    _, result, _ = describe(EvaluationConfig(policy=mlp, tool="hammer"))
-    assert result.policy.name == "mlp"
 
 
 def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp: str) -> None:

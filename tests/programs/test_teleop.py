@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.chromium import open_page
 from support.processes import run_python, running_process
+from support.refusals import exit_code
 from support.small_disks import Disk, SmallDisk
 from support.teleoperated import end_and_save, wait_for_phase
 
@@ -113,7 +114,7 @@ def test_a_dataset_of_another_policy_is_left_alone(
 def test_what_cannot_begin_exits_with_2(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert teleop.main([*arguments, "--output", str(tmp_path / "none")]) == 2
+    assert exit_code(teleop.main)([*arguments, "--output", str(tmp_path / "none")]) == 2
     out, err = capsys.readouterr()
     assert message in err
     assert "Traceback" not in err

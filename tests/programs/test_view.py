@@ -22,7 +22,7 @@ from support.rendering import needs_gl
 from fleet_tools import collect, view
 from fleet_tools.config.textures import texture_file
 from fleet_tools.dataset.attempts import collect_episode
-from fleet_tools.perception.appearance import within_material
+from fleet_tools.perception.rendering import within_material
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import TABLE_COLOR

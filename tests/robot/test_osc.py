@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.tree import SpatialInertia
@@ -39,41 +39,10 @@ def random_dynamics(source: str, rng: np.random.Generator) -> Dynamics:
     return ARM.dynamics(*random_configuration(rng))[0]
 
 
-@given(sources, seeds)
-def test_the_end_effector_has_the_desired_acceleration(source, seed):
-    rng = np.random.default_rng(seed)
-    M, J = matrices(source, rng)
-    A, vdot_posture = rng.normal(size=6), rng.normal(size=7)
-    vdot = operational_space_acceleration(M, J, A, vdot_posture)
-    np.testing.assert_allclose(J @ vdot, A, atol=1e-7)
-
-
 def matrices(source: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Returns M and J of random dynamics."""
     dynamics = random_dynamics(source, rng)
     return dynamics.M, dynamics.J
-
-
-@given(sources, seeds)
-def test_the_posture_accelerates_nothing_at_the_end_effector(source, seed):
-    rng = np.random.default_rng(seed)
-    M, J = matrices(source, rng)
-    A = rng.normal(size=6)
-    without, with_posture = (
-        operational_space_acceleration(M, J, A, vdot) for vdot in (np.zeros(7), rng.normal(size=7))
-    )
-    np.testing.assert_allclose(J @ (with_posture - without), 0.0, atol=1e-7)
-
-
-@given(sources, seeds)
-def test_of_all_accelerations_it_is_the_nearest_to_the_posture_in_the_mass_matrix(source, seed):
-    # Gauss's principle: the difference is M-orthogonal to the motions that leave E at rest.
-    rng = np.random.default_rng(seed)
-    M, J = matrices(source, rng)
-    A, desired = rng.normal(size=6), rng.normal(size=7)
-    vdot = operational_space_acceleration(M, J, A, desired)
-    null = np.linalg.svd(J)[2][6]  # J null = 0
-    assert abs(null @ M @ (vdot - desired)) < 1e-7
 
 
 @given(sources, seeds)
@@ -103,18 +72,6 @@ def still(X_WD: np.ndarray) -> Path:
     """Returns the path that stays at a pose."""
     R = np.ascontiguousarray(X_WD[:, :3])
     return Path(X_WD[:, 3].copy(), np.zeros(3), R, np.zeros((3, 3)), np.zeros((3, 3)), 0.0)
-
-
-@given(seeds)
-def test_on_its_reference_the_arm_only_makes_up_for_its_drift(seed):
-    rng = np.random.default_rng(seed)
-    ARM.set_payload(SpatialInertia.Zero())
-    q, v = random_configuration(rng)
-    dynamics, X_WE = ARM.dynamics(q, v)
-    V_WE = dynamics.J @ v
-    gains = Gains(rotation=40.0, translation=30.0, posture=5.0)
-    vdot = tracking_acceleration(dynamics, gains, q, v, X_WE, still(X_WE), 0.5, V_WE, q)
-    np.testing.assert_allclose(dynamics.J @ vdot + dynamics.Jdot_v, 0.0, atol=1e-6)
 
 
 @given(seeds)
@@ -164,27 +121,3 @@ def test_errors_follow_the_critically_damped_solution(error, rate, frequency, ti
     # The error is desired minus actual, and the desired does not accelerate.
     actual = critically_damped(np.array([e]), np.array([e_dot]), frequency)
     np.testing.assert_allclose(-e_ddot, actual, atol=1e-9 * (1 + frequency**2 + frequency * 5))
-
-
-@given(st.floats(1e-3, 1.0), frequencies)
-def test_errors_from_rest_decrease_and_never_overshoot(error, frequency):
-    times = np.linspace(0.0, 10.0 / frequency, 200)
-    e = critical(error, 0.0, frequency, times)[0]
-    assert (e > 0).all() and (np.diff(e) < 0).all()
-
-
-@given(st.floats(1e-2, 1.0), frequencies)
-@settings(max_examples=20)
-def test_the_law_itself_never_overshoots(error, frequency):
-    dt = 1e-3 / frequency
-    e, e_dot = np.array(error), np.array(0.0)
-    for _ in range(8000):
-        e_dot = e_dot - dt * float(critically_damped(e, e_dot, frequency))
-        e = e + dt * e_dot
-        assert e > 0.0
-    assert e < 0.02 * error
-
-
-def test_frequencies_may_differ_along_the_axes():
-    acceleration = critically_damped(np.ones(6), np.zeros(6), np.array([1, 2, 3, 4, 5, 6.0]))
-    np.testing.assert_array_equal(acceleration, [1, 4, 9, 16, 25, 36])

@@ -41,20 +41,7 @@ def test_displace_undoes_displacement(X_WE, X_WF):
 def test_no_fraction_is_no_motion_and_the_whole_is_the_whole(X_WE, motion):
     assert displace(X_WE, motion, 0.0).IsExactlyEqualTo(X_WE)
     assert displace(X_WE, motion, 1.0).IsExactlyEqualTo(displace(X_WE, motion))
-
-
-@given(poses)
-def test_no_motion_is_exactly_none(X_WE):
     assert displace(X_WE, np.zeros(6)).IsExactlyEqualTo(X_WE)
-
-
-@given(poses, motions, fractions, fractions)
-def test_turns_along_one_motion_add_up(X_WE, motion, first, second):
-    first, second = first / 2, second / 2
-    R = displace(X_WE, motion, first).rotation()
-    R_then = displace(RigidTransform(R, np.zeros(3)), motion, second).rotation()
-    R_WF = displace(X_WE, motion, first + second).rotation()
-    np.testing.assert_allclose(R_then.matrix(), R_WF.matrix(), atol=1e-9)
 
 
 @given(poses, motions, fractions)
@@ -66,13 +53,6 @@ def test_the_path_is_straight_and_evenly_travelled(X_WE, motion, fraction):
 @given(poses)
 def test_rotation_vectors_are_no_longer_than_pi(X_WE):
     assert np.linalg.norm(rotation_vector(X_WE.rotation())) <= np.pi + 1e-12
-
-
-@given(vectors, st.floats(0.0, np.pi - 1e-3))
-def test_a_rotation_vector_is_as_long_as_its_angle(direction, angle):
-    turn = _turn(direction, angle)
-    R = displace(RigidTransform(), np.concatenate([np.zeros(3), turn])).rotation()
-    assert abs(np.linalg.norm(rotation_vector(R)) - np.linalg.norm(turn)) < 1e-9
 
 
 @given(poses, motions)

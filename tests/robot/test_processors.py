@@ -13,6 +13,7 @@ from support.processes import ROOT, run_python
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.registration import env_id
 from fleet_tools.rollouts.agreement import WITHIN_M
 from fleet_tools.rollouts.rollout import rollout
 
@@ -53,7 +54,7 @@ def largest_distance(one: dict[str, Any], other: dict[str, Any]) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
 def test_a_replay_ends_alike_with_other_kernels(make: Callable[..., ToolUseEnv], task: str):
-    env = make(f"FleetTools/{task.title()}-v0", split="all")
+    env = make(env_id(task), split="all")
     episode = rollout(env, ExpertPolicy(env), seed=SEED)
     replay = json.dumps([task, SEED, np.array(episode.actions).tolist()])
     here = run_python(REPLAY, replay, **PATHS)

@@ -8,6 +8,7 @@ import pytest
 from fleet_tools.config.resources import assets_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import find_model, load_model, model_names
 from fleet_tools.sim.world import build_world
 
@@ -46,7 +47,7 @@ EACH_ONCE = list(zip(HAMMERS, itertools.cycle(NAILS), strict=False))  # hammers 
 def test_every_hammer_meets_every_nail_in_a_world(tool, object):
     assert {nail for _, nail in EACH_ONCE} == set(NAILS)
     models = find_model("tool", "hammer", tool), find_model("object", "nail", object)
-    world = build_world(load_task("hammer"), *models)
+    world = build_world(load_task("hammer"), load_robot(), *models)
     assert list(world.adjustable.brakes) == ["slide"]
     assert world.plant.num_positions() == 8
 
@@ -143,14 +144,14 @@ def test_a_keypoint_on_a_link_that_does_not_exist_is_refused(own):
     (own / "keypoints.yaml").write_text(labels.replace("link: hammer", "link: hamer", 1))
     models = find_model("tool", "hammer", str(own)), find_model("object", "nail", "round_nail")
     with pytest.raises(ConfigError, match=r"'hamer', which the model lacks.*Its links: .*ham"):
-        build_world(load_task("hammer"), *models)
+        build_world(load_task("hammer"), load_robot(), *models)
 
 
 def test_a_model_file_that_drake_cannot_read_is_refused(own):
     (own / "model.sdf").write_text("<sdf version='1.9'><model name='broken'>")
     models = find_model("tool", "hammer", str(own)), find_model("object", "nail", "round_nail")
     with pytest.raises(ConfigError, match=r"model\.sdf"):
-        build_world(load_task("hammer"), *models)
+        build_world(load_task("hammer"), load_robot(), *models)
 
 
 def test_an_object_without_the_tasks_brake_is_refused(tmp_path):
@@ -159,4 +160,4 @@ def test_an_object_without_the_tasks_brake_is_refused(tmp_path):
     (own / "model.sdf").write_text(text.replace('<drake:controller_gains p="0" d="100000" />', ""))
     models = find_model("tool", "hammer", "claw"), find_model("object", "nail", str(own))
     with pytest.raises(ConfigError, match=r"sets the resistance of the joint 'slide'.*no brake"):
-        build_world(load_task("hammer"), *models)
+        build_world(load_task("hammer"), load_robot(), *models)

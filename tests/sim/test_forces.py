@@ -10,7 +10,8 @@ import pytest
 from pydrake.multibody.math import SpatialForce
 from support.environments import press, press_until_sliding
 
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
+from fleet_tools.envs.episode_state import EnvState
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
@@ -67,8 +68,7 @@ def _episode_of(env_of):
 
 
 def simulation_of(env: ToolUseEnv) -> Simulation:
-    assert env._simulation is not None
-    return env._simulation
+    return env.simulation
 
 
 def wrench_in_world(state: WorldState) -> np.ndarray:

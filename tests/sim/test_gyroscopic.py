@@ -13,6 +13,7 @@ from pydrake.systems.framework import DiagramBuilder
 from support.processes import run_program
 
 from fleet_tools.config.tasks import load_task
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.gyroscopic import add_gyroscopic_correction, normalize_quaternions
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
@@ -33,7 +34,7 @@ def scene_of(**changes: object) -> Scene:
 @pytest.fixture(scope="module", name="simulation")
 def _simulation() -> Simulation:
     models = find_task_model(SPATULA, "tool", "turner"), find_task_model(SPATULA, "object", "patty")
-    return Simulation(build_world(SPATULA, *models), *models, scene_of())
+    return Simulation(build_world(SPATULA, load_robot(), *models), *models, scene_of())
 
 
 def spinning(simulation: Simulation, speed: float) -> Snapshot:
@@ -112,7 +113,7 @@ def test_long_quaternions_are_normalized_and_others_left_as_they_are(simulation:
 def test_a_world_without_free_bodies_has_no_correction():
     task = load_task("wrench")
     models = find_task_model(task, "tool", "rod"), find_task_model(task, "object", "hex_nut")
-    world: World = build_world(task, *models)
+    world: World = build_world(task, load_robot(), *models)
     assert world.adjustable.gyroscopic is None
 
 

@@ -20,6 +20,7 @@ from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.catalog import find_model, load_model
 from fleet_tools.sim.contact_shapes import complete_contact, contact_hint
@@ -55,7 +56,7 @@ def bar(tmp_path):
 
 def world_with(folder: Path) -> World:
     object = find_model("object", "nail", "round_nail")
-    return build_world(load_task("hammer"), load_model(folder, "tool"), object)
+    return build_world(load_task("hammer"), load_robot(), load_model(folder, "tool"), object)
 
 
 def test_a_urdf_without_hydroelastic_properties_gets_them_with_a_warning(bar):

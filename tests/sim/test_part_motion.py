@@ -88,8 +88,7 @@ def test_a_block_that_flies_by_itself_is_nobodys_motion():
     env = EnvSpec.of(task="knife").make_tool_use()
     env.reset(seed=3)
     state = env.get_state()
-    assert env._simulation is not None
-    plant = env._simulation.world.plant
+    plant = env.simulation.world.plant
     context = plant.CreateDefaultContext()
     plant.SetPositionsAndVelocities(context, state.snapshot.x)
     left = plant.GetBodyByName("left")
@@ -145,8 +144,7 @@ def test_the_attribution_is_part_of_the_state(hammer):
 def test_coordinates_are_those_of_the_world_state():
     env = EnvSpec.of(task="knife").make_tool_use()
     env.reset(seed=0)
-    simulation = env._simulation
-    assert simulation is not None
+    simulation = env.simulation
     world, context = simulation.world, simulation._context
     plant = world.plant
     motion = ObjectMotion(plant, world.object, simulation.object)
@@ -169,8 +167,7 @@ def test_coordinates_are_those_of_the_world_state():
 
 def test_a_block_that_is_fixed_belongs_to_no_mechanism(hammer):
     hammer.reset(seed=0)
-    simulation = hammer._simulation
-    assert simulation is not None
+    simulation = hammer.simulation
     motion = ObjectMotion(simulation.world.plant, simulation.world.object, simulation.object)
     of_link = dict(zip(motion._link_names, motion.link_mechanism, strict=True))
     assert of_link["block"] == FIXED and of_link["nail"] == 0

@@ -15,10 +15,11 @@ from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.scene import Scene, check_randomization, sample_scene
 
 GROUPS = sorted(Randomization.model_fields)
-TASKS = {name: load_task(name) for name in task_names()}
+TASKS = {name: load_robot().fill(load_task(name)) for name in task_names()}
 HAMMER = TASKS["hammer"]
 
 tasks = st.sampled_from(list(TASKS.values()))
@@ -173,7 +174,7 @@ def test_a_model_that_does_not_exist_is_refused(models):
         {"tool_mass_scale": 0.0},
         {"object_friction_scale": -0.1},
         {"joint_resistance": {"slide": 0.0}},
-        {"initial_joints_rad": [0.0] * 6},
+        {"initial_joints_rad": []},
         {"initial_joints_rad": [float("nan")] * 7},
         {"tool_mas_scale": 1.0},
         {"seed": 1.5},

@@ -15,8 +15,10 @@ from pydrake.systems.analysis import Simulator
 from support.environments import press, press_until_sliding
 
 from fleet_tools.config.tasks import load_task
+from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.scene import Scene, sample_scene
@@ -36,7 +38,7 @@ def scene_of(seed: int, **changes: Any) -> Scene:
 @pytest.fixture(scope="module", name="world")
 def _world():
     models = find_model("tool", "hammer", "claw"), find_model("object", "nail", "round_nail")
-    return build_world(HAMMER, *models)
+    return build_world(HAMMER, load_robot(), *models)
 
 
 @pytest.fixture(scope="module", name="simulation")

@@ -27,14 +27,14 @@ from trimesh.visual.material import PBRMaterial
 from fleet_tools.assets.__main__ import main
 from fleet_tools.config.resources import assets_root
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
-from fleet_tools.perception.pinhole import Pinhole
+from fleet_tools.perception.camera_view import Pinhole
+from fleet_tools.perception.display import look_at
 from fleet_tools.perception.rendering import (
     add_renderer,
     render_depth,
     render_rgb,
     render_segmentation,
 )
-from fleet_tools.perception.third_person_view import look_at
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import load_model

@@ -4,15 +4,20 @@ import numpy as np
 from pydrake.math import RotationMatrix
 from pydrake.multibody.tree import SpatialInertia, UnitInertia
 
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
 
-ARM = ArmModel()
+ROBOT = load_robot()
+ARM = ArmModel(ROBOT)
 
 
 def random_configuration(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Returns positions and velocities of the arm that are not near a singularity."""
     while True:
-        q, v = rng.uniform(ARM.limits.lower, ARM.limits.upper), rng.uniform(-1.5, 1.5, 7)
+        q, v = (
+            rng.uniform(ARM.limits.lower, ARM.limits.upper),
+            rng.uniform(-1.5, 1.5, ARM.num_joints),
+        )
         if np.linalg.cond(ARM.dynamics(q, v)[0].J) < 50:
             return q, v
 

@@ -85,13 +85,23 @@ class _Payload:
         return Path.touch, (Path(os.environ["FLEET_TOOLS_TEST_MARK"]),)
 
 
+def _connection() -> int:
+    (found,) = (int(each.name) for each in Path("/proc/self/fd").iterdir() if each.is_socket())
+    return found
+
+
 class Smuggling(Honest):
     """Answers with a pickle, which whoever reads it as one would run."""
 
     def act(self, observation: dict[str, np.ndarray]) -> Any:
         payload = pickle.dumps(_Payload())
-        (connection,) = (
-            int(each.name) for each in Path("/proc/self/fd").iterdir() if each.is_socket()
-        )
-        os.write(connection, struct.pack("!i", len(payload)) + payload)
+        os.write(_connection(), struct.pack("!i", len(payload)) + payload)
+        time.sleep(1000)
+
+
+class Boasting(Honest):
+    """Claims that its answer has 2 GiB."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> Any:
+        os.write(_connection(), struct.pack("!i", 2**31 - 1))
         time.sleep(1000)

@@ -9,7 +9,8 @@ import numpy as np
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.envs.tool_use_env import EnvState, ToolUseEnv, unwrap
+from fleet_tools.envs.episode_state import EnvState
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.robot.pose_delta import displacement
 

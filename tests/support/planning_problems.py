@@ -11,7 +11,9 @@ from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import MultibodyPlant
 
 from fleet_tools.config.tasks import TaskConfig, load_task
+from fleet_tools.experts.kinematics import Kinematics, arm_kinematics
 from fleet_tools.experts.problem import PlanningProblem
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import Kind, find_model
 from fleet_tools.sim.scene import sample_scene
 
@@ -34,6 +36,7 @@ def planning_problem(seed: int = 0, task: str = "hammer", **changes: Any) -> Pla
     values = {
         "expert": config.expert,
         "action": config.action,
+        "robot": ROBOT,
         "q0": np.array(scene.initial_joints_rad),
         "p_E_tool": _moved(X_EG @ X_GT, model_points("tool", config, scene.tool)),
         "p_W_object": _moved(X_WO, model_points("object", config, scene.object)),
@@ -48,6 +51,13 @@ def model_points(kind: Kind, config: TaskConfig, name: str) -> dict[str, np.ndar
 
 
 _load_task = cache(load_task)
+
+ROBOT = load_robot()
+
+
+def arm() -> Kinematics:
+    """Returns the kinematics of the problems' arm."""
+    return arm_kinematics(ROBOT)
 
 
 @cache

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from fleet_tools.experts.closest_points import sample
+from fleet_tools.experts.perception.shapes import sample
 
 SIZE = (0.2, 0.08, 0.06)
 

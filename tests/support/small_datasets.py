@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.header import ArraySpec, Header, describe
-from fleet_tools.envs.array_spec import IMAGE_KINDS, Kind
+from fleet_tools.envs.array_spec import Kind
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.perception.camera_view import CHANNELS
 from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS, Episode
 from fleet_tools.sim.scene import Scene, sample_scene
 
@@ -76,7 +77,7 @@ def array_kind(name: str) -> Kind:
     """Returns the kind of an array of these datasets."""
     if name == "point_cloud":
         return "points"
-    for kind in IMAGE_KINDS:
+    for kind in CHANNELS:
         if name.endswith(f"_{kind}"):
             return kind
     return "state"

@@ -8,13 +8,12 @@ import trimesh
 from pydrake.geometry import Box, Mesh, Role, Shape
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.perception.segmentation import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, ROBOT, TOOL
 
 
 def solids(env: ToolUseEnv) -> list[tuple[int, trimesh.Trimesh]]:
     """Returns all visible shapes in their present poses, each with its segment."""
-    assert env._simulation is not None
-    world, query = env._simulation.world, env._simulation.query()
+    world, query = env.simulation.world, env.simulation.query()
     inspector = query.inspector()
     segments = {world.arm: ROBOT, world.tool: TOOL, world.object: OBJECT}
     found = []

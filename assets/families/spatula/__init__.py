@@ -163,7 +163,8 @@ def _thickness_at_edge(
     geometry: ModelGeometry, edge: np.ndarray, along: np.ndarray, up: np.ndarray
 ) -> float:
     """Returns the thickness behind the foremost point near `edge`, a point of the edge, (3,), m."""
-    for back in np.arange(-0.002, 0.015, 0.00025):
+    # No step meets the plane of an edge that is at its keypoint, where rounding would decide.
+    for back in np.arange(-0.001875, 0.015, 0.00025):
         if not math.isnan(thickness(geometry, edge - back * along, up)):
             return thickness(geometry, edge - (back + BEHIND_EDGE) * along, up)
     return math.nan

@@ -233,7 +233,7 @@ def _info(source: Source, columns: Columns) -> dict[str, Any]:
     header, episodes = source.header, source.piece_count
     return {
         "codebase_version": _VERSION,
-        "robot_type": "panda",
+        "robot_type": header.robot,
         "total_episodes": episodes,
         "total_frames": source.steps_in_pieces,
         "total_tasks": 1,

@@ -23,9 +23,10 @@ from pydrake.systems.framework import Context, DiagramBuilder
 
 from fleet_tools.assets.model_geometry import ConvexPiece, LinkGeometry, ModelGeometry
 from fleet_tools.errors import ConfigError
+from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import Model
-from fleet_tools.sim.model_checks import PARSER_ERRORS, model_frame
+from fleet_tools.sim.model_checks import model_frame
 
 
 def measure_model(model: Model) -> ModelGeometry:

@@ -95,7 +95,10 @@ def _geometry_of_pieces(
             "--length METRES."
         )
     omitted = len(pieces) - len(thick)
-    note = f"{omitted} piece(s), as thin as {thinnest}, are seen and weighed, and not felt"
+    note = (
+        f"{omitted} piece(s), as thin as {thinnest}, have mass and visual geometry, and no "
+        "collision geometry"
+    )
     polytopes = [_enclosing(points, thickness, settings) for points, thickness in thick]
     solids = tuple(polytope.solid for polytope in polytopes)
     return CollisionGeometry(

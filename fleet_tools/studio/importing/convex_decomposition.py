@@ -7,7 +7,7 @@ import numpy as np
 
 from fleet_tools.assets.solids import Solid, triangle_areas
 from fleet_tools.studio.importing.enclosed_body import convex_hull, volume
-from fleet_tools.studio.importing.simplify import simplified
+from fleet_tools.studio.importing.repair import as_manifold, from_manifold, simplified
 from fleet_tools.utils.libraries import require
 
 REACH = 0.015
@@ -149,7 +149,7 @@ def face_cut_parts(
         MissingLibraryError: manifold3d is absent.
     """
     library = require("manifold3d", "decompose a mesh that is not convex")
-    whole = _manifold(library, solid)
+    whole = as_manifold(library, solid)
     if whole is None:
         return [solid]
     cubes = [library.Manifold.cube((2 * reach,) * 3, True).translate(tuple(p)) for p in keypoints]
@@ -167,7 +167,7 @@ def face_cut_parts(
         largest, part = parts.pop(0)
         best = None
         if largest > NEARLY_CONVEX * part.hull().volume():
-            cuts = [_cut(part, plane) for plane in _planes(_solid(part))]
+            cuts = [_cut(part, plane) for plane in _planes(from_manifold(part))]
             rated = [[(void(piece), piece) for piece in cut] for cut in cuts if len(cut) > 1]
             room = max_parts - len(parts) - len(finished)
             rated = [cut for cut in rated if len(cut) <= room]
@@ -176,7 +176,7 @@ def face_cut_parts(
             finished.append(part)
         else:
             parts += best
-    return [_solid(part) for part in [*finished, *(part for _, part in parts)]]
+    return [from_manifold(part) for part in [*finished, *(part for _, part in parts)]]
 
 
 def _planes(solid: Solid) -> Iterable[tuple[np.ndarray, float]]:
@@ -212,18 +212,3 @@ def _cut(part: Any, plane: tuple[np.ndarray, float]) -> list[Any]:
     halves = part.split_by_plane(tuple(normal), offset)
     pieces = [piece for half in halves for piece in half.decompose()]
     return [piece for piece in pieces if piece.volume() > 1e-4 * part.volume()]
-
-
-def _manifold(library: Any, solid: Solid) -> Any:
-    manifold = library.Manifold(
-        library.Mesh64(
-            np.ascontiguousarray(solid.vertices, np.float64),
-            np.ascontiguousarray(solid.triangles, np.uint64),
-        )
-    )
-    return manifold if manifold.status() == library.Error.NoError else None
-
-
-def _solid(manifold: Any) -> Solid:
-    mesh = manifold.to_mesh64()
-    return Solid(np.array(mesh.vert_properties)[:, :3], np.array(mesh.tri_verts, np.int64))

@@ -6,10 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
-from fleet_tools.assets.mass_properties import MassProperties, mass_properties
-from fleet_tools.assets.solids import Solid, joined, triangle_areas, without_unused_vertices
+from fleet_tools.assets.solids import (
+    MassProperties,
+    Solid,
+    joined,
+    mass_properties,
+    triangle_areas,
+    without_unused_vertices,
+)
 from fleet_tools.errors import ConfigError
-from fleet_tools.studio.importing.repair import Shell
+from fleet_tools.studio.importing.repair import Shell, as_manifold, from_manifold
 from fleet_tools.utils.libraries import require
 
 LEAST_VOLUME = 1e-6
@@ -176,25 +182,14 @@ def _any_bounding_boxes_overlap(solids: Sequence[Solid]) -> bool:
 def _united(solids: list[Solid]) -> tuple[list[Solid], list[str]]:
     """Returns the union of closed surfaces, in which overlapping volume counts once, and notes."""
     library = require("manifold3d", "unite the overlapping parts of this mesh")
-    manifolds = [
-        library.Manifold(
-            library.Mesh64(
-                np.ascontiguousarray(solid.vertices, np.float64),
-                np.ascontiguousarray(solid.triangles, np.uint64),
-            )
-        )
-        for solid in solids
-    ]
-    if any(manifold.status() != library.Error.NoError for manifold in manifolds):
+    manifolds = [as_manifold(library, solid) for solid in solids]
+    if None in manifolds:
         return solids, ["parts touch themselves and cannot be united: an overlap weighs twice"]
     union = library.Manifold.batch_boolean(manifolds, library.OpType.Add)
     before, after = sum(map(volume, solids)), union.volume()
     if before - after <= 1e-9 * before:
         return solids, []
-    united = []
-    for part in union.decompose():
-        mesh = part.to_mesh64()
-        united.append(Solid(np.array(mesh.vert_properties)[:, :3], np.array(mesh.tri_verts, int)))
+    united = [from_manifold(part) for part in union.decompose()]
     shared = 100 * (before - after) / before
     return united, [
         f"united {len(solids)} overlapping parts ({shared:.3g}% of their volume shared)"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_tools.assets.mass_properties import MassProperties
 from fleet_tools.assets.model_description import (
     KeypointDescription,
     LinkDescription,
@@ -15,7 +14,7 @@ from fleet_tools.assets.model_description import (
     as_position,
 )
 from fleet_tools.assets.model_folder import model_files
-from fleet_tools.assets.solids import Solid, distances_to_triangles, joined
+from fleet_tools.assets.solids import MassProperties, Solid, distances_to_triangles, joined
 from fleet_tools.config.poses import Pose
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind
@@ -31,14 +30,18 @@ from fleet_tools.studio.importing.enclosed_body import (
     volume,
 )
 from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, choose_scale, rotation_to_z
-from fleet_tools.studio.importing.repair import cleaned, repaired_shells
+from fleet_tools.studio.importing.repair import (
+    cleaned,
+    repaired_shells,
+    simplified,
+    without_degenerate_triangles,
+)
 from fleet_tools.studio.importing.settings import (
     ImportSettings,
     Origin,
     ScaleSettings,
     UpAxis,
 )
-from fleet_tools.studio.importing.simplify import simplified, without_degenerate_triangles
 
 SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
 """Beginning of the files of an imported model."""

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleet_tools.assets.mass_properties import MassProperties
 from fleet_tools.assets.model_description import (
     JointDescription,
     KeypointDescription,
     LinkDescription,
     as_position,
 )
+from fleet_tools.assets.solids import MassProperties
 from fleet_tools.errors import ConfigError
 from fleet_tools.studio.importing.importer import (
     ImportedModel,

@@ -1,20 +1,30 @@
-"""Repair of surfaces: consistent winding and closed holes, without which a mesh has no volume.
+"""Repair of surfaces, without which a mesh has no volume, and their simplification.
 
 A surface bounds a volume if its directed edges cancel. This is checked rather than that each edge
 has two triangles, because meshes that touch themselves along an edge have a volume, too.
 """
 
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+import trimesh
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from trimesh.geometry import faces_to_edges
+from trimesh.graph import face_adjacency
+from trimesh.grouping import unique_rows
 
 from fleet_tools.assets.solids import Solid, triangle_areas, without_unused_vertices
 from fleet_tools.errors import ConfigError
+from fleet_tools.utils.libraries import require
 
 MERGE_DISTANCE = 1e-6
 """Distance within which vertices are merged, relative to the longest side."""
+
+DEGENERATE = 1e-12
+"""Height of a triangle that has no area, relative to the longest side."""
 
 SMALL_HOLE = 0.1
 """Width of a hole that is closed whatever its shape, relative to the mesh's longest side."""
@@ -50,37 +60,32 @@ def cleaned(vertices: np.ndarray, triangles: np.ndarray) -> tuple[Solid, list[st
         ConfigError: No triangle is left, or the mesh has no extent.
     """
     notes: list[str] = []
+    mesh = trimesh.Trimesh(vertices, triangles, process=False, validate=False)
 
     def keep(mask: np.ndarray, dropped: str) -> None:
-        nonlocal triangles
         if not mask.all():
             notes.append(f"dropped {np.count_nonzero(~mask)} {dropped}")
-            triangles = triangles[mask]
-        if not len(triangles):
+            mesh.update_faces(mask)
+        if not len(mesh.faces):
             raise ConfigError(
                 f"No triangle of the mesh is usable: {'; '.join(notes)}. Export it again."
             )
 
-    finite = np.asarray(np.isfinite(vertices).all(axis=1))
-    keep(np.asarray(finite[triangles].all(axis=1)), "triangles with a NaN or infinite corner")
-    size = np.ptp(vertices[np.unique(triangles)], axis=0).max()
+    keep(np.isfinite(mesh.triangles).all(axis=(1, 2)), "triangles with a NaN or infinite corner")
+    mesh.remove_unreferenced_vertices()
+    size = np.ptp(mesh.vertices, axis=0).max()
     if not 0 < size < np.inf:
         raise ConfigError(f"The mesh has no extent: its longest side is {size:g}. Export it again.")
-    before = len(np.unique(triangles))
-    vertices, triangles = _merged(
-        np.where(finite[:, None], vertices, 0.0), triangles, MERGE_DISTANCE * size
-    )
-    if len(vertices) < before:
-        notes.append(f"merged {before - len(vertices)} duplicate vertices")
-    corners = vertices[triangles]
-    area = np.linalg.norm(triangle_areas(corners), axis=1)
-    longest = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
-    distinct = (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
+    before = len(mesh.vertices)
+    first, inverse = unique_rows(mesh.vertices / (MERGE_DISTANCE * size), digits=0, keep_order=True)
+    mesh.update_vertices(first, inverse)
+    if len(mesh.vertices) < before:
+        notes.append(f"merged {before - len(mesh.vertices)} duplicate vertices")
     # A thin triangle connects its neighbours; only one without any area can be dropped.
-    keep(distinct & (area > 1e-12 * longest * size), "degenerate triangles")
-    _, first = np.unique(np.sort(triangles, axis=1), axis=0, return_index=True)
-    keep(np.isin(np.arange(len(triangles)), first), "triangles that were there twice")
-    return without_unused_vertices(vertices, triangles), notes
+    keep(mesh.nondegenerate_faces(height=DEGENERATE * size), "degenerate triangles")
+    keep(mesh.unique_faces(), "triangles that were there twice")
+    mesh.remove_unreferenced_vertices()
+    return Solid(np.array(mesh.vertices), np.array(mesh.faces)), notes
 
 
 def repaired_shells(solid: Solid) -> tuple[list[Shell], list[str]]:
@@ -116,19 +121,6 @@ def repaired_shells(solid: Solid) -> tuple[list[Shell], list[str]]:
     return sorted(found, key=lambda shell: -len(shell.solid.triangles)), notes
 
 
-def _merged(
-    vertices: np.ndarray, triangles: np.ndarray, distance: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Merges vertices in the same cell of a grid into the first of them."""
-    cells = np.round(vertices / distance)
-    _, first, inverse = np.unique(cells, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    solid = without_unused_vertices(vertices[first[order]], rank[inverse.reshape(-1)][triangles])
-    return solid.vertices, solid.triangles
-
-
 @dataclass(frozen=True)
 class _Winding:
     """Triangles whose winding agrees with that of their neighbours.
@@ -154,15 +146,14 @@ def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
     one-sided. Of the two, the one that turns fewer triangles is taken.
     """
     count = len(triangles)
-    edges, owner = _directed_edges(triangles)
-    order = np.lexsort(np.sort(edges, axis=1).T)
-    edges, owner = edges[order], owner[order]
-    key = np.sort(edges, axis=1)
-    starts = np.flatnonzero(np.r_[True, (key[1:] != key[:-1]).any(axis=1)])
-    runs = np.diff(np.r_[starts, len(key)])
-    pair = starts[runs == 2]
-    one, other = owner[pair], owner[pair + 1]
-    disagree = (edges[pair] == edges[pair + 1]).all(axis=1)  # both run in the same direction
+    pairs, edges = map(np.asarray, face_adjacency(triangles, return_edges=True))
+    one, other = pairs.T
+
+    def along(faces: np.ndarray) -> np.ndarray:
+        ahead = (faces == edges[:, :1]) & (np.roll(faces, -1, axis=1) == edges[:, 1:])
+        return ahead.any(axis=1)
+
+    disagree = along(triangles[one]) == along(triangles[other])  # both in the same direction
     rows = np.r_[one, one + count]
     columns = np.r_[other + count * disagree, other + count * ~disagree]
     graph = coo_array((np.ones(len(rows), bool), (rows, columns)), (2 * count, 2 * count))
@@ -186,15 +177,9 @@ def _with_consistent_winding(triangles: np.ndarray) -> _Winding:
     )
 
 
-def _directed_edges(triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns directed edges as vertex indices, (3m, 2), and the triangle of each, (3m,)."""
-    edges = np.concatenate([triangles[:, [k, (k + 1) % 3]] for k in range(3)])
-    return edges, np.tile(np.arange(len(triangles)), 3)
-
-
 def _open_edges(triangles: np.ndarray) -> list[tuple[int, int]]:
     """Returns the directed edges that no other one cancels."""
-    edges, _ = _directed_edges(triangles)
+    edges = np.asarray(faces_to_edges(triangles))
     ordered, sign = np.sort(edges, axis=1), np.where(edges[:, 0] < edges[:, 1], 1, -1)
     unique, inverse = np.unique(ordered, axis=0, return_inverse=True)
     excess = np.bincount(inverse.reshape(-1), sign).astype(int)
@@ -261,3 +246,100 @@ def _loops(edges: list[tuple[int, int]]) -> list[list[int]]:
                     index[vertex] = len(walk)
                     walk.append(vertex)
     return loops
+
+
+DEVIATIONS = (1e-4, 5e-4, 2e-3)
+"""Deviations that are tried on a closed surface, relative to its size, in increasing order."""
+
+
+def simplified(solid: Solid, max_triangles: int) -> Solid:
+    """Returns a surface with a limited number of triangles; the solid itself if it has no more.
+
+    First nearly flat regions are simplified, which keeps a closed surface closed, then edges are
+    collapsed by quadric errors, and if that fails, as it does among slivers, vertices are merged on
+    a grid. After the latter two the surface serves as visual geometry, not for mass properties.
+
+    Args:
+        solid: Any surface without degenerate triangles.
+        max_triangles: Largest number of triangles, 100 or more.
+
+    Raises:
+        MissingLibraryError: It has more triangles, and a library is absent.
+    """
+    if len(solid.triangles) <= max_triangles:
+        return solid
+    flattened = _flattened(solid, max_triangles)
+    if len(flattened.triangles) <= max_triangles:
+        return without_degenerate_triangles(flattened)
+    library = require("fast_simplification", f"simplify {len(solid.triangles)} triangles")
+    vertices, triangles = library.simplify(
+        np.ascontiguousarray(flattened.vertices, np.float64),
+        np.ascontiguousarray(flattened.triangles, np.int32),
+        target_count=max_triangles * 9 // 10,
+    )
+    result = without_degenerate_triangles(
+        Solid(np.asarray(vertices, float), np.asarray(triangles, np.int64))
+    )
+    cells = 256
+    while len(result.triangles) > max_triangles:
+        result, cells = _merged_on_grid(result, cells), cells * 3 // 4
+    return result
+
+
+def without_degenerate_triangles(solid: Solid) -> Solid:
+    """Returns the solid without triangles that have no area once their corners are rounded."""
+    vertices = np.round(solid.vertices, 9)
+    areas = triangle_areas(vertices[solid.triangles])
+    kept = solid.triangles[np.linalg.norm(areas, axis=1) > 1e-14]
+    return without_unused_vertices(vertices, kept)
+
+
+def _flattened(solid: Solid, max_triangles: int) -> Solid:
+    """Simplifies nearly flat regions of a closed surface; returns others as they are."""
+    library = require("manifold3d", f"simplify {len(solid.triangles)} triangles")
+    manifold = as_manifold(library, solid)
+    if manifold is None or not hasattr(manifold, "simplify"):
+        return solid  # not closed, or manifold3d is before 3.2: quadric errors alone decide
+    size = np.ptp(solid.vertices, axis=0).max()
+    result = manifold
+    for deviation in DEVIATIONS:
+        result = manifold.simplify(deviation * size)
+        if result.num_tri() <= max_triangles:
+            break
+    if not result.num_tri():
+        return solid
+    return from_manifold(result)
+
+
+def as_manifold(library: ModuleType, solid: Solid) -> Any:
+    """Returns a surface as manifold3d's; None if it is not closed or touches itself.
+
+    Args:
+        library: manifold3d.
+        solid: The surface.
+    """
+    manifold = library.Manifold(
+        library.Mesh64(
+            np.ascontiguousarray(solid.vertices, np.float64),
+            np.ascontiguousarray(solid.triangles, np.uint64),
+        )
+    )
+    return manifold if manifold.status() == library.Error.NoError else None
+
+
+def from_manifold(manifold: Any) -> Solid:
+    """Returns a surface of manifold3d as a solid."""
+    mesh = manifold.to_mesh64()
+    return Solid(np.array(mesh.vert_properties)[:, :3], np.array(mesh.tri_verts, np.int64))
+
+
+def _merged_on_grid(solid: Solid, cells: int) -> Solid:
+    """Merges the vertices in each cell of a grid with so many cells along the longest side."""
+    low = solid.vertices.min(axis=0)
+    step = np.ptp(solid.vertices, axis=0).max() / cells
+    _, first, inverse = np.unique(
+        np.round((solid.vertices - low) / step), axis=0, return_index=True, return_inverse=True
+    )
+    merged = Solid(solid.vertices[first], inverse.reshape(-1)[solid.triangles])
+    _, kept = np.unique(np.sort(merged.triangles, axis=1), axis=0, return_index=True)
+    return without_degenerate_triangles(Solid(merged.vertices, merged.triangles[np.sort(kept)]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import ConfigError
+from fleet_tools.studio.importing.repair import as_manifold, from_manifold
 from fleet_tools.studio.importing.scan_files import ScanView
 from fleet_tools.utils.libraries import require
 
@@ -153,17 +154,11 @@ def cut_at(table: TablePlane, solid: Solid) -> Solid:
         MissingLibraryError: The library that does it is absent.
     """
     library = require("manifold3d", "cut the surface at the table")
-    manifold = library.Manifold(
-        library.Mesh64(
-            np.ascontiguousarray(solid.vertices, np.float64),
-            np.ascontiguousarray(solid.triangles, np.uint64),
-        )
-    )
-    cut = manifold.trim_by_plane(table.normal, table.offset)
-    if manifold.status() != library.Error.NoError or not cut.num_tri():
+    manifold = as_manifold(library, solid)
+    cut = None if manifold is None else manifold.trim_by_plane(table.normal, table.offset)
+    if cut is None or not cut.num_tri():
         raise ConfigError(
             "The surface cannot be cut at the table: it is not closed, or does not reach above. "
             "Try another --voxel, or crop the scan (--crop)."
         )
-    mesh = cut.to_mesh64()
-    return Solid(np.array(mesh.vert_properties)[:, :3], np.array(mesh.tri_verts, np.int64))
+    return from_manifold(cut)

@@ -7,11 +7,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
-from fleet_tools.assets.solids import Solid, joined, triangle_areas, without_unused_vertices
+from fleet_tools.assets.solids import Solid, joined, triangle_areas
 from fleet_tools.errors import ConfigError
 from fleet_tools.studio.importing.mesh_file import RawMesh
 from fleet_tools.studio.importing.repair import cleaned, repaired_shells
@@ -115,29 +113,25 @@ def poisson_surface(cloud: Any, voxel: float, library: ModuleType) -> tuple[Soli
     )
     if len(mesh.triangles) > MAX_TRIANGLES:  # where it is flat, few say as much (Garland 1997)
         mesh = mesh.simplify_quadric_decimation(MAX_TRIANGLES)
-    return _main_part(Solid(np.array(mesh.vertices), np.array(mesh.triangles, np.int64)))
+    return _main_part(mesh)
 
 
-def _main_part(solid: Solid) -> tuple[Solid, list[str]]:
-    triangles = solid.triangles
-    if not len(triangles):
+def _main_part(mesh: Any) -> tuple[Solid, list[str]]:
+    """Returns the largest connected part of Open3D's mesh, and notes."""
+    if not mesh.has_triangles():
         raise ConfigError("The scan has no surface. Add views, or give another --voxel.")
-    rows, columns = triangles[:, [0, 1]].T, triangles[:, [1, 2]].T
-    graph = coo_array(
-        (np.ones(rows.size), (rows.ravel(), columns.ravel())), (len(solid.vertices),) * 2
-    )
-    _, label = connected_components(graph, directed=False)
-    part = label[triangles[:, 0]]
-    areas = np.bincount(part, _areas(solid))
+    part, _, areas = map(np.asarray, mesh.cluster_connected_triangles())
     main = int(areas.argmax())
-    others = np.flatnonzero((areas > 0) & (np.arange(len(areas)) != main))
-    if len(others) and areas[others].max() > STRAY * areas[main]:
+    others = np.delete(areas, main)
+    if others.max(initial=0.0) > STRAY * areas[main]:
         raise ConfigError(
             "The scan's surface falls apart into several; a model is made of one thing. Crop the "
             "scan (--crop), take the table away (--table), or add views."
         )
+    mesh.remove_triangles_by_mask(part != main)
+    mesh.remove_unreferenced_vertices()
     notes = [f"dropped {len(others)} stray part(s) of the surface"] * bool(len(others))
-    return without_unused_vertices(solid.vertices, triangles[part == main]), notes
+    return Solid(np.array(mesh.vertices), np.array(mesh.triangles, np.int64)), notes
 
 
 def closed(solid: Solid) -> Solid:

@@ -171,7 +171,7 @@ def record_motion(folder: Path, task: str, seed: int) -> ExpertMotion:
         env.close()
     tool = find_task_model(config, "tool", scene.tool)
     object_ = find_task_model(config, "object", scene.object)
-    simulation = Simulation(build_world(config, tool, object_), tool, object_, scene)
+    simulation = Simulation(build_world(config, inner.robot, tool, object_), tool, object_, scene)
     poses = []
     for snapshot in snapshots:
         simulation.restore(snapshot)

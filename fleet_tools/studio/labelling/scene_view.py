@@ -207,6 +207,7 @@ class ExpertPlayer:
         self._motion = motion
         self._ended = threading.Event()
         self._links = ViserLinks(server, "/expert", motion.links)
+        self._links.place(motion.poses[0])
         self._thread = threading.Thread(target=self._play, daemon=True)
         self._thread.start()
 

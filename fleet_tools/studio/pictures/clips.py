@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions
 from fleet_tools.evaluation.trial import trial_scene
@@ -14,6 +14,7 @@ from fleet_tools.leaderboard.board import Clip
 from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.perception.opengl import require_driver
 from fleet_tools.policies.policy import StoredActions
+from fleet_tools.sim.simulation import CONTROL_RATE
 from fleet_tools.studio.pictures.filming import require_video, write_video
 from fleet_tools.studio.pictures.filmstrip import HEIGHT, LEFT, TOP, WIDTH
 from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed

@@ -11,10 +11,11 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
-from fleet_tools.perception.third_person_view import HEIGHT, THIRD, WIDTH, View
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.perception.camera_view import CameraView
+from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH
 from fleet_tools.rollouts.episode import Episode
-from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.studio.pictures.annotations import (
     OBJECT_COLOR,
@@ -110,7 +111,7 @@ def film(
 
 def draw_on_image(
     image: np.ndarray,
-    view: View,
+    view: CameraView,
     annotations: Annotations,
     travelled: np.ndarray,
     caption: str,
@@ -148,7 +149,7 @@ def draw_on_image(
     return np.asarray(canvas)
 
 
-def _pixels(view: View, p_W: np.ndarray) -> list[tuple[float, float]]:
+def _pixels(view: CameraView, p_W: np.ndarray) -> list[tuple[float, float]]:
     """Returns the pixels of those points (n, 3) that are in front of the camera."""
     uv = view.project(p_W)
     return [(x, y) for x, y in uv[np.isfinite(uv).all(axis=1)].tolist()]

@@ -11,9 +11,9 @@ from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
+from fleet_tools.perception.display import project
 from fleet_tools.perception.opengl import require_driver
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
-from fleet_tools.perception.third_person_view import project
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed

@@ -14,12 +14,12 @@ from pydrake.math import RigidTransform
 from pydrake.perception import BaseField, Fields, PointCloud
 
 from fleet_tools.envs.recorded_env import StartScene
-from fleet_tools.envs.tool_use_env import CONTROL_RATE, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError
 from fleet_tools.policies.policy import Policy, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.simulation import CONTROL_RATE, Simulation
 from fleet_tools.studio.pictures.annotations import (
     OBJECT_COLOR,
     PLANNED_COLOR,

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.envs.episode_state import EnvState
+from fleet_tools.envs.observation_modes import OBS_MODES
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.tool_use_env import EnvState, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.perception.observation_config import OBS_MODES
 from fleet_tools.utils.libraries import require
 
 SIZE = (320, 240)
@@ -86,7 +87,7 @@ class CameraProcess:
 
 def camera_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns keyword arguments of an environment that observes colour images alone."""
-    others = {name for names in OBS_MODES.values() for name in names}
+    others = {name for mode in OBS_MODES.values() for name in mode.kwargs}
     return {
         **{name: value for name, value in kwargs.items() if name not in others},
         "obs_mode": "rgbd",

@@ -20,8 +20,7 @@ from fleet_tools.dataset.header import describe
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.lerobot_features import FeatureNames
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.experts.dagger import DAggerPolicy
-from fleet_tools.experts.noise_injection import NoisyExpert
+from fleet_tools.experts.demonstrators import DAggerPolicy, NoisyExpert
 from fleet_tools.policies.policy import Policy
 from fleet_tools.rollouts.rollout import rollout
 

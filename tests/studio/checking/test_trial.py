@@ -1,6 +1,7 @@
 """The expert's trial: the stage at which it fails, and the program's report and exit codes."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ from support.bad_models import BAD_MODELS
 from support.processes import ROOT
 
 from fleet_tools.assets.__main__ import main
-from fleet_tools.assets.families import family_names
 from fleet_tools.assets.model_folder import write_model
 from fleet_tools.config.resources import assets_root
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.studio.checking.expert_trials import ExpertTrial, counted, failing_stage
 
 SHIPPED = sorted(path.parent for path in assets_root().glob("*/*/*/keypoints.yaml"))
-FIRST = [next(path for path in SHIPPED if path.parent.name == family) for family in family_names()]
+FIRST = [
+    next(path for path in SHIPPED if path.parent.name == family) for family in ("knife", "nut")
+]
 OTHERS = [path for path in SHIPPED if path not in FIRST]
 
 
@@ -58,7 +60,11 @@ def test_a_model_that_ships_is_fine(folder: Path, scenes: int, capsys):
     ("name", "rule", "stage"),
     [
         ("blunt", "edge thickness", "expectation at keyframe after[1]"),
-        ("round", "width across corners by that across flats", "expectation at keyframe after[0]"),
+        pytest.param(
+            *("round", "width across corners by that across flats"),
+            "expectation at keyframe after[0]",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path: Path, capsys):
@@ -73,36 +79,29 @@ def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path:
     assert "attempts; " in tried["failures"][stage]["example"]["why"]
 
 
-def test_a_hammer_of_less_than_a_gram_is_told_by_its_density(tmp_path: Path, capsys):
+def test_what_is_measured_needed_and_to_be_done_is_said(tmp_path: Path, capsys):
     code, report = check(capsys, bad_model("light", tmp_path), "--scenes", "0")
     assert code == 1 and broken(report) == {"density"} and report["trials"] == []
     (density,) = [each for each in report["measurements"] if each["name"] == "density"]
     assert density["value"] == pytest.approx(0.0034, rel=0.01) and density["unit"] == "g/cm^3"
+    assert main(["check", str(bad_model("blunt", tmp_path)), "--scenes", "0"]) == 1
+    out = capsys.readouterr().out
+    assert "FAILED  edge thickness 1.42 mm; needed: at most 0.7 mm" in out
+    assert "mend: Sharpen the blade" in out and "ok      mass" in out
 
 
-def test_a_missing_keypoint_fails_at_loading(tmp_path: Path, capsys):
+def test_what_a_scene_cannot_begin_with_fails_at_loading(tmp_path: Path, capsys):
     code, report = check(capsys, bad_model("no_jaw", tmp_path), "--scenes", "2")
     assert code == 1 and "opening between the pads" in broken(report)
     failures = report["trials"][0]["failures"]
     assert failures["loading"]["count"] == 2
     assert "jaw" in failures["loading"]["example"]["why"]
 
-
-def test_a_model_without_mass_fails_at_loading(tmp_path: Path, capsys):
-    folder = bad_model("light", tmp_path)
-    text = (folder / "model.sdf").read_text()
-    start, end = text.index("<inertial>"), text.index("</inertial>") + len("</inertial>")
-    (folder / "model.sdf").write_text(text[:start] + text[end:])
-    code, report = check(capsys, folder, "--scenes", "1")
+    file = bad_model("light", tmp_path) / "model.sdf"
+    file.write_text(re.sub("<inertial>.*?</inertial>", "", file.read_text(), flags=re.S))
+    code, report = check(capsys, file.parent, "--scenes", "1")
     assert code == 1 and "lacks <inertial>" in report["error"]
     assert list(report["trials"][0]["failures"]) == ["loading"]
-
-
-def test_the_text_says_what_is_measured_needed_and_to_be_done(tmp_path: Path, capsys):
-    assert main(["check", str(bad_model("blunt", tmp_path)), "--scenes", "0"]) == 1
-    out = capsys.readouterr().out
-    assert "FAILED  edge thickness 1.42 mm; needed: at most 0.7 mm" in out
-    assert "mend: Sharpen the blade" in out and "ok      mass" in out
 
 
 def test_a_family_of_ones_own_is_tried_in_its_task(capsys):

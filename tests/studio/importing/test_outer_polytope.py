@@ -93,14 +93,11 @@ def test_random_points_are_within_its_stated_excess(rotation_seed: int, seed: in
     assert drake_error(found.solid) is None
 
 
-def test_it_is_reproducible_and_idempotent() -> None:
+def test_it_is_reproducible_and_idempotent_and_refuses_points_in_a_plane() -> None:
     points = SHAPES["wedge"]
     one, other = enclosing(points), enclosing(points)
     assert np.array_equal(one.solid.vertices, other.solid.vertices)
     again = enclosing(one.solid.vertices)
     assert volume(again.solid) == pytest.approx(volume(one.solid), rel=1e-9)
-
-
-def test_points_in_a_plane_are_refused() -> None:
     with pytest.raises(ValueError, match="plane"):
         enclosing([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]])

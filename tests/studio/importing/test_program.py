@@ -24,6 +24,8 @@ KEYPOINTS = [
 ]
 TOOL = ["--kind", "tool", "--family", "hammer"]
 HAMMER = [*TOOL, "--mass", "0.5", *KEYPOINTS]
+CHEST = ["--kind", "object", "--family", "chest", "--keypoint", "base=0,0,0.05", "--scale", "mm"]
+MOVING = ["--moving", "mallet.stl", "--limits", "0,1"]
 
 Capture = pytest.CaptureFixture[str]
 
@@ -158,11 +160,28 @@ def test_keypoints_may_be_given_in_the_frame_of_the_mesh(
         ([*HAMMER, "--length", "900"], "--length METRES"),
         ([*HAMMER, "--mass", "900"], "more than any metal.*--length"),
         ([*HAMMER, "--name", "../x"], "letters, digits"),
+        ([*HAMMER, "--limits", "0,1"], "without --moving: give the mesh"),
+        ([*HAMMER, *MOVING[:2]], "give --limits LOW,HIGH"),
+        ([*HAMMER, *MOVING[:2], "--limits", "1,0"], "LOW below HIGH"),
+        ([*HAMMER, *MOVING, "--axis", "0,0,0"], "--axis is a direction"),
+        ([*HAMMER, *MOVING], "is for --kind object"),
+        (
+            [*CHEST, *MOVING, "--material", "pine", "--moving-keypoint", "base=0,0,0"],
+            "base: given by --keypoint and by --moving-keypoint",
+        ),
+        ([*CHEST, *MOVING, "--mass", "1"], "Give --moving-mass, too"),
+        ([*CHEST, "--moving", "absent.stl", *MOVING[2:], "--material", "pine"], "absent.stl"),
     ],
 )
 def test_impossible_settings_are_refused_and_nothing_is_written(
-    arguments: list[str], message: str, mesh: Path, tmp_path: Path, capsys: Capture
+    arguments: list[str],
+    message: str,
+    mesh: Path,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(mesh.parent)
     error = refused(capsys, mesh, *arguments, "--output", tmp_path / "out")
     assert re.search(message, error), error
     assert not (tmp_path / "out").exists()
@@ -184,6 +203,7 @@ end_header
     [
         ("empty.stl", b"", "is empty"),
         ("cut.stl", b"\0" * 90, "no triangles|cannot be read"),
+        ("five.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0\n 0\nf 1 2 3\n", "cannot be read as OBJ"),
         ("text.obj", b"not a mesh", "no triangles|cannot be read"),
         ("points.ply", POINTS_PLY, "open3d is needed|no extent|has 1 point"),
         ("cut.glb", b"glTF\2\0\0\0", "cannot be read"),

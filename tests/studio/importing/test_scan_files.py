@@ -51,20 +51,17 @@ def test_points_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     np.testing.assert_array_equal(cloud.normals, np.tile([0.0, 0.0, 1.0], (46, 1)))
 
 
-@pytest.mark.parametrize("count", ["51", str(MAX_POINTS + 1), str(2**62), "-1", "many"])
-def test_a_ply_file_whose_header_lies_is_refused(count: str, tmp_path: Path) -> None:
+def test_a_ply_file_that_lies_or_is_truncated_is_refused(tmp_path: Path) -> None:
     file = write_ply(tmp_path / "a.ply", POINTS)
-    file.write_bytes(file.read_bytes().replace(b"vertex 50", f"vertex {count}".encode()))
-    with pytest.raises(ConfigError, match="damaged"):
-        read_cloud(file)
-
-
-@pytest.mark.parametrize("length", [0, 3, 30, 100, -1])
-def test_a_truncated_ply_file_is_refused(length: int, tmp_path: Path) -> None:
-    file = write_ply(tmp_path / "a.ply", POINTS)
-    file.write_bytes(file.read_bytes()[:length])
-    with pytest.raises(ConfigError):
-        read_cloud(file)
+    whole = file.read_bytes()
+    for count in ("51", MAX_POINTS + 1, 2**62, -1, "many"):
+        file.write_bytes(whole.replace(b"vertex 50", f"vertex {count}".encode()))
+        with pytest.raises(ConfigError, match="damaged"):
+            read_cloud(file)
+    for length in (0, 3, 30, 100, -1):
+        file.write_bytes(whole[:length])
+        with pytest.raises(ConfigError):
+            read_cloud(file)
 
 
 def test_pcd_is_read_bit_for_bit(tmp_path: Path) -> None:

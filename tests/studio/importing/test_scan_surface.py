@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from support.scans import SIZE, body, sampled, write_ply
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.experts.closest_points import Surface, sample
+from fleet_tools.experts.perception.shapes import TriangleSurface, sample
 from fleet_tools.studio.importing.scan_surface import scanned_mesh
 from fleet_tools.studio.importing.settings import ScanSettings
 
@@ -37,7 +37,7 @@ def assert_same_body(found: trimesh.Trimesh, true: trimesh.Trimesh, within: floa
     assert found.volume == pytest.approx(true.volume, rel=0.02)
     for one, other in ((found, true), (true, found)):
         points, _ = sample(np.array(one.triangles), 2000)
-        closest, _ = Surface(np.array(other.triangles)).closest(points)
+        closest, _ = TriangleSurface(np.array(other.triangles)).closest(points)
         assert np.linalg.norm(closest - points, axis=1).max() < within
 
 

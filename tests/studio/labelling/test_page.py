@@ -1,14 +1,12 @@
 """The page in Chromium: a person labels meshes that were made by other means than our generators.
 
-Turned tools in millimetres are opened as STL files. Their labels are clicked, none is typed. A page
-of another site in the same browser labels nothing.
+Turned tools in millimetres are opened as STL files. Their labels are clicked, none is typed.
 """
 
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -16,14 +14,6 @@ import trimesh
 from support.chromium import open_page
 from support.clicking import Person, wait_until
 from support.foreign_models import ForeignTool, foreign_tool
-from support.strangers import (
-    CAMERA,
-    VISER_PROTOCOL,
-    drag_message,
-    hostile_page,
-    open_socket,
-    viser_message,
-)
 
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.labelling.example import find_example
@@ -199,54 +189,6 @@ def test_a_name_of_a_stranger_is_shown_and_not_run(tmp_path):
             assert browser.evaluate("window.taken") is None
     finally:
         page.close()
-
-
-@pytest.mark.slow
-def test_a_page_of_another_site_neither_labels_nor_saves(tmp_path):
-    tool = foreign_tool("round_hammer")
-    with opened(tool, tmp_path) as person:
-        session, url = person.page.session, urlsplit(person.page.url)
-        session.set(mass=tool.mass)
-        for item in session.items:
-            session.select(item)
-            session.click(R @ np.array([0.1, 0.0, 1.0]), R @ np.array([0.0, 0.0, -1.0]))
-        assert session.missing == []
-        before, files = session.labels, set(tmp_path.rglob("*"))
-        click = viser_message(
-            "SceneNodeClickMessage",
-            name="/work/mesh",
-            instance_index=None,
-            ray_origin=(R @ np.array([0.05, 0.0, 1.0])).tolist(),
-            ray_direction=(R @ np.array([0.0, 0.0, -1.0])).tolist(),
-            screen_pos=(0.5, 0.5),
-            modifier=None,
-            owner="",
-        )
-        pressed = {"value": True}
-        save = viser_message(
-            "GuiUpdateMessage", uuid=person.page._panel.save._impl.uuid, updates=pressed
-        )
-        messages = [CAMERA, click, drag_message("/work/point_handles"), save]
-        with hostile_page(person.browser) as stranger:
-            for host in ("127.0.0.1", "localhost"):
-                for path in ("/", url.path[:-1]):
-                    address = f"ws://{host}:{url.port}{path}"
-                    assert not stranger.attack(address, messages, VISER_PROTOCOL)
-            assert stranger.read(person.page.url) is None
-            stranger.submit(person.page.url)
-        assert session.labels == before
-        assert set(tmp_path.rglob("*")) == files
-
-        person.browser.goto("about:blank")  # then who has the address does all this
-        wait_until(lambda: not person.page.server.get_clients(), "the end of the page")
-        with open_socket(person.page.url, url.path[:-1], subprotocols=[VISER_PROTOCOL]) as page:
-            for message in messages:
-                page.send(message)
-                page.ping().wait(10)
-                wait_until(lambda: person.page.server.get_clients(), "the client")
-            folder = session.subject.identity.folder
-            wait_until(lambda: (folder / "import.json").is_file(), "the model")
-        assert session.labels != before
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ from fleet_tools.dataset.__main__ import main
 from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.perception.display import project
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
-from fleet_tools.perception.third_person_view import project
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout

@@ -16,8 +16,8 @@ from fleet_tools import replay
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.perception.pinhole import Pinhole
-from fleet_tools.perception.third_person_view import look_at
+from fleet_tools.perception.camera_view import Pinhole
+from fleet_tools.perception.display import look_at
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.studio.teleoperation.page_server import Controls
 from fleet_tools.studio.teleoperation.scene_view import EYE, GIZMO_SIZE_M, TARGET

@@ -1,0 +1,124 @@
+"""An episode of tool use as a value: how it goes on, how it is judged, and what is told of it."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.envs import rewards
+from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SUCCESS, TIME_LIMIT
+from fleet_tools.envs.success import Verdict, conjunction, judge_each
+from fleet_tools.perception.measurement import Capture, Measurement
+from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.snapshot import Snapshot
+from fleet_tools.sim.world_state import WorldState
+
+
+@dataclass(frozen=True, eq=False)
+class EnvState:
+    """An environment during an episode; `set_state` continues from it bit for bit.
+
+    Attributes:
+        scene: Scene of the episode.
+        snapshot: State of the simulation.
+        outcome: Outcome so far.
+        steps_held: Number of consecutive steps for which the success predicates have held.
+        success_once: Whether they have held after any step.
+        shown: What delayed cameras show; None where they show the present.
+    """
+
+    scene: Scene
+    snapshot: Snapshot
+    outcome: str
+    steps_held: int
+    success_once: bool
+    shown: Capture | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeState:
+    """What is known of an episode after a step.
+
+    Attributes:
+        task: The task.
+        scene: The scene.
+        initial: State at the start of the episode.
+        measurement: The present measurement.
+        outcome, steps_held, success_once: See `EnvState`.
+    """
+
+    task: TaskConfig
+    scene: Scene
+    initial: WorldState
+    measurement: Measurement
+    outcome: str = RUNNING
+    steps_held: int = 0
+    success_once: bool = False
+
+    @property
+    def state(self) -> WorldState:
+        """The present state."""
+        return self.measurement.state
+
+    def lost_links(self) -> list[str]:
+        """Returns the links of the object whose centre of mass is outside the workspace."""
+        workspace = self.task.workspace
+        return [name for name, (p, _) in self.state.links.items() if not workspace.contains(p)]
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Returns the verdict of each success predicate; none holds once the object is lost."""
+        verdicts = judge_each(self.task.success, self.initial, self.state)
+        return dict.fromkeys(verdicts, Verdict(False, 0.0)) if self.lost_links() else verdicts
+
+    def after(
+        self, measurement: Measurement, is_last: bool
+    ) -> "tuple[EpisodeState, dict[str, Verdict]]":
+        """Returns the episode after another step, and its verdicts.
+
+        Args:
+            measurement: What was measured after the step.
+            is_last: Whether the time is over.
+        """
+        now = replace(self, measurement=measurement)
+        verdicts = now.verdicts()
+        holds = conjunction(verdicts.values()).holds
+        steps_held = self.steps_held + 1 if holds else 0
+        outcome = RUNNING
+        if now.lost_links():
+            outcome = OBJECT_LOST
+        elif steps_held >= self.task.success_steps:
+            outcome = SUCCESS
+        elif is_last:
+            outcome = TIME_LIMIT
+        now = replace(
+            now,
+            outcome=outcome,
+            steps_held=steps_held,
+            success_once=self.success_once or holds,
+        )
+        return now, verdicts
+
+    def reward(self, before: "EpisodeState", dense: bool) -> float:
+        """Returns the reward of the step that led here, see `fleet_tools.envs.rewards`."""
+        if not dense:
+            return rewards.sparse(self.outcome)
+        return rewards.dense(self.task, self.outcome, self.initial, before.state, self.state)
+
+    def info(self, verdicts: dict[str, Verdict], cameras: dict[str, Any]) -> dict[str, Any]:
+        """Returns the `info` of the present, see `ToolUseEnv`.
+
+        Args:
+            verdicts: The verdicts by predicate.
+            cameras: Intrinsics and poses of the cameras; empty without images.
+        """
+        verdict = conjunction(verdicts.values())
+        return {
+            "outcome": self.outcome,
+            "success": verdict.holds,
+            "is_success": verdict.holds,  # as Stable-Baselines3 calls it
+            "success_once": self.success_once,
+            "progress": verdict.progress,
+            "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
+            "forces": self.state.forces(),
+            "limits": self.state.limits(),
+            **({"cameras": cameras} if cameras else {}),
+        }

@@ -1,0 +1,248 @@
+"""The observation modes: one table, of which checks, help texts and documentation are made.
+
+A mode of your own is one more entry of `OBS_MODES`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pydantic
+
+from fleet_tools.config.sensors import IDEAL, SENSORS, SensorName
+from fleet_tools.config.tasks import ObservedKeypoints, TaskConfig
+from fleet_tools.envs import observations
+from fleet_tools.envs.observations import Observable
+from fleet_tools.errors import ConfigError, require_name, shown
+from fleet_tools.perception.camera_view import CHANNELS
+from fleet_tools.perception.measurement import ObservationConfig, Seen
+from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.utils.option_parser import notation
+
+
+@dataclass(frozen=True)
+class ObservationMode:
+    """What an observation has beside the robot's own senses.
+
+    Attributes:
+        summary: What it has, as a noun phrase.
+        entries: Returns its entries; raises a ConfigError if a task cannot have them.
+        seen: What cameras are asked for.
+        kwargs: The other keyword arguments of an environment that affect the observation.
+    """
+
+    summary: str
+    entries: Callable[[ObservedKeypoints, ObservationConfig], dict[str, Observable]]
+    seen: Seen = "nothing"
+    kwargs: tuple[str, ...] = ()
+
+
+OBS_MODES: dict[str, ObservationMode] = {
+    "state": ObservationMode("keypoints of tool and object", observations.own_keypoints),
+    "multitask_state": ObservationMode(
+        "keypoints of tool and object, in a layout common to all tasks",
+        observations.padded_keypoints,
+        kwargs=("keypoint_rows",),
+    ),
+    "point_cloud": ObservationMode(
+        "the fused point cloud of tool and object",
+        observations.point_cloud,
+        "points",
+        ("camera_size", "cloud_size", "cloud_sampling", "cloud_source", "sensors"),
+    ),
+    "rgbd": ObservationMode(
+        "images of all cameras",
+        observations.images,
+        "images",
+        ("camera_size", "channels", "image_source", "sensors"),
+    ),
+}
+"""The modes by name."""
+
+
+def _read_mode(text: str) -> str:
+    require_name("obs_mode", text, OBS_MODES)
+    return text
+
+
+_MODE_NOTATION = notation(_read_mode, "|".join(OBS_MODES))
+ObsModeOption = Annotated[str, _MODE_NOTATION]
+"""An option of programs that names an observation mode."""
+OptionalObsMode = Annotated[str | None, _MODE_NOTATION]
+"""Likewise, where there may be none."""
+
+CLOUD_SAMPLINGS = ("farthest", "even")
+"""How points are sampled, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""
+MAX_CAMERA_SIZE = 4096
+"""Largest width and height of images, in pixels."""
+MAX_CLOUD_SIZE = 100_000
+"""Largest number of points of the tool, and of the object, in a point cloud."""
+MAX_KEYPOINT_ROWS = 1000
+"""Largest number of rows for the keypoints of tool and object."""
+_ARENA_KWARGS = {"features": ("encoder",)}
+"""Modes of environments of other arenas, and their keyword arguments that affect observations."""
+
+
+def policy_kwargs() -> tuple[str, ...]:
+    """Returns the keyword arguments of an environment that a policy may choose.
+
+    Sensors are chosen by whoever runs it.
+    """
+    names = {name for mode in OBS_MODES.values() for name in mode.kwargs}
+    return ("obs_mode", *sorted(names - {"sensors"}))
+
+
+def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keyword arguments of an environment that affect its observations, canonical.
+
+    Raises:
+        UnknownNameError: There is no such observation mode.
+    """
+    affecting = {name: mode.kwargs for name, mode in OBS_MODES.items()} | _ARENA_KWARGS
+    mode = env_kwargs.get("obs_mode", "state")
+    require_name("obs_mode", mode, affecting)
+    given = canonical_kwargs(env_kwargs)
+    return {"obs_mode": mode, **{name: given[name] for name in affecting[mode] if name in given}}
+
+
+def canonical_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keyword arguments of an environment as they are stored and compared.
+
+    They name the source of clouds, and neither sensors if these are ideal nor the default robot.
+    """
+    kwargs = {name: value for name, value in env_kwargs.items() if (name, value) not in _DEFAULTS}
+    if kwargs.get("obs_mode") == "point_cloud":
+        kwargs.setdefault("cloud_source", "rays")
+    return kwargs
+
+
+_DEFAULTS = (("sensors", IDEAL), ("robot", DEFAULT_ROBOT))
+
+EnvKwargs = Annotated[dict[str, pydantic.JsonValue], pydantic.AfterValidator(canonical_kwargs)]
+"""Stored keyword arguments of an environment."""
+
+
+def observables(
+    obs_mode: str, keypoints: ObservedKeypoints, config: ObservationConfig, num_joints: int
+) -> dict[str, Observable]:
+    """Returns the entries of an environment's observations, by name.
+
+    Args:
+        obs_mode: One of `OBS_MODES`.
+        keypoints: The keypoints that the task observes.
+        config: What is observed.
+        num_joints: Number of the robot's joints.
+
+    Raises:
+        UnknownNameError: There is no such mode.
+        ConfigError: A task has too many keypoints for the layout common to all tasks.
+    """
+    require_name("obs_mode", obs_mode, OBS_MODES)
+    own = observations.proprioception(num_joints)
+    return own | OBS_MODES[obs_mode].entries(keypoints, config)
+
+
+def observation_config(
+    task: TaskConfig,
+    obs_mode: str,
+    camera_size: Sequence[int] = (320, 240),
+    channels: Sequence[str] = CHANNELS,
+    cloud_size: Sequence[int] = (512, 512),
+    cloud_sampling: str = "farthest",
+    cloud_source: str = "rays",
+    image_source: str = "vtk",
+    sensors: SensorName = IDEAL,
+    keypoint_rows: int = 8,
+) -> ObservationConfig:
+    """Checks the keyword arguments of an environment, see `ToolUseEnv`.
+
+    Raises:
+        UnknownNameError, ConfigError: An argument is not valid, or the task has no cameras.
+    """
+    from fleet_tools.perception.renderer import RENDERERS  # with Drake
+
+    require_name("obs_mode", obs_mode, OBS_MODES)
+    require_name("cloud_source", cloud_source, RENDERERS)
+    require_name("image_source", image_source, RENDERERS)
+    require_name("cloud_sampling", cloud_sampling, CLOUD_SAMPLINGS)
+    require_sensors(sensors, obs_mode)
+    _require_channels(channels)
+    if not _is_count(keypoint_rows, MAX_KEYPOINT_ROWS):
+        raise ConfigError(
+            f"keypoint_rows is a positive integer up to {MAX_KEYPOINT_ROWS:,}; given: "
+            f"{shown(keypoint_rows)}."
+        )
+    seen = OBS_MODES[obs_mode].seen
+    if seen != "nothing" and not task.cameras:
+        raise ConfigError(
+            f"obs_mode={obs_mode!r} needs cameras, and the task {task.name!r} has none. Add "
+            "`cameras` and `randomization.cameras` to its file, as in task_configs/hammer.yaml."
+        )
+    return ObservationConfig(
+        seen=seen,
+        renderer=image_source if seen == "images" else cloud_source,
+        camera_size=_pair("camera_size", camera_size, MAX_CAMERA_SIZE, "(width, height) in pixels"),
+        channels=tuple(name for name in CHANNELS if name in channels),
+        cloud_size=_pair(
+            "cloud_size", cloud_size, MAX_CLOUD_SIZE, "the number of points of (tool, object)"
+        ),
+        sampling=cloud_sampling,
+        sensor=task.sensors.named(sensors),
+        cameras=task.cameras,
+        keypoint_rows=keypoint_rows,
+    )
+
+
+def require_sensors(sensors: str, obs_mode: str) -> None:
+    """Checks the sensors of an observation mode.
+
+    Raises:
+        UnknownNameError: There are no such sensors.
+        ConfigError: They make errors that the mode does not show.
+    """
+    require_name("sensors", sensors, SENSORS)
+    if sensors != IDEAL and not shows_cameras(obs_mode):
+        suited = " or ".join(f'"{name}"' for name in OBS_MODES if shows_cameras(name))
+        raise ConfigError(
+            f"sensors={sensors!r} are depth cameras with errors, and obs_mode={obs_mode!r} has no "
+            f'cameras. Use obs_mode={suited}, or sensors="ideal".'
+        )
+
+
+def shows_cameras(obs_mode: str) -> bool:
+    """Whether observations of a mode show what cameras see, and so the errors of sensors."""
+    return obs_mode in OBS_MODES and "sensors" in OBS_MODES[obs_mode].kwargs
+
+
+def _require_channels(channels: object) -> None:
+    named = [channels] if isinstance(channels, str) else channels
+    if isinstance(named, list | tuple):
+        for channel in named:
+            require_name("channel", channel, CHANNELS)
+    if not isinstance(channels, list | tuple) or not 0 < len(channels) == len(set(channels)):
+        raise ConfigError(
+            f"channels lists some of {', '.join(CHANNELS)}; given: {shown(channels)}."
+        )
+
+
+def _pair(name: str, given: Sequence[int], largest: int, meaning: str) -> tuple[int, int]:
+    match given:
+        case [first, second] if _is_count(first, largest) and _is_count(second, largest):
+            return first, second
+    raise ConfigError(
+        f"{name} is {meaning}, two positive integers up to {largest:,}; given: {shown(given)}."
+    )
+
+
+def _is_count(number: object, largest: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 < number <= largest
+
+
+def channel_of(name: str) -> str | None:
+    """Returns the image channel of an observation's entry; None if it is not an image."""
+    return next((channel for channel in CHANNELS if name.endswith(f"_{channel}")), None)
+
+
+def is_image(name: str) -> bool:
+    """Whether an observation's entry is an image."""
+    return channel_of(name) is not None

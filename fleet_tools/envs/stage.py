@@ -1,0 +1,105 @@
+"""The stage of an environment: one simulation after another, and who watches them."""
+
+import gc
+from collections.abc import Sequence
+from typing import Protocol
+
+from pydrake.geometry import Meshcat
+
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.robot.arm import LIGHT, Arm
+from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.task_models import find_task_model
+from fleet_tools.sim.world import World, build_world
+
+
+class Viewer(Protocol):
+    """Who watches simulations, such as an observer or a renderer."""
+
+    def enter(self, world: World) -> None:
+        """Prepares to show another world, of which a scene begins next."""
+        ...
+
+    def begin(self, scene: Scene) -> None:
+        """Begins an episode in a scene of this world."""
+        ...
+
+    def close(self) -> None:
+        """Releases what it holds; `enter` starts anew."""
+        ...
+
+
+class Stage:
+    """Simulations of a task. A world is built anew only for another pair of models.
+
+    Args:
+        task: The task.
+        robot: The arm.
+        viewers: Who watches; they enter each world, and begin each scene.
+        robot_visuals: Visual meshes of the arm.
+        meshcat: Viewer in the browser.
+
+    Attributes:
+        simulation: The present simulation; None before the first, and after an error.
+    """
+
+    def __init__(
+        self,
+        task: TaskConfig,
+        robot: Arm,
+        viewers: Sequence[Viewer],
+        *,
+        robot_visuals: str = LIGHT,
+        meshcat: Meshcat | None = None,
+    ) -> None:
+        self._task, self._viewers, self._meshcat = task, tuple(viewers), meshcat
+        self._robot, self._robot_visuals = robot, robot_visuals
+        self.simulation: Simulation | None = None
+
+    def begin(self, scene: Scene) -> Simulation:
+        """Begins a scene.
+
+        Raises:
+            ConfigError, UnknownNameError: A model of the scene cannot be used here.
+            SimulationError: No simulation can begin in the scene.
+            MissingLibraryError, ForkedRendererError: A viewer cannot render here.
+        """
+        simulation, models = self.simulation, (scene.tool, scene.object)
+        if simulation is not None and models == (simulation.scene.tool, simulation.scene.object):
+            simulation.reset(scene)
+        else:
+            simulation = self._another(scene)
+        for viewer in self._viewers:
+            viewer.begin(scene)
+        return simulation
+
+    def close(self) -> None:
+        """Releases the simulation, and what the viewers hold; `begin` starts anew."""
+        for viewer in self._viewers:
+            viewer.close()
+        self._release()
+
+    def _another(self, scene: Scene) -> Simulation:
+        tool = find_task_model(self._task, "tool", scene.tool)
+        object = find_task_model(self._task, "object", scene.object)
+        self._release()
+        world = build_world(
+            self._task,
+            self._robot,
+            tool,
+            object,
+            meshcat=self._meshcat,
+            robot_visuals=self._robot_visuals,
+        )
+        simulation = Simulation(world, tool, object, scene)
+        for viewer in self._viewers:
+            viewer.enter(world)
+        self.simulation = simulation
+        return simulation
+
+    def _release(self) -> None:
+        self.simulation = None
+        # A diagram is megabytes in a few Python objects with cyclic references, so that Python
+        # would collect a hundred of them too late.
+        gc.collect()

@@ -1,0 +1,207 @@
+"""Photographs of simulated states: colour by a Blender server, depth and segmentation by VTK."""
+
+import io
+import json
+import urllib.request
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydrake.geometry import (
+    MakeRenderEngineGltfClient,
+    QueryObject,
+    RenderEngineGltfClientParams,
+)
+from pydrake.math import RigidTransform
+from pydrake.systems.sensors import ImageFileFormat, ImageIo, ImageRgba8U
+
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.envs.episode_state import EnvState
+from fleet_tools.envs.stage import Stage
+from fleet_tools.errors import RenderServerError
+from fleet_tools.perception.camera_view import CHANNELS, CameraView, Hits
+from fleet_tools.perception.display import THIRD, check_camera, find_view
+from fleet_tools.perception.opengl import require_gl
+from fleet_tools.perception.render_scene import RenderScene
+from fleet_tools.perception.renderer import Renderer
+from fleet_tools.robot.arm import LIGHT, Arm
+from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.world import World
+from fleet_tools.storage.atomic_files import write_file
+
+BLENDER = "blender"
+"""Name of the renderer in Drake."""
+
+START_SERVER = "python -m fleet_tools.blender --python BPY_ENV/bin/python"
+
+
+@dataclass(frozen=True, eq=False)
+class Photograph:
+    """The images of one camera at one moment.
+
+    Attributes:
+        rgb: (height, width, 3) uint8, by Blender.
+        depth: (height, width) float32, m, by VTK; see `render_depth`.
+        segmentation: (height, width) uint8, by VTK; see `fleet_tools.perception.camera_view`.
+        K: (3, 3), intrinsics in pixels, see `Pinhole.matrix`.
+        X_WC: Pose of the camera: x to the right in the image, y down, z into it.
+    """
+
+    rgb: np.ndarray
+    depth: np.ndarray
+    segmentation: np.ndarray
+    K: np.ndarray
+    X_WC: RigidTransform
+
+    def save(self, stem: Path) -> dict[str, str]:
+        """Writes `stem.png` with the colour image, and `stem.npz` with depth and segmentation.
+
+        Returns:
+            The names of the files.
+
+        Raises:
+            DiskError: The disk is full, read-only or broken.
+        """
+        image = ImageRgba8U(self.rgb.shape[1], self.rgb.shape[0])
+        image.mutable_data[:, :, :3], image.mutable_data[:, :, 3] = self.rgb, 255
+        png, npz = (stem.with_name(stem.name + suffix) for suffix in (".png", ".npz"))
+        # Drake cuts a file off on a full disk, without an error.
+        save: Any = ImageIo().Save  # its stub knows other names of images
+        write_file(png, save(image, format=ImageFileFormat.kPng))
+        arrays = io.BytesIO()
+        np.savez_compressed(arrays, depth=self.depth, segmentation=self.segmentation)
+        write_file(npz, arrays.getvalue())
+        return {"rgb": png.name, "depth_and_segmentation": npz.name}
+
+
+class BlenderRenderer:
+    """Renders colours by a Blender server, all else by VTK; see `perception.renderer.Renderer`.
+
+    Args:
+        server: URL of a Blender server, see `fleet_tools.blender`.
+
+    Raises:
+        MissingLibraryError: OpenGL is missing, without which VTK cannot render.
+    """
+
+    shows = frozenset({"points", "rgb", "depth", "segmentation"})
+
+    def __init__(self, server: str) -> None:
+        require_gl()
+        self._server = server.rstrip("/")
+        self._render_scene: RenderScene | None = None
+
+    def enter(self, world: World) -> None:
+        """Prepares to show another world.
+
+        Raises:
+            MissingLibraryError, ForkedRendererError: Images cannot be rendered here.
+            ConfigError: The world has too many visible links.
+        """
+        if self._render_scene is None:
+            self._render_scene = RenderScene(world)
+            client = MakeRenderEngineGltfClient(RenderEngineGltfClientParams(base_url=self._server))
+            self._render_scene.scene_graph.AddRenderer(BLENDER, client)
+        self._render_scene.enter(world)
+
+    def begin(self, scene: Scene) -> None:
+        """Begins an episode in a scene of this world."""
+        self._entered().paint(scene)
+
+    def images(
+        self, physics: QueryObject, views: Sequence[CameraView], channels: Collection[str]
+    ) -> list[dict[str, np.ndarray]]:
+        """Returns the images of each camera, by channel.
+
+        Raises:
+            RenderServerError: The server does not answer, or cannot render an image.
+        """
+        try:
+            return self._entered().images(physics, views, channels, BLENDER)
+        except RuntimeError as error:
+            raise RenderServerError(f"The server rendered no image: {error}") from error
+
+    def points(self, physics: QueryObject, views: Sequence[CameraView]) -> list[dict[int, Hits]]:
+        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
+        return self._entered().points(physics, views)
+
+    def close(self) -> None:
+        """Releases OpenGL; `enter` starts anew."""
+        self._render_scene = None
+
+    def _entered(self) -> RenderScene:
+        if self._render_scene is None:
+            raise AssertionError("This renderer has not entered a world.")
+        return self._render_scene
+
+
+class Photographer:
+    """Takes photographs of an environment's states.
+
+    Drake's client blocks Python until the server's image has arrived. Several photographs at the
+    same time therefore need as many processes, each with a photographer.
+
+    Args:
+        task: Task of the environment.
+        robot: Its robot.
+        server: URL of a Blender server, see `fleet_tools.blender`.
+        size: (width, height) of the images, in pixels.
+        robot_visuals: Visual meshes of the arm, as in the environment.
+
+    Attributes:
+        cameras: Names of the cameras: `THIRD`, and those of the task.
+    """
+
+    def __init__(
+        self,
+        task: TaskConfig,
+        robot: Arm,
+        server: str,
+        size: tuple[int, int] = (640, 480),
+        robot_visuals: str = LIGHT,
+    ) -> None:
+        self._task, self._size = task, size
+        self._renderer: Renderer = BlenderRenderer(server)
+        self._stage = Stage(task, robot, [self._renderer], robot_visuals=robot_visuals)
+        self.cameras = (THIRD, *task.cameras)
+
+    def photograph(self, state: EnvState, camera: str) -> Photograph:
+        """Takes a photograph.
+
+        Args:
+            state: A state, as `env.get_state()` returns it.
+            camera: Name of one of the `cameras`.
+
+        Raises:
+            UnknownNameError: There is no such camera.
+            RenderServerError: The server does not answer, or cannot render the image.
+            MissingLibraryError: OpenGL or its driver is missing, without which VTK cannot render.
+        """
+        check_camera(self._task, camera)
+        simulation = self._stage.begin(state.scene)
+        simulation.restore(state.snapshot)
+        X_WE = simulation.end_effector_pose()
+        view = find_view(self._task, state.scene, X_WE, camera, self._size)
+        (images,) = self._renderer.images(simulation.query(), [view], CHANNELS)
+        return Photograph(**images, K=view.pinhole.matrix(), X_WC=view.X_WC)
+
+
+def require_server(server: str) -> Mapping[str, Any]:
+    """Asks a Blender server for its health, see `GET /health` in `render_requests`.
+
+    Raises:
+        RenderServerError: The server does not answer; the message tells how to start one.
+    """
+    try:
+        with urllib.request.urlopen(f"{server.rstrip('/')}/health", timeout=10) as answer:
+            health = json.load(answer)
+    except (OSError, ValueError) as error:
+        raise RenderServerError(
+            f"No Blender server answers at {server} ({error}). Start one in another terminal, with "
+            f"the Python of an environment that has bpy: {START_SERVER}"
+        ) from error
+    if not isinstance(health, dict) or "blender" not in health:
+        raise RenderServerError(f"The server at {server} is not one of fleet_tools.blender.")
+    return health

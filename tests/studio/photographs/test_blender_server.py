@@ -1,0 +1,285 @@
+"""The HTTP side of the Blender server, over a real connection; no request here needs Blender."""
+
+import contextlib
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
+
+from fleet_tools.studio.photographs import render_requests as server
+from fleet_tools.studio.photographs.serve import proper_gltf
+from fleet_tools.utils import accept_loop
+
+
+@pytest.fixture(name="url", scope="module")
+def _url() -> Iterator[str]:
+    """URL of a server that fails to draw every scene."""
+
+    def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
+        raise ValueError("no scene of this module can be drawn")
+
+    with server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.address[1]}"
+    thread.join()
+
+
+def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM) -> tuple[int, str]:
+    """Sends a request that is refused; returns status and reason."""
+    request = urllib.request.Request(url + path, body, {"Content-Type": content_type})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=10)
+    with caught.value as error:
+        return error.code, error.read().decode()
+
+
+def test_health_is_answered(url: str) -> None:
+    with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
+        assert json.load(answer) == {"blender": "none"}
+
+
+REFUSED = {
+    "no such size": (form(width="0"), "width"),
+    "no number": (form(height="many"), "height"),
+    "half a pixel": (form(width="64.5"), "width"),
+    "nan": (form(focal_x="nan"), "focal_x"),
+    "infinity": (form(center_y="inf"), "center_y"),
+    "far before near": (form(far="0.01"), "far"),
+    "a field is missing": (form(near=None), "'near' is missing"),
+    "depth": (form(image_type="depth"), "Depth and labels are for Drake's own renderers"),
+    "label": (form(image_type="label"), "color"),
+    "another scene": (form(scene_sha256="0" * 64), "SHA-256"),
+    "no JSON": (form(b"\x00\xff"), "not JSON"),
+    "no glTF": (form([1, 2]), "not glTF"),
+    "no nodes": (form({"nodes": 7, "scenes": []}), "not glTF"),
+    "no camera": (form({**SCENE, "nodes": [{}]}), "one camera"),
+    "a file": (form({**SCENE, "images": [{"uri": "/etc/passwd"}]}), "/etc/passwd"),
+    "an address": (form({**SCENE, "buffers": [{"uri": "http://x/y"}]}), "http://x/y"),
+    "nothing": (b"", "form"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_invalid_requests_are_refused_with_the_reason(url: str, case: str) -> None:
+    body, reason = REFUSED[case]
+    status, message = post(url, body)
+    assert 400 <= status < 500
+    assert reason in message
+
+
+def test_other_paths_types_and_sizes_are_refused(url: str) -> None:
+    assert post(url, form(), path="/other")[0] == 404
+    assert post(url, b"{}", content_type="application/json")[0] == 415
+    status, message = post(url, b"x" * (MAX_BYTES + 1))
+    assert status == 413
+    assert "--max-megabytes" in message
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection.putrequest("POST", "/render")
+    connection.endheaders()
+    assert connection.getresponse().status == 411
+    connection.close()
+
+
+def test_a_failure_to_draw_is_reported_and_the_server_goes_on(url: str) -> None:
+    for _ in range(2):
+        status, message = post(url, form())
+        assert (status, message.strip()) == (
+            500,
+            "ValueError: no scene of this module can be drawn",
+        )
+
+
+@given(st.binary(max_size=300))
+def test_any_request_is_read_or_refused(noise: bytes) -> None:
+    for body in (noise, form(noise), form()[: len(noise)]):
+        with pytest.raises(server.RequestError):
+            server.parse_request(FORM, body)
+
+
+numbers = st.floats(0.5, 4000)
+
+
+@given(numbers, numbers, numbers, st.dictionaries(st.text(max_size=5), st.text(max_size=9)))
+def test_a_form_is_read(
+    focal_x: float, focal_y: float, center_x: float, extras: dict[str, str]
+) -> None:
+    sent = {"focal_x": focal_x, "focal_y": focal_y, "center_x": center_x}
+    fields = {name: repr(number) for name, number in sent.items()}
+    scene, camera = server.parse_request(FORM, form({**SCENE, "extras": extras}, **fields))
+    assert scene == {**SCENE, "extras": extras}
+    assert {name: camera[name] for name in sent} == sent
+    assert (camera["width"], camera["height"]) == (64, 48)
+
+
+channels = st.floats(0, 1)
+
+
+@given(st.lists(channels, min_size=4, max_size=4))
+def test_colours_become_linear_and_stay_in_order(color: list[float]) -> None:
+    material = {"pbrMetallicRoughness": {"baseColorFactor": color, "roughnessFactor": 1.0}}
+    given_scene = {**SCENE, "materials": [material]}
+    before = json.dumps(given_scene)
+    surface = proper_gltf(given_scene, 0.5)["materials"][0]["pbrMetallicRoughness"]
+    *linear, alpha = surface["baseColorFactor"]
+    # The inverse, as the standard (IEC 61966-2-1) states it.
+    displayed = [12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055 for c in linear]
+    assert displayed == pytest.approx(color[:3], abs=1e-4)
+    assert (alpha, surface["roughnessFactor"]) == (color[3], 0.5)
+    assert json.dumps(given_scene) == before
+
+
+def test_the_up_axis_of_drake_is_that_of_gltf() -> None:
+    scene = proper_gltf(SCENE, 0.5)
+    root = scene["nodes"][scene["scenes"][0]["nodes"][0]]
+    x, _, _, w = root["rotation"]
+    # The z axis, turned by a quaternion about x.
+    assert (-2 * x * w, 1 - 2 * x * x) == pytest.approx((1.0, 0.0))
+    assert root["children"] == [0]
+
+
+def test_without_bpy_the_server_tells_how_to_install_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", Path(server.__file__).with_name("serve.py")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    for part in (sys.executable, "No module named 'bpy'", "pip install bpy", "apt-get install"):
+        assert part in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_python_that_cannot_be_run_is_reported() -> None:
+    command = [sys.executable, "-m", "fleet_tools.blender", "--python", "/no/such/python"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "/no/such/python cannot be run as Python" in done.stderr
+
+
+DEEP = b'{"nodes":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "reason"),
+    [
+        (FORM, form(DEEP), "not JSON"),
+        (FORM, form(b'{"nodes":[{"camera":NaN}]}'), "NaN is not a finite number"),
+        (FORM, form(b'{"nodes":[{"camera":-1e999}]}'), "-1e999 is not a finite number"),
+        (FORM, form()[:-60], "no end"),
+        (FORM, b"--" + f"\r\n--{BOUNDARY}".encode() * 5000, "1 to 64 fields"),
+        (FORM, form().replace(b'name="near"', b'name="' + b"x" * 5000 + b'"'), "more than 4096"),
+        ("multipart/form-data; boundary=" + "b" * 71, form(), "71 bytes, not 1 to 70"),
+        ("multipart/form-data", form(), "0 bytes, not 1 to 70"),
+    ],
+)
+def test_forms_beyond_the_bounds_are_answered_by_400(
+    url: str, content_type: str, body: bytes, reason: str
+) -> None:
+    status, message = post(url, body, content_type=content_type)
+    assert (status, reason in message) == (400, True), message
+
+
+@pytest.mark.parametrize(("length", "status"), [("9" * 30, 400), ("²", 411), ("300", 400)])
+def test_lengths_that_cannot_be_are_refused(url: str, length: str, status: int) -> None:
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        head = f"POST /render HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {length}\r\n\r\n"
+        connection.sendall(head.encode("latin-1") + b"half")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.makefile("rb").readline().split()[1] == str(status).encode()
+
+
+@contextlib.contextmanager
+def connected(url: str, content: bytes = b"") -> Iterator[socket.socket]:
+    """Connects, and sends something."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        client.sendall(content)
+        yield client
+
+
+REQUEST = f"POST /render HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {len(form())}\r\n\r\n"
+
+
+def test_further_requests_are_answered_by_503_until_there_is_a_place() -> None:
+    drawing, drawn = threading.Semaphore(0), threading.Event()
+
+    def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
+        drawing.release()
+        drawn.wait(20)
+        return b"image"
+
+    request = REQUEST.encode() + form()
+    running = server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    with running, contextlib.ExitStack() as stack:
+        url = f"http://127.0.0.1:{running.address[1]}"
+        clients = [stack.enter_context(connected(url, request)) for _ in range(server.MAX_REQUESTS)]
+        for _ in clients:
+            assert drawing.acquire(timeout=20)
+        assert post(url, form())[0] == 503
+        drawn.set()
+        for client in clients:
+            assert client.makefile("rb").readline().split()[1] == b"200"
+        deadline = time.monotonic() + 20
+        while True:  # the threads end when their clients have their images
+            with contextlib.suppress(urllib.error.HTTPError):
+                test_health_is_answered(url)
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    thread.join()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hea", REQUEST.encode() + form()[:100]])
+def test_slow_clients_give_way(url: str, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accept_loop, "_PATIENCE_S", 0.0)
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(connected(url, sent))
+        for _ in range(3):
+            test_health_is_answered(url)
+
+
+ALONE = """
+import argparse, gc, socket, sys, threading
+sys.path.insert(0, sys.argv[1])
+import serve
+from pathlib import Path
+
+def listens_no_more():
+    from accept_loop import AcceptLoop
+    loops = [each for each in gc.get_objects() if isinstance(each, AcceptLoop)]
+    loops[0]._listening.shutdown(socket.SHUT_RDWR)
+
+threading.Timer(0.5, listens_no_more).start()
+options = argparse.Namespace(host="127.0.0.1", port=0, max_megabytes=1)
+sys.exit(serve._serve(options, lambda *_: b"", {}))
+"""
+
+
+def test_it_needs_the_standard_library_alone_and_says_why_it_ends(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", ALONE, Path(server.__file__).parent],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "Ready at http://127.0.0.1" in done.stdout
+    assert "It listens no more" in done.stderr and "Traceback" not in done.stderr
