@@ -159,7 +159,6 @@ def _dot(u, v):
     return u[0] * v[0] + u[1] * v[1] + u[2] * v[2]
 
 
-
 class Shape:
     """The shape of a model.
 

@@ -106,7 +106,7 @@ class Comparison(Value):
     """Comparison of two results.
 
     Attributes:
-        first, second: Names of the policies, with their sensors unless these are ideal.
+        first, second: Names of the policies, see `PolicyProvenance.label`.
         left_out: Number of scenes of which only one result has an episode, or in which the
             simulator failed.
         total: Difference over all scenes.
@@ -159,6 +159,12 @@ def require_comparable(first: Result, second: Result) -> None:
             f"({first.protocol_digest}), {second.policy.name!r} by {second.protocol.title!r} "
             f"({second.protocol_digest}). Only results of the same protocol and task files can be "
             "compared."
+        )
+    if first.policy.robot != second.policy.robot:
+        raise ResultError(
+            f"{first.policy.label!r} and {second.policy.label!r} were evaluated on different "
+            "robots, whose scenes begin with other joint positions, and cannot be compared scene "
+            "by scene."
         )
     if differing := other_models(first.models, second.models):
         raise ResultError(
