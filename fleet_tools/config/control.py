@@ -44,17 +44,6 @@ class ActionBounds(Value):
         return StepBounds(*(float(_exact(speed) / rate) for speed in speeds))
 
 
-class ControllerGains(Value):
-    """Operational-space control gains: natural frequencies of critically damped errors, rad/s."""
-
-    translation_rad_s: Positive = 30.0
-    """For the position of the end effector."""
-    rotation_rad_s: Positive = 40.0
-    """For the orientation of the end effector."""
-    posture_rad_s: Positive = 5.0
-    """For the posture of the arm, in the null space of the end effector's motion."""
-
-
 def steps_of(duration_s: float, rate_hz: float) -> int:
     """Returns the number of control steps nearest to a duration, at least one."""
     return max(round(_exact(duration_s) * _exact(rate_hz)), 1)

@@ -117,7 +117,7 @@ UNIFORM = {"uniform": [-1, 1]}
         ("time_limit_s", 0, ["time_limit_s", "greater than 0"]),
         ("control_rate_hz", 251, ["control_rate_hz", "less than or equal to 250"]),
         ("action.rotation_deg_s", -1, ["action.rotation_deg_s", "greater than 0"]),
-        ("controller.posture_rads", 1, ["'posture_rads'", "Did you mean 'posture_rad_s'?"]),
+        ("action.rotation_degs", 1, ["'rotation_degs'", "Did you mean 'rotation_deg_s'?"]),
         ("keypoints.tool", [], ["keypoints.tool", "at least 1"]),
         ("tool_parts.face.facing.axis", ["sid", "head"], ["facing.axis.0", "sid", "side"]),
         ("tool_parts.face.facing.front", "hed", ["facing.front", "hed", "head"]),
