@@ -235,7 +235,6 @@ def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path: Pa
         (["--tool", "hamer"], "Did you mean 'hammer'"),
         (["--split", "all"], "Unknown split of the protocol"),
         (["--protocol", "v0"], "protocol: 'v0'"),
-        (["--obs-mode", "sonar"], "obs_mode: 'sonar'"),
         (["--compare", "nowhere"], "nowhere is not an evaluation"),
     ],
 )
@@ -244,6 +243,13 @@ def test_invalid_options_are_refused_before_anything_is_made(
 ) -> None:
     assert evaluate.main([*options(tmp_path / "result"), *changes]) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "result").exists()
+
+
+def test_an_unknown_observation_mode_is_a_bad_command_line(tmp_path: Path, capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([*options(tmp_path / "result"), "--obs-mode", "sonar"])
+    assert "Unknown obs_mode: 'sonar'" in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
 
 

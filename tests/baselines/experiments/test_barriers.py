@@ -92,7 +92,7 @@ def write_learnable(folder: Path) -> Path:
 
 
 def arguments(fleet: Path, output: Path, *more: str) -> list[str]:
-    options = [f"--option={text}" for text in OPTIONS]
+    options = [f"--options={text}" for text in OPTIONS]
     common = ["--output", str(output), "--workers", "0", "--quiet", "--points", "5"]
     return [str(fleet), *common, *options, *more]
 

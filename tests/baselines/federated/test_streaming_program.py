@@ -43,12 +43,6 @@ def test_what_cannot_stream_is_refused(data: Path, changes: dict[str, Any], word
         config_of(data, **changes)
 
 
-def test_assignments_of_other_fleets_are_as_they_were(data: Path) -> None:
-    (assignment, *_) = plan_of(data).assignments
-    assert not {"streaming", "method", "options"} & set(assignment.model_dump(mode="json"))
-    assert torch.get_num_threads() == 1
-
-
 def test_the_program_stores_answers_and_resumes(large: Path, tmp_path: Path) -> None:
     changes = {**COMMON, "robots": 10, "participation": 0.5, "streaming": {"bits": 8}}
     assert main(arguments(large, tmp_path / "whole", **changes)) == 0
