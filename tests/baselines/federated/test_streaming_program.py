@@ -10,7 +10,6 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 pytest.importorskip("cryptography")
 
-import torch
 from support.fleet_cases import arguments, config_of, local, plan_of
 from support.streaming_cases import COMMON, KilledError
 
